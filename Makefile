@@ -1,0 +1,59 @@
+# `make` alone lists the targets.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+# With tools and environments on the same cores, torch's busy waiting collapses its own speed.
+export OMP_WAIT_POLICY := passive
+
+.DEFAULT_GOAL := help
+.PHONY: help quickstart install test test-slow check format bench bench-import bench-rollout bench-engine docs clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+quickstart: $(INSTALLED) ## run the first example: an agent that answers with a calculator
+	$(BIN)/python examples/calculator_agent.py
+
+install: $(INSTALLED) ## make the virtual environment and install everything for development
+
+test: $(INSTALLED) ## run the tests
+	$(BIN)/python -m pytest -n 2 -m 'not slow and not gpu'
+
+test-slow: $(INSTALLED) ## run the tests that take long
+	$(BIN)/python -m pytest -m slow
+
+check: $(INSTALLED) ## formatting, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(INSTALLED) ## format the code and mend what ruff can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: bench-import bench-rollout bench-engine ## run all benchmarks
+
+bench-import: $(INSTALLED) ## how long `import agentfly` takes
+	$(BIN)/python -m benchmarks.import_time
+
+bench-rollout: $(INSTALLED) ## 2,000 tool-using chains against an ideal schedule
+	$(BIN)/python -m benchmarks.rollout
+
+bench-engine: $(INSTALLED) ## the local engine beside `model.generate`
+	$(BIN)/python -m benchmarks.engine
+
+docs: $(INSTALLED) ## build the documentation into site/
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt '.[docs]'
+	$(BIN)/mkdocs build --strict
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

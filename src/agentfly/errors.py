@@ -1,0 +1,92 @@
+"""Everything AgentFly raises on purpose, and the one place where foreign exceptions are classified.
+
+    AgentFlyError
+    ├── ConfigError            a person's mistake: settings, a tool's signature, a bad argument
+    │   └── FormatError        a file on disk is not what its format says
+    ├── ToolError              a tool's author speaks to the model, word for word
+    ├── DeadlineError          something did not answer in time
+    └── ChainError             ends one chain, never its siblings
+        ├── AgentError         the agent's own code raised
+        ├── TrainingDataError  a trajectory carries no token ids to train on
+        └── InfrastructureError    may be retried
+            ├── EngineError
+            ├── EnvError
+            ├── LeaseTimeout
+            └── RewardError
+
+Only a `ChainError` is data; whatever else escapes is a bug or a mistake, and stops the run.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class AgentFlyError(Exception):
+    """Base of every exception that AgentFly raises on purpose."""
+
+
+class ConfigError(AgentFlyError, ValueError):
+    """A person's mistake, said with what was wrong, what was expected and the way out."""
+
+
+class FormatError(ConfigError):
+    """A file on disk is not what its format says."""
+
+
+class ToolError(AgentFlyError):
+    """Raised by a tool's author: its text is shown to the model word for word."""
+
+
+class DeadlineError(AgentFlyError, TimeoutError):
+    """Something did not answer before its deadline."""
+
+
+class ChainError(AgentFlyError):
+    """Ends one chain as data with a typed cause; its siblings go on."""
+
+
+class AgentError(ChainError):
+    """The agent's own code (its prompt or its reading of the output) raised."""
+
+
+class TrainingDataError(ChainError):
+    """A trajectory can't be trained on, because it carries no token ids."""
+
+
+class InfrastructureError(ChainError):
+    """The machinery failed, not the model: such a chain may be tried again."""
+
+
+class EngineError(InfrastructureError):
+    """The engine could not sample."""
+
+
+class EnvError(InfrastructureError):
+    """An environment, or the machinery behind a tool, crashed."""
+
+
+class LeaseTimeout(InfrastructureError):  # noqa: N818 - the name users search for
+    """No environment could be leased before the deadline."""
+
+
+class RewardError(InfrastructureError):
+    """A reward raised, ran out of time or returned something that is not a finite number."""
+
+
+@contextmanager
+def boundary(kind: type[AgentFlyError], doing: str) -> Iterator[None]:
+    """Classify once whatever foreign code raises.
+
+    Errors of AgentFly pass through unchanged, so that the innermost boundary names the cause.
+
+    >>> with boundary(EnvError, "stepping turn 0"):
+    ...     {}["boom"]
+    Traceback (most recent call last):
+    agentfly.errors.EnvError: stepping turn 0 raised KeyError: 'boom'
+    """
+    try:
+        yield
+    except AgentFlyError:
+        raise
+    except Exception as error:
+        raise kind(f"{doing} raised {type(error).__name__}: {error}") from error

@@ -1,0 +1,209 @@
+"""Append-only records on disk: one JSON line each, whole or not at all.
+
+A record is committed by its newline. What a crash left after the last newline is a torn tail:
+readers skip it, and the next writer cuts it off, so that it is never mixed with the next line.
+
+    {"v":1,"kind":"trajectory","chain_id":"t/0/0", ...}
+    {"v":1,"kind":"trajectory","chain_id":"t/0/1", ...}
+    {"v":1,"kind":"trajec                                ← torn
+"""
+
+import base64
+import gzip
+import io
+import json
+import logging
+import os
+import sys
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from agentfly.errors import ConfigError, FormatError
+
+if sys.platform != "win32":
+    import fcntl
+
+BLOCK = 1 << 16
+"""How much is read at once while looking back for the last newline."""
+
+_log = logging.getLogger(__name__)
+
+
+class Journal:
+    """A file that one process appends to.
+
+    Each record reaches the operating system before `append` returns, so it outlives this process,
+    even after `kill -9`; `sync` makes all of them outlive the machine. The text is ASCII: any
+    string survives, lone surrogates included.
+    """
+
+    def __init__(self, path: str | Path, *, kind: str, version: int) -> None:
+        self.path = Path(path)
+        self._head = {"v": version, "kind": kind}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self.path.open("a+b", buffering=0)
+        try:
+            _lock(self._file, self.path)
+            self._size = _cut_torn_tail(self._file, self.path)
+        except BaseException:
+            self._file.close()
+            raise
+        sync_folder(self.path.parent)
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Write one record in one piece; if the disk is full, leave no part of it behind."""
+        record = {**self._head, **record}
+        line = json.dumps(record, default=plain, separators=(",", ":")).encode("ascii") + b"\n"
+        rest = memoryview(line)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            self._file.truncate(self._size)
+            raise
+        self._size += len(line)
+
+    def sync(self) -> None:
+        """Wait until the disk holds all that was appended."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Sync, and let others write. Closing twice does nothing."""
+        if not self._file.closed:
+            with self._file:
+                self.sync()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def plain(value: object) -> Any:
+    r"""Say in JSON what JSON has no word for: the `default` of `json.dumps`.
+
+    A dataclass becomes an object of its fields, bytes become base64.
+
+    >>> json.dumps({"data": b"\x00\xff"}, default=plain)
+    '{"data": "AP8="}'
+    """
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise ConfigError(
+        f"a {type(value).__name__} can't be saved: expected text, a number, a boolean, None, a "
+        "list or a dict. Convert it where it is made"
+    )
+
+
+def _lock(file: io.FileIO, path: Path) -> None:
+    """Keep a second writer out: it would take this one's half-written line for a torn tail."""
+    if sys.platform == "win32":
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ConfigError(
+            f"{path} is being written by another process: two runs can't share a folder. "
+            "Wait until it ends, or give this run another name"
+        ) from error
+    except OSError as error:
+        _log.debug("%s: this file system can't lock files: %s", path, error)
+
+
+def _cut_torn_tail(file: io.FileIO, path: Path) -> int:
+    size = file.seek(0, os.SEEK_END)
+    whole = _end_of_last_line(file, size)
+    if whole < size:
+        _log.warning("%s: cut off %d bytes of an unfinished last line", path, size - whole)
+        file.truncate(whole)
+    return whole
+
+
+def _end_of_last_line(file: io.FileIO, size: int) -> int:
+    end = size
+    while end > 0:
+        start = max(0, end - BLOCK)
+        file.seek(start)
+        newline = file.read(end - start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        end = start
+    return 0
+
+
+def read_records(
+    path: str | Path, *, kind: str, version: int
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield each record with the number of its line; a torn last line is skipped.
+
+    A broken line before the last, another kind or a newer version is a FormatError.
+    """
+    for number, line in whole_lines(path):
+        yield number, _read(line, f"{path}:{number}", kind=kind, version=version)
+
+
+def whole_lines(path: str | Path) -> Iterator[tuple[int, bytes]]:
+    """Yield the committed lines of a file, or of a gzip file, numbered from 1."""
+    with _open(Path(path)) as file:
+        number = 0
+        try:
+            for number, line in enumerate(file, start=1):
+                if not line.endswith(b"\n"):
+                    _log.warning("%s:%d: skipped an unfinished last line", path, number)
+                    return
+                yield number, line
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise FormatError(
+                f"{path} is damaged after line {number}: {error}. Restore it, or delete it to go "
+                "on without what it holds"
+            ) from error
+
+
+def _open(path: Path) -> io.BufferedReader | gzip.GzipFile:
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+
+
+def _read(line: bytes, where: str, *, kind: str, version: int) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise FormatError(
+            f"{where} is not JSON: {error}. Delete this line to go on without it"
+        ) from error
+    if not isinstance(record, dict) or record.get("kind") != kind:
+        found = record.get("kind") if isinstance(record, dict) else type(record).__name__
+        raise FormatError(f"{where} is not a record of kind {kind!r}: got {found!r}")
+    written = record.get("v")
+    if not isinstance(written, int) or written < 1:
+        raise FormatError(f"{where} has no format version: expected `v` from 1, got {written!r}")
+    if written > version:
+        raise FormatError(
+            f"{where} was written in format {written} of {kind!r} by a newer AgentFly; this one "
+            f"reads up to {version}. Upgrade: pip install --upgrade agentfly"
+        )
+    return record
+
+
+def sync_folder(folder: Path) -> None:
+    """Make new, renamed and deleted names in a folder outlive the machine."""
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

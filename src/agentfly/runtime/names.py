@@ -1,0 +1,33 @@
+"""Looking things up by a name that a person or a model wrote."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from agentfly.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def look_up(name: str, known: Mapping[str, T], what: str) -> T:
+    """Return what a name stands for.
+
+    >>> look_up("gpro", {"grpo": 1, "ppo": 2}, "algorithm")
+    Traceback (most recent call last):
+    agentfly.errors.ConfigError: unknown algorithm 'gpro'. Did you mean 'grpo'? Known: grpo, ppo.
+    """
+    if name not in known:
+        raise ConfigError(f"unknown {what} {name!r}. {suggestion(name, known)}")
+    return known[name]
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Say what may have been meant, and all there is.
+
+    >>> suggestion("serach", ["search", "open"])
+    "Did you mean 'search'? Known: open, search."
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1)
+    guess = f"Did you mean {close[0]!r}? " if close else ""
+    return f"{guess}Known: {', '.join(names) or 'none'}."

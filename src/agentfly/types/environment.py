@@ -1,0 +1,50 @@
+"""Environments: something stateful that a chain leases for itself."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What an environment answers to an action."""
+
+    observation: str
+    reward: float | None = None
+    done: bool = False
+    info: Mapping[str, Any] = field(default_factory=dict)
+    state_key: str | None = None
+    """Equal keys mean equal states, for turn-level credit."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvSpec:
+    """Which environment to lease. Equal specs in one chain give the same instance.
+
+    >>> class Shop: ...
+    >>> EnvSpec(Shop) == EnvSpec(Shop), EnvSpec(Shop) == EnvSpec(Shop, (("size", 3),))
+    (True, False)
+    """
+
+    factory: Callable[..., Any]
+    """A class, or a function that makes an instance."""
+    options: tuple[tuple[str, Any], ...] = ()
+    """Keyword arguments for the factory; hashable."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages and metrics."""
+        options = ", ".join(f"{key}={value!r}" for key, value in self.options)
+        name = getattr(self.factory, "__qualname__", repr(self.factory))
+        return f"{name}({options})" if options else name
+
+    def make(self) -> Any:
+        """Make a new instance."""
+        return self.factory(**dict(self.options))
+
+
+def is_environment_class(annotation: object) -> bool:
+    """Tell whether a parameter annotated so asks for an environment."""
+    return isinstance(annotation, type) and all(
+        callable(getattr(annotation, method, None)) for method in ("reset", "close")
+    )

@@ -1,0 +1,135 @@
+"""What is said in a conversation. Text here is a view: the tokens are kept in the trajectory."""
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from agentfly.errors import ConfigError
+
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A call as the model wrote it; nothing is known yet of whether it can be run."""
+
+    id: str
+    name: str
+    arguments: str
+    """The raw text the model emitted, valid JSON or not."""
+    problem: str | None = None
+    """Why no call could be read from the text, for example a missing name; told to the model."""
+    repaired: bool = False
+    """Whether a slip in the JSON around the call was mended while reading it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """A picture as a tool returned it."""
+
+    data: bytes
+    media_type: str = "image/png"
+
+    def data_url(self) -> str:
+        """Return the picture as a `data:` address, the form that servers and templates take."""
+        return f"data:{self.media_type};base64,{base64.b64encode(self.data).decode()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message of a conversation."""
+
+    role: Role
+    content: str = ""
+    reasoning: str | None = None
+    """What the model thought before it spoke, where its format tells the two apart."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
+    name: str | None = None
+    """On tool messages, the name of the tool that answers."""
+    images: tuple[Image, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.role not in get_args(Role):
+            raise ConfigError(
+                f"unknown role {self.role!r}: expected one of {', '.join(get_args(Role))}"
+            )
+        if self.tool_call_id is not None and self.role != "tool":
+            raise ConfigError(f"only tool messages carry a tool_call_id, not {self.role} messages")
+        if self.tool_calls and self.role != "assistant":
+            raise ConfigError(f"only assistant messages carry tool calls, not {self.role} messages")
+
+    @classmethod
+    def from_dict(cls, value: object) -> "Message":
+        """Read a message in OpenAI's form: `{"role": ..., "content": ...}`."""
+        if isinstance(value, Message):
+            return value
+        if not isinstance(value, Mapping) or "role" not in value:
+            raise ConfigError(
+                f'a message is a dict such as {{"role": "user", "content": "hi"}}, got {value!r}'
+            )
+        unknown = set(value) - _KNOWN_KEYS
+        if unknown:
+            raise ConfigError(
+                f"unknown keys in a message: {', '.join(sorted(unknown))}. "
+                f"Known: {', '.join(sorted(_KNOWN_KEYS))}"
+            )
+        return cls(
+            role=value["role"],
+            content=_text(value.get("content")),
+            reasoning=value.get("reasoning_content"),
+            tool_calls=tuple(_call(call) for call in value.get("tool_calls") or ()),
+            tool_call_id=value.get("tool_call_id"),
+            name=value.get("name"),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write the message in OpenAI's form; arguments become an object where they are one."""
+        plain: dict[str, Any] = {"role": self.role, "content": self.content}
+        if self.reasoning is not None:
+            plain["reasoning_content"] = self.reasoning
+        if self.tool_calls:
+            plain["tool_calls"] = [_plain_call(call) for call in self.tool_calls]
+        if self.tool_call_id is not None:
+            plain["tool_call_id"] = self.tool_call_id
+        if self.name is not None:
+            plain["name"] = self.name
+        return plain
+
+
+_KNOWN_KEYS = {"role", "content", "reasoning_content", "tool_calls", "tool_call_id", "name"}
+
+
+def _text(content: object) -> str:
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        parts = [part.get("text") if isinstance(part, dict) else None for part in content]
+        if all(isinstance(part, str) for part in parts):
+            return "".join(str(part) for part in parts)
+    raise ConfigError(f"a message's content is a string or a list of text parts, got {content!r}")
+
+
+def _call(value: Mapping[str, Any]) -> ToolCall:
+    function = value.get("function", value)
+    if not isinstance(function, Mapping) or "name" not in function:
+        raise ConfigError(f"a tool call needs a function with a name, got {value!r}")
+    arguments = function.get("arguments", {})
+    return ToolCall(
+        id=str(value.get("id", "")),
+        name=str(function["name"]),
+        arguments=arguments if isinstance(arguments, str) else json.dumps(arguments),
+    )
+
+
+def _plain_call(call: ToolCall) -> dict[str, Any]:
+    try:
+        arguments = json.loads(call.arguments)
+    except ValueError:
+        arguments = call.arguments
+    function = {"name": call.name, "arguments": arguments}
+    return {"id": call.id, "type": "function", "function": function}

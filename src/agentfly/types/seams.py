@@ -1,0 +1,262 @@
+"""The Protocols of all seams. Whoever fits one can stand in its place; nobody need inherit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from agentfly.types.completion import Completion, Request, SamplingParams
+from agentfly.types.environment import EnvSpec, Step
+from agentfly.types.message import Message, ToolCall
+from agentfly.types.score import Score
+from agentfly.types.seed import Seed
+from agentfly.types.task import Task
+from agentfly.types.tool import ToolResult, ToolSpec
+from agentfly.types.trajectory import Group, Trajectory
+
+if TYPE_CHECKING:
+    from agentfly.types.context import Context
+    from agentfly.types.event import OnEvent
+
+OnToken = Callable[[int, float], None]
+"""Called with each token id and its logprob as it is sampled."""
+
+
+class Clock(Protocol):
+    """Monotonic time, injected so that deadlines and retries can be tested in virtual time."""
+
+    def now(self) -> float:
+        """Return seconds since some fixed moment."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+    def timeout_at(self, deadline: float) -> AbstractAsyncContextManager[Any]:
+        """Raise TimeoutError in the body if it is still running at `deadline`."""
+
+
+class Engine(Protocol):
+    """Whatever samples tokens."""
+
+    async def sample(
+        self,
+        prompt_ids: Sequence[int],
+        params: SamplingParams,
+        *,
+        request: Request,
+        deadline: float,
+        on_token: OnToken | None = None,
+    ) -> Completion:
+        """Continue the prompt; raise EngineError, or DeadlineError at the deadline."""
+
+    async def load_weights(self, weights: object, version: int) -> None:
+        """Sample from these weights from now on."""
+
+    async def close(self) -> None:
+        """Free everything. Waiters end with EngineError."""
+
+
+class ChatModel(Protocol):
+    """A server that gives text and no token ids: good for evaluation and data, not training."""
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        params: SamplingParams,
+        *,
+        deadline: float,
+    ) -> Message:
+        """Answer the conversation."""
+
+
+class Tokenizer(Protocol):
+    """The little that rendering needs of a tokenizer. Special tokens in the text are recognised."""
+
+    @property
+    def special_ids(self) -> Mapping[str, int]:
+        """Text of each special token, and its id."""
+
+    @property
+    def eos_id(self) -> int | None:
+        """The tokenizer's own end token, if it names one."""
+
+    def encode(self, text: str) -> list[int]:
+        """Return ids for exactly this text: nothing is added in front or behind."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of these ids, special tokens included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """A completion as read."""
+
+    message: Message
+    reasoning_spans: tuple[tuple[int, int], ...] = ()
+    """Half-open ranges of the completion's tokens that are reasoning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """What to put before the model next."""
+
+    token_ids: tuple[int, ...]
+    new_stream: bool = False
+    """True when `token_ids` is a whole prompt, because the template rewrote the history."""
+
+
+class Renderer(Protocol):
+    """Between messages and tokens, without ever re-tokenising what was sampled."""
+
+    @property
+    def stop_token_ids(self) -> tuple[int, ...]:
+        """Tokens that end a turn."""
+
+    @property
+    def stop_strings(self) -> tuple[str, ...]:
+        """Strings that end a turn in this format."""
+
+    def open(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> tuple[int, ...]:
+        """Render the first prompt."""
+
+    def extend(
+        self,
+        history: Sequence[Message],
+        completion: Completion,
+        replies: Sequence[Message],
+        tools: Sequence[ToolSpec],
+    ) -> Extension:
+        """Return what follows a sampled turn: what closes it, the replies, the next prompt.
+
+        `history` is the conversation up to and including the turn's message.
+        """
+
+    def parse(self, completion: Completion) -> Parsed:
+        """Read a completion. Never raises, whatever the tokens."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of these ids, for people to look at."""
+
+
+class Env(Protocol):
+    """An environment that speaks first. Methods may be sync or async; others may be added."""
+
+    def reset(self, task: Task, seed: Seed) -> object:
+        """Begin anew and return the first observation."""
+
+    def step(self, action: str) -> Step | object:
+        """Act and return a Step."""
+
+    def close(self) -> object:
+        """Free everything."""
+
+
+class Environments(Protocol):
+    """A chain's own environments: the same instance for the same spec, until it ends."""
+
+    async def get(self, spec: EnvSpec | None) -> Any:
+        """Return the instance, leasing all of the chain's kinds at once at the first call.
+
+        None means the chain's only environment.
+        """
+
+
+class Pool(Protocol):
+    """The central manager that leases environment instances."""
+
+    def lease(
+        self, specs: Sequence[EnvSpec], *, owner: str, deadline: float
+    ) -> AbstractAsyncContextManager[Mapping[EnvSpec, Any]]:
+        """Lease one instance of each spec together; raise LeaseTimeout at the deadline."""
+
+
+class Tool(Protocol):
+    """Something a model can call."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the model is told."""
+
+    @property
+    def environments(self) -> tuple[EnvSpec, ...]:
+        """Which environments it needs."""
+
+    async def run(self, call: ToolCall, context: Context) -> ToolResult:
+        """Run a call. Mistakes of the model and of the tool are results.
+
+        Only failures of infrastructure raise.
+        """
+
+
+class Reward(Protocol):
+    """Scores one chain."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in parts and metrics."""
+
+    @property
+    def environments(self) -> tuple[EnvSpec, ...]:
+        """Which environments it needs."""
+
+    async def score(self, trajectory: Trajectory, context: Context) -> Score:
+        """Score a chain, or raise RewardError."""
+
+
+class GroupReward(Protocol):
+    """Scores all chains of a task at once, after their environments were released."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in parts and metrics."""
+
+    async def score_group(self, group: Group, context: Context) -> Sequence[Score | None]:
+        """Score the members in order, None for unscored, or raise RewardError."""
+
+
+class AgentKind(Protocol):
+    """How an agent's prompt is made and its output read; the chain loop does the rest."""
+
+    def open(
+        self, task: Task, tools: Sequence[ToolSpec], observation: str | None
+    ) -> Sequence[Message]:
+        """Return the opening messages; `observation` is what an environment said first."""
+
+    def read(self, message: Message) -> Message:
+        """Return the message as it should be understood, for example with its calls found."""
+
+    def reply(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> Sequence[Message]:
+        """Return what the model is shown of its calls' results."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What a harness is asked to do."""
+
+    task: Task
+    group_id: str
+    chain_id: str
+    seed: Seed
+    """Seed of this chain."""
+    number: int = 0
+    """How often it was tried before."""
+    asked_at: float = 0.0
+    """On the harness's clock: when the chain was asked for, so that queueing is seen."""
+    on_event: OnEvent | None = None
+
+
+class Harness(Protocol):
+    """Turns an attempt into a trajectory: the chain loop, or an agent that runs elsewhere."""
+
+    async def run(self, attempt: Attempt) -> Trajectory:
+        """Run to the end. Whatever fails is data in the trajectory."""
+
+
+class Tracker(Protocol):
+    """Where metrics go."""
+
+    def log(self, metrics: Mapping[str, float], step: int) -> None:
+        """Record the metrics of a step."""

@@ -1,0 +1,178 @@
+"""The finished record of a chain. The token streams are the truth; the text is a view of them.
+
+A stream is a run of turns in which each prompt begins with all that came before it:
+
+    turn 0                      turn 1
+    context_ids  completion     context_ids              completion
+    [1 15 27 3]  [40 41 2]      [13 <tool result> 3]     [55 2]
+     0  0  0 0     1  1 1         0      0        0        1 1        ← what may carry loss
+
+A template's or a tool's tokens can only be context, and only sampled tokens can be a completion, so
+there is no mask that could be wrong.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from agentfly.types.completion import Completion
+from agentfly.types.message import Message
+from agentfly.types.score import Score
+from agentfly.types.span import Span
+from agentfly.types.stop import StopReason
+from agentfly.types.task import Task
+from agentfly.types.tool import ToolResult, ToolSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One generation and what answered it."""
+
+    index: int
+    context_ids: tuple[int, ...]
+    """Put before the model since its last token: the first prompt, later the suffix only."""
+    completion: Completion | None
+    """None when a server gave text without token ids; such a turn can't be trained on."""
+    message: Message
+    """The completion as read; its tool calls match `results` one to one, in order."""
+    temperature: float
+    results: tuple[ToolResult, ...] = ()
+    replies: tuple[Message, ...] = ()
+    """What the model is shown next: tool messages, or the environment's answer."""
+    reasoning_spans: tuple[tuple[int, int], ...] = ()
+    """Half-open ranges of the completion's tokens that are reasoning."""
+    reward: float | None = None
+    """Reward of this step, from tools and environment."""
+    state_key: str | None = None
+    """Equal keys mean equal states, for turn-level credit."""
+
+    def __post_init__(self) -> None:
+        if self.completion is None and self.context_ids:
+            raise ValueError("a turn without token ids has no context ids either")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenStream:
+    """Turns that continue one another token for token."""
+
+    turns: tuple[Turn, ...]
+
+    def __post_init__(self) -> None:
+        if not self.turns:
+            raise ValueError("a stream has at least one turn")
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """All tokens, in order."""
+        return tuple(chain.from_iterable(_parts(self.turns)))
+
+    @property
+    def sampled(self) -> tuple[bool, ...]:
+        """True exactly on the tokens that the model sampled."""
+        return tuple(
+            flag
+            for turn in self.turns
+            for flag, ids in ((False, turn.context_ids), (True, _sampled_ids(turn)))
+            for _ in ids
+        )
+
+    def prompt_ids(self, position: int) -> tuple[int, ...]:
+        """Return all that the model saw when it sampled the stream's turn at `position`."""
+        earlier = chain.from_iterable(_parts(self.turns[:position]))
+        return (*earlier, *self.turns[position].context_ids)
+
+
+def _parts(turns: tuple[Turn, ...]) -> Iterator[tuple[int, ...]]:
+    for turn in turns:
+        yield turn.context_ids
+        yield _sampled_ids(turn)
+
+
+def _sampled_ids(turn: Turn) -> tuple[int, ...]:
+    return turn.completion.token_ids if turn.completion else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trajectory:
+    """One attempt at a task, from the first prompt to its one stop reason."""
+
+    task: Task
+    group_id: str
+    chain_id: str
+    messages: tuple[Message, ...]
+    """How the conversation opened, system prompt included."""
+    tools: tuple[ToolSpec, ...] = ()
+    streams: tuple[TokenStream, ...] = ()
+    """One, unless history was rewritten or an agent held several conversations."""
+    stop: StopReason
+    score: Score | None = None
+    error: str | None = None
+    """What failed, with its type; only where the stop reason is a failure."""
+    spans: tuple[Span, ...] = ()
+    attempt: int = 0
+    """How often it had been tried before, after failures of infrastructure."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """What tools and rewards left in the context's `metadata`: JSON values."""
+
+    def __post_init__(self) -> None:
+        if self.error is not None and not self.stop.verdict.failure:
+            raise ValueError(f"a chain that ended with {self.stop!r} carries no error")
+        if self.error is None and self.stop.verdict.failure:
+            raise ValueError(f"a chain that ended with {self.stop!r} must say what failed")
+        if self.score is not None and self.stop is StopReason.REWARD_FAILED:
+            raise ValueError("a chain whose reward failed is unscored")
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """All turns over all streams, in the order in which they were taken."""
+        turns = [turn for stream in self.streams for turn in stream.turns]
+        return tuple(sorted(turns, key=lambda turn: turn.index))
+
+    @property
+    def conversation(self) -> tuple[Message, ...]:
+        """The whole conversation as messages."""
+        said = ((turn.message, *turn.replies) for turn in self.turns)
+        return (*self.messages, *chain.from_iterable(said))
+
+    @property
+    def final_response(self) -> str:
+        """The answer: the last message's content, or what was handed to a tool that ends chains."""
+        turns = self.turns
+        if not turns:
+            return ""
+        ending = [result.observation for result in turns[-1].results if result.ends_chain]
+        return ending[-1] if ending else turns[-1].message.content
+
+    @property
+    def reward(self) -> float | None:
+        """The score's value; None is unscored, which is not 0."""
+        return self.score.value if self.score else None
+
+    @property
+    def trainable(self) -> bool:
+        """Whether it was scored, ended well and has token ids."""
+        turns = self.turns
+        return (
+            self.stop.verdict.trained
+            and self.score is not None
+            and bool(turns)
+            and all(turn.completion is not None for turn in turns)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The chains of one visit to one task, which share a baseline."""
+
+    id: str
+    task: Task
+    members: tuple[Trajectory, ...]
+
+    def __post_init__(self) -> None:
+        ids = [member.chain_id for member in self.members]
+        if len(set(ids)) != len(ids):
+            raise ValueError(f"a group's members must be distinct: got {ids}")
+        strangers = [m.chain_id for m in self.members if m.group_id != self.id]
+        if strangers:
+            raise ValueError(f"chains {strangers} don't belong to group {self.id!r}")
