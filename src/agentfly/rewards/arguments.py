@@ -1,0 +1,140 @@
+"""Where the arguments of a reward's function come from: decided once, when it is decorated.
+
+For each parameter the first rule that fits decides:
+
+1. a parameter `env`, where the decorator was given `env=`: that environment;
+2. an annotation that is an environment class, `Context`, `Task`, `Trajectory`, ...: that thing;
+3. a name on offer (`final_response`, `trajectory`, `task`, `env`, `context`, ...): that thing;
+4. anything else: the task's field of that name, or else the parameter's default.
+
+So a name on offer always hides a field of the same name: a reward that takes `task` gets the Task,
+and finds a field that happens to be called "task" in `task.fields["task"]`.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, get_args, get_origin
+
+from agentfly.errors import ConfigError, LeaseTimeout, RewardError
+from agentfly.runtime.names import suggestion
+from agentfly.runtime.signature import MISSING, Parameter, is_unbound_method, parameters_of
+from agentfly.types import Context, EnvSpec, Task, is_environment_class
+
+Offers = Mapping[str, Any]
+"""Names on offer. At decoration: each with the annotation that asks for it too, or None.
+At a call: each with its value."""
+
+EnvChoice = EnvSpec | Callable[..., Any]
+"""What `env=` takes: a class, a function that makes an instance, or a spec."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Environment:
+    spec: EnvSpec | None
+    """None is the chain's only environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    name: str
+    default: Any
+
+
+_Source = _Offered | _Environment | _Field
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """How to fill a function's parameters.
+
+    >>> arguments = Arguments.of(lambda final_response, answer: 0, offered={"final_response": None})
+    >>> list(arguments.sources)
+    ['final_response', 'answer']
+    """
+
+    sources: Mapping[str, _Source]
+
+    @classmethod
+    def of(
+        cls, function: Callable[..., Any], *, offered: Offers, env: EnvChoice | None = None
+    ) -> "Arguments":
+        """Decide for each parameter of a function."""
+        spec = env if env is None or isinstance(env, EnvSpec) else EnvSpec(env)
+        parameters = parameters_of(function, skip_self=is_unbound_method(function))
+        return cls({p.name: _source(p, offered, spec) for p in parameters})
+
+    @property
+    def environments(self) -> tuple[EnvSpec, ...]:
+        """The environments that are asked for by class or spec, each once."""
+        specs = [s.spec for s in self.sources.values() if isinstance(s, _Environment)]
+        return tuple(dict.fromkeys(spec for spec in specs if spec is not None))
+
+    @property
+    def asking_for_env(self) -> tuple[str, ...]:
+        """The names of the parameters that an environment fills."""
+        return tuple(n for n, s in self.sources.items() if isinstance(s, _Environment))
+
+    async def lease(self, context: Context) -> dict[str, Any]:
+        """Wait for the environments until the chain's deadline: the reward's own starts later."""
+        wanted = {n: s.spec for n, s in self.sources.items() if isinstance(s, _Environment)}
+        try:
+            async with context.clock.timeout_at(context.deadline):
+                return {n: await context.environments.get(spec) for n, spec in wanted.items()}
+        except TimeoutError as error:
+            raise LeaseTimeout(f"no environment for {', '.join(wanted)} in time") from error
+
+    def fill(self, offers: Offers, task: Task) -> dict[str, Any]:
+        """Find the value of each parameter but the environments, or raise RewardError."""
+        return {
+            name: _value(source, offers, task)
+            for name, source in self.sources.items()
+            if not isinstance(source, _Environment)
+        }
+
+
+def _source(parameter: Parameter, offered: Offers, env: EnvSpec | None) -> _Source:
+    name, wanted = parameter.name, _without_metadata(parameter.annotation)
+    if name == "env" and env is not None:
+        return _Environment(env)
+    if is_environment_class(wanted):
+        # A Protocol says what an environment can do, not which one to make.
+        is_protocol = getattr(wanted, "_is_protocol", False)
+        return _Environment(None if is_protocol else EnvSpec(wanted))
+    by_annotation = [n for n, kind in offered.items() if kind is not None and kind is wanted]
+    if by_annotation:
+        return _Offered(by_annotation[0])
+    if name == "env":
+        return _Environment(None)
+    return _Offered(name) if name in offered else _Field(name, parameter.default)
+
+
+def _without_metadata(annotation: Any) -> Any:
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+def _value(source: _Offered | _Field, offers: Offers, task: Task) -> Any:
+    if isinstance(source, _Offered):
+        return offers[source.name]
+    if source.name not in task.fields and source.default is MISSING:
+        raise RewardError(missing_field(source.name, task, offers))
+    return task.fields.get(source.name, source.default)
+
+
+def missing_field(name: str, task: Task, offers: Collection[str] = ()) -> str:
+    """Say that a task lacks a field, which names there are, and which may have been meant."""
+    known = suggestion(name, {*task.fields, *offers})
+    return f"task {task.id!r} has no field {name!r}. {known}"
+
+
+def check_env_is_taken(name: str, arguments: Arguments, env: EnvChoice | None) -> None:
+    """Refuse an `env=` that no parameter would receive."""
+    if env is not None and "env" not in arguments.sources:
+        raise ConfigError(
+            f"{name!r} was given env={env!r}, but has no parameter called 'env' to receive it: "
+            "add one, or leave env= out"
+        )

@@ -1,0 +1,78 @@
+"""Whether a response has the form that was asked for."""
+
+import re
+from collections.abc import Callable, Sequence
+
+from agentfly.errors import ConfigError
+from agentfly.rewards.function_reward import FunctionReward, reward
+from agentfly.types import Message, Trajectory
+
+
+def format_reward(
+    *,
+    pattern: str | re.Pattern[str] | None = None,
+    tags: Sequence[str] = (),
+    include_reasoning: bool = False,
+    name: str = "format",
+) -> FunctionReward[..., bool]:
+    """Score 1 if the final response matches a pattern, or has the required tags, and else 0.
+
+    A pattern must match the whole response, white space around it left aside; in one given as a
+    text, `.` matches line breaks too. Python matches patterns without letting other threads run,
+    so avoid nested repetitions such as `(a+)+`, which take for ever on some texts.
+
+    Tags must each be opened once and closed once, in the given order, one after another; any text
+    may stand inside and around.
+
+    >>> format_reward(tags=["answer"]).name
+    'format'
+
+    Args:
+        pattern: A regular expression.
+        tags: Names of tags, such as `["think", "answer"]`.
+        include_reasoning: Whether reasoning that was set apart from the response is put back in
+            front of it as `<think>…</think>` before looking.
+        name: What to call it in parts and metrics.
+    """
+    fits = _fits(pattern, tags)
+
+    @reward(name=name)
+    def score(trajectory: Trajectory) -> bool:
+        if not trajectory.turns:
+            return False
+        return fits(_text(trajectory.turns[-1].message, include_reasoning).strip())
+
+    return score
+
+
+def _fits(pattern: str | re.Pattern[str] | None, tags: Sequence[str]) -> Callable[[str], bool]:
+    if (pattern is None) == (not tags):
+        raise ConfigError(
+            f"format_reward takes either a pattern or a list of tags, got {pattern=} and {tags=}"
+        )
+    if pattern is None:
+        return _in_order(tags)
+    try:
+        wanted = re.compile(pattern, re.DOTALL) if isinstance(pattern, str) else pattern
+    except re.error as error:
+        raise ConfigError(f"format_reward can't read the pattern {pattern!r}: {error}") from error
+    return lambda text: wanted.fullmatch(text) is not None
+
+
+def _in_order(tags: Sequence[str]) -> Callable[[str], bool]:
+    """Look for tags without a pattern, so that no text can make it slow."""
+    if isinstance(tags, str) or len(set(tags)) != len(tags):
+        raise ConfigError(f"tags must be a list of different names, got {tags!r}")
+    marks = [mark for tag in tags for mark in (f"<{tag}>", f"</{tag}>")]
+
+    def fits(text: str) -> bool:
+        places = [text.find(mark) for mark in marks]
+        return places == sorted(places) and all(text.count(mark) == 1 for mark in marks)
+
+    return fits
+
+
+def _text(message: Message, include_reasoning: bool) -> str:  # noqa: FBT001
+    if include_reasoning and message.reasoning is not None:
+        return f"<think>{message.reasoning}</think>{message.content}"
+    return message.content

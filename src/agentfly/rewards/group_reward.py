@@ -1,0 +1,117 @@
+"""`@group_reward`: a plain function that scores all chains of a task at once."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, ParamSpec, TypeVar, overload
+
+from agentfly.errors import ConfigError, RewardError
+from agentfly.rewards.arguments import Offers
+from agentfly.rewards.returned import read_score
+from agentfly.rewards.user_function import DEFAULT_TIMEOUT, UserFunction
+from agentfly.types import Context, Group, Score, Task
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class FunctionGroupReward(UserFunction[P, R]):
+    """A function that scores all chains of a task at once, made by `@group_reward`."""
+
+    kind = "group reward"
+    offered: ClassVar[Offers] = {
+        "group": Group,
+        "trajectories": None,
+        "final_responses": None,
+        "task": Task,
+        "context": Context,
+    }
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        *,
+        name: str | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        env: None = None,
+    ) -> None:
+        super().__init__(function, name=name, timeout=timeout, env=env)
+        if self._arguments.asking_for_env:
+            raise ConfigError(
+                f"{self.label} asks for an environment ({', '.join(self._arguments.asking_for_env)}"
+                "), but group rewards run after all environments were released: read what it needs "
+                "in a reward of the chain or a tool, and keep it in context.metadata"
+            )
+
+    async def score_group(self, group: Group, context: Context) -> Sequence[Score | None]:
+        """Score the members in order, None for unscored, or raise RewardError."""
+        answered = [m for m in group.members if m.stop.verdict.scored]
+        if not answered:
+            return [None] * len(group.members)
+        offers = {
+            "group": replace(group, members=tuple(answered)),
+            "trajectories": answered,
+            "final_responses": [member.final_response for member in answered],
+            "task": group.task,
+        }
+        values = self._one_each(await self._call(offers, context), len(answered))
+        scores = {
+            member.chain_id: self._read(value, len(member.turns))
+            for member, value in zip(answered, values, strict=True)
+        }
+        return [scores.get(member.chain_id) for member in group.members]
+
+    def _one_each(self, returned: object, count: int) -> list[object]:
+        if isinstance(returned, str | Mapping) or not isinstance(returned, Iterable):
+            raise RewardError(
+                f"{self.label} returned {type(returned).__name__}; expected a list of {count} "
+                "values, one for each chain that it was shown"
+            )
+        values = list(returned)
+        if len(values) != count:
+            raise RewardError(
+                f"{self.label} returned {len(values)} values for {count} chains; expected one for "
+                "each chain that it was shown, in their order, with None for unscored"
+            )
+        return values
+
+    def _read(self, value: object, turns: int) -> Score | None:
+        return None if value is None else read_score(value, reward=self.label, turns=turns)
+
+
+@overload
+def group_reward(function: Callable[P, R], /) -> FunctionGroupReward[P, R]: ...
+
+
+@overload
+def group_reward(
+    *, name: str | None = None, timeout: float = DEFAULT_TIMEOUT
+) -> Callable[[Callable[P, R]], FunctionGroupReward[P, R]]: ...
+
+
+def group_reward(
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+) -> FunctionGroupReward[P, R] | Callable[[Callable[P, R]], FunctionGroupReward[P, R]]:
+    """Make a group reward of a function that returns one value for each chain of a task.
+
+    Arguments are found by name: `group`, `trajectories`, `final_responses`, `task`, `context`, or
+    any field of the task. There is no `env`: the environments are released by then.
+
+    The function is shown only the chains that ended well. One that failed or was cancelled has not
+    answered, so it is neither shown nor scored: in `group`, `trajectories` and `final_responses` it
+    does not occur, and its score is None. Each value returned is whatever `@reward` may return, or
+    None to leave that chain unscored.
+
+    >>> @group_reward
+    ... def shortest(final_responses: list[str]) -> list[float]:
+    ...     best = min(map(len, final_responses))
+    ...     return [float(len(response) == best) for response in final_responses]
+    """
+
+    def decorate(function: Callable[P, R]) -> FunctionGroupReward[P, R]:
+        return FunctionGroupReward(function, name=name, timeout=timeout)
+
+    return decorate if function is None else decorate(function)

@@ -1,0 +1,61 @@
+"""The same mathematics, however it is written."""
+
+import importlib.util
+from collections.abc import Coroutine
+from typing import Any
+
+from agentfly.errors import ConfigError
+from agentfly.rewards.function_reward import FunctionReward, reward
+from agentfly.rewards.gold import gold_answers
+from agentfly.rewards.marked import after_hashes
+from agentfly.rewards.math_processes import Comparison, math_processes
+from agentfly.types import Score, Task
+
+
+def math_equivalence(
+    *,
+    field: str = "answer",
+    cpu_seconds: int = 5,
+    timeout: float = 60.0,
+    name: str = "math_equivalence",
+) -> FunctionReward[..., Coroutine[Any, Any, Score]]:
+    r"""Score 1 if the response's last mathematical expression equals the right one, and else 0.
+
+    The package math-verify finds the expressions and SymPy compares them: `\frac{1}{2}` is `0.5`,
+    `(x+1)^2` is `x^2+2x+1`, `\{1,2\}` is `\{2,1\}`. In the response, mathematics stands in `$…$`,
+    `\(…\)` or `\boxed{…}`, or is a plain number; the right answer may be bare, as `3\pi`. Of
+    either, only what follows the last `####` counts, if there is one.
+
+    Comparing happens in other processes, because a short answer such as `9^{9^9}` would stop this
+    one for ever. An answer that takes more than `cpu_seconds` of computing time is not equal, and
+    its score has the part `too_hard`. That is the answer's own doing; a right answer that can't be
+    read, and a comparison that does not end before the timeout, are RewardErrors.
+
+    >>> math_equivalence().name
+    'math_equivalence'
+
+    Args:
+        field: The task's field with the right answer, or with a list of which any is right.
+        cpu_seconds: Computing time for one comparison (not limited on Windows).
+        timeout: Seconds that it may take in all, waiting for a process included.
+        name: What to call it in parts and metrics.
+    """
+    if importlib.util.find_spec("math_verify") is None:
+        raise ConfigError(
+            "math_equivalence needs the package math-verify: pip install 'agentfly[math]'"
+        )
+    if cpu_seconds < 1:
+        raise ConfigError(f"cpu_seconds must be at least 1, got {cpu_seconds!r}")
+
+    @reward(name=name, timeout=timeout)
+    async def score(final_response: str, task: Task) -> Score:
+        processes = await math_processes()
+        answer = after_hashes(final_response)
+        outcomes = [
+            await processes.compare(after_hashes(gold), answer, cpu_seconds=cpu_seconds)
+            for gold in gold_answers(task, field)
+        ]
+        too_hard = Comparison.TOO_HARD in outcomes
+        return Score(value=float(Comparison.EQUAL in outcomes), parts={"too_hard": float(too_hard)})
+
+    return score

@@ -1,0 +1,78 @@
+"""`@turn_reward`: a plain function that scores each turn of a chain."""
+
+from collections.abc import Callable
+from typing import ClassVar, ParamSpec, TypeVar, overload
+
+from agentfly.rewards.arguments import EnvChoice, Offers
+from agentfly.rewards.function_reward import FunctionReward
+from agentfly.rewards.returned import read_number
+from agentfly.rewards.user_function import DEFAULT_TIMEOUT, UserFunction
+from agentfly.types import Context, Message, Score, Trajectory, Turn
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class TurnReward(UserFunction[P, R]):
+    """A function that scores each turn of a chain, made by `@turn_reward`."""
+
+    kind = "turn reward"
+    offered: ClassVar[Offers] = {
+        **FunctionReward.offered,
+        "turn": Turn,
+        "message": Message,
+        "results": None,
+    }
+
+    async def score(self, trajectory: Trajectory, context: Context) -> Score:
+        """Score each turn; the chain's value is their sum. Or raise RewardError."""
+        values = tuple([await self._score_turn(t, trajectory, context) for t in trajectory.turns])
+        return Score(value=sum(values, 0.0), per_turn=values)
+
+    async def _score_turn(self, turn: Turn, trajectory: Trajectory, context: Context) -> float:
+        offers = {
+            "turn": turn,
+            "message": turn.message,
+            "results": turn.results,
+            "final_response": trajectory.final_response,
+            "trajectory": trajectory,
+            "task": trajectory.task,
+        }
+        returned = await self._call(offers, context)
+        said = f"{self.label} returned for turn {turn.index}"
+        return read_number(returned, said, "a finite number or a bool")
+
+
+@overload
+def turn_reward(function: Callable[P, R], /) -> TurnReward[P, R]: ...
+
+
+@overload
+def turn_reward(
+    *, name: str | None = None, timeout: float = DEFAULT_TIMEOUT, env: EnvChoice | None = None
+) -> Callable[[Callable[P, R]], TurnReward[P, R]]: ...
+
+
+def turn_reward(
+    function: Callable[P, R] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+    env: EnvChoice | None = None,
+) -> TurnReward[P, R] | Callable[[Callable[P, R]], TurnReward[P, R]]:
+    """Make a reward of a function that is called for each turn, in order, and returns a number.
+
+    The numbers become the score's `per_turn`, and their sum its value. Arguments are found as for
+    `@reward`, and these beside them: `turn` (a Turn), `message` (what the model said in it) and
+    `results` (what its tools answered). `timeout` is for each call.
+
+    >>> @turn_reward
+    ... def valid_calls(results) -> float:
+    ...     return -0.1 * sum(result.status.invalid for result in results)
+    """
+
+    def decorate(function: Callable[P, R]) -> TurnReward[P, R]:
+        return TurnReward(function, name=name, timeout=timeout, env=env)
+
+    return decorate if function is None else decorate(function)
