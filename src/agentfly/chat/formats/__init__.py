@@ -1,0 +1,19 @@
+"""Tool-call formats: how each family of models writes its calls, read without ever raising."""
+
+from agentfly.chat.formats.catalogue import FORMATS, detect_format, get_format
+from agentfly.chat.formats.code_block import code_format
+from agentfly.chat.formats.custom import Parser, custom_format
+from agentfly.chat.formats.reading import CallFormat, Reading
+from agentfly.chat.formats.tags import tag_format
+
+__all__ = [
+    "FORMATS",
+    "CallFormat",
+    "Parser",
+    "Reading",
+    "code_format",
+    "custom_format",
+    "detect_format",
+    "get_format",
+    "tag_format",
+]

@@ -1,0 +1,236 @@
+"""Reading calls that are written in JSON, with the usual slips of models mended.
+
+What parses is kept as it was emitted: `arguments` is a slice of the text, never dumped anew. What
+doesn't parse is mended where it is plain what was meant, and otherwise becomes a call with a
+problem. JSON is read before the marks around it are looked for, so a closing tag inside a string
+does no harm.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from agentfly.chat.formats.json_text import balanced_end, dump, mend, scan_object
+from agentfly.chat.formats.reading import CUT_OFF, unreadable
+from agentfly.types import ToolCall
+
+EXCERPT_LENGTH = 80
+"""How much of an unreadable call is quoted back to the model."""
+
+_BETWEEN_CALLS = re.compile(r"(?:[\s\],;]|\[(?=\s*+\{)|```\w*)*+")
+_SPACE_OR_FENCE = re.compile(r"(?:\s|```\w*)*+")
+_OTHER_KEY = {"arguments": "parameters", "parameters": "arguments"}
+
+
+def write_call(call: ToolCall, *, key: str = "arguments") -> str:
+    """Write `{"name": ..., "arguments": ...}`, the arguments word for word."""
+    return f'{{"name": {dump(call.name)}, "{key}": {call.arguments}}}'
+
+
+def call_from(members: Mapping[str, str], *, key: str = "arguments") -> ToolCall:
+    """Read a call from the raw members of a JSON object.
+
+    `key` is where this format keeps the arguments. The other usual key, arguments in a string, and
+    OpenAI's wrapping in `function` are understood and count as repaired.
+
+    >>> call_from({"name": '"f"', "parameters": '"{}"'})
+    ToolCall(id='', name='f', arguments='{}', problem=None, repaired=True)
+    """
+    if _wraps_function(members):
+        inner, _ = scan_object(members["function"], 0)
+        return replace(call_from(inner, key=key), repaired=True)
+    name = _string(members.get("name", ""))
+    raw = members.get(key) or members.get(_OTHER_KEY[key]) or "{}"
+    if not name:
+        return unreadable('the call has no "name"', raw)
+    arguments = _unwrapped(raw)
+    repaired = arguments != raw or (key not in members and _OTHER_KEY[key] in members)
+    id_ = _string(members.get("id", ""))
+    return ToolCall(id=id_, name=name, arguments=arguments, repaired=repaired)
+
+
+def _string(raw: str) -> str:
+    return str(json.loads(raw)) if raw.startswith('"') else ""
+
+
+def _unwrapped(raw: str) -> str:
+    if raw == "null":
+        return "{}"
+    inner = _out_of_string(raw).strip()
+    return inner if scan_object(inner, 0)[1] == len(inner) else raw
+
+
+def is_call(members: Mapping[str, str]) -> bool:
+    """Tell whether an object is meant as a call, and not as an answer that happens to be JSON."""
+    has_arguments = "arguments" in members or "parameters" in members
+    return has_arguments or list(members) == ["name"] or _wraps_function(members)
+
+
+def _wraps_function(members: Mapping[str, str]) -> bool:
+    return "name" in scan_object(members.get("function", ""), 0)[0]
+
+
+def calls_at(
+    text: str, start: int, ends: re.Pattern[str], *, key: str = "arguments"
+) -> tuple[list[ToolCall], int]:
+    """Read the JSON calls from `start` up to a mark of `ends`, and return where the text goes on.
+
+    A mark in the group `close` belongs to the calls; others, such as the next opening tag, don't.
+    Several objects, a list of them, and a code fence around them are all understood.
+    """
+    calls, pos = _whole_calls(text, _skip(_BETWEEN_CALLS, text, start), key)
+    mark = _Mark.after(text, pos, ends)
+    rest = text[pos : mark.start].strip()
+    if rest.startswith("{") or (rest and not calls):
+        return calls + malformed_calls(rest, key=key, cut=mark.is_end), mark.end
+    if not calls:
+        return _nothing_between(mark), mark.end
+    if mark.missing or (rest and mark.closes):
+        calls[-1] = replace(calls[-1], repaired=True)
+    # What follows calls that were never closed isn't theirs.
+    return calls, mark.end if mark.closes else pos
+
+
+def _whole_calls(text: str, pos: int, key: str) -> tuple[list[ToolCall], int]:
+    calls: list[ToolCall] = []
+    while True:
+        members, end = scan_object(text, pos)
+        if end is None:
+            return calls, pos
+        calls.append(call_from(members, key=key))
+        pos = _skip(_BETWEEN_CALLS, text, end)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """The first mark after some place, or the end of the text."""
+
+    start: int
+    end: int
+    closes: bool
+    missing: bool
+    """Whether a closing mark was due here."""
+    is_end: bool
+
+    @classmethod
+    def after(cls, text: str, pos: int, ends: re.Pattern[str]) -> "_Mark":
+        match = ends.search(text, pos)
+        closes = match is not None and match.lastgroup == "close"
+        missing = "close" in ends.groupindex and not closes
+        if match is None:
+            return cls(len(text), len(text), closes, missing, is_end=True)
+        end = match.end() if closes else match.start()
+        return cls(match.start(), end, closes, missing, is_end=False)
+
+
+def _nothing_between(mark: _Mark) -> list[ToolCall]:
+    if mark.is_end:
+        return [unreadable(CUT_OFF, "")]
+    return [unreadable(expected_call(""), "")] if mark.closes else []
+
+
+def malformed_calls(text: str, *, key: str = "arguments", cut: bool) -> list[ToolCall]:
+    """Read what doesn't parse: mended, whole but for its end, or as a call with a problem.
+
+    `cut` says that the text may end before the call does.
+    """
+    calls: list[ToolCall] = []
+    end, start = 0, text.find("{")
+    while start >= 0 and end < len(text):
+        call, end = _malformed_call(text, start, key, cut=cut)
+        calls.append(call)
+        start = text.find("{", end)
+    problem = CUT_OFF if cut else expected_call(text, key=key)
+    return calls or [unreadable(problem, text)]
+
+
+def _malformed_call(text: str, start: int, key: str, *, cut: bool) -> tuple[ToolCall, int]:
+    """Read the one call that starts here, and return where it ends."""
+    if cut and balanced_end(text, start) is None:
+        return _cut_call(text[start:], key), len(text)
+    mended = mend(text, start)
+    if mended is None:
+        return unreadable(expected_call(text[start:], key=key), text[start:]), len(text)
+    json_text, end = mended
+    call = call_from(scan_object(json_text, 0)[0], key=key)
+    return replace(call, repaired=not call.problem), end
+
+
+def _cut_call(text: str, key: str) -> ToolCall:
+    """Read an object without its end: a call if its name and arguments are whole."""
+    members, _ = scan_object(text, 0)
+    call = call_from(members, key=key)
+    if call.problem or not {"arguments", "parameters"} & members.keys():
+        return unreadable(CUT_OFF, text, name=call.name)
+    return replace(call, repaired=True)
+
+
+def expected_call(got: str, *, key: str = "arguments") -> str:
+    """Say to the model what a call looks like."""
+    example = f'{{"name": "...", "{key}": {{...}}}}'
+    return f"expected a call as one JSON object such as {example}, got {excerpt(got)}"
+
+
+def excerpt(text: str) -> str:
+    """Quote the beginning of a text."""
+    return repr(text if len(text) <= EXCERPT_LENGTH else text[:EXCERPT_LENGTH] + "…")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arguments:
+    """The JSON arguments of a call whose name stands elsewhere."""
+
+    text: str
+    problem: str | None = None
+    repaired: bool = False
+    end: int
+    """Where the text goes on."""
+
+    def call(self, name: str, *, id: str = "") -> ToolCall:
+        """Make the call of `name` with these arguments."""
+        problem = self.problem or (None if name else "the call has no name")
+        return ToolCall(
+            id=id, name=name, arguments=self.text, problem=problem, repaired=self.repaired
+        )
+
+
+def arguments_at(text: str, start: int, ends: re.Pattern[str]) -> Arguments:
+    """Read one JSON object from `start` up to a mark of `ends` (see `calls_at`)."""
+    begin = _skip(_SPACE_OR_FENCE, text, start)
+    _, end = scan_object(text, begin)
+    pos = begin if end is None else _skip(_SPACE_OR_FENCE, text, end)
+    mark = _Mark.after(text, pos, ends)
+    rest = text[pos : mark.start].strip()
+    if end is None:
+        return _malformed_arguments(rest, mark)
+    return Arguments(
+        text=text[begin:end],
+        repaired=mark.missing or bool(rest and mark.closes),
+        end=mark.end if mark.closes else pos,
+    )
+
+
+def _malformed_arguments(text: str, mark: _Mark) -> Arguments:
+    unfinished = balanced_end(text, 0) is None if text.startswith("{") else mark.missing
+    if mark.is_end and (unfinished or not text):
+        return Arguments(text=text, problem=CUT_OFF, end=mark.end)
+    mended = mend(_out_of_string(text) or "{}", 0)
+    if mended is None:
+        problem = f"expected the arguments as a JSON object, got {excerpt(text)}"
+        return Arguments(text=text, problem=problem, end=mark.end)
+    return Arguments(text=mended[0], repaired=True, end=mark.end)
+
+
+def _out_of_string(text: str) -> str:
+    """Take out what a model encoded twice: an object inside a JSON string."""
+    try:
+        value = json.loads(text.removesuffix("```"))
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, str) else text
+
+
+def _skip(pattern: re.Pattern[str], text: str, pos: int) -> int:
+    match = pattern.match(text, pos)
+    return match.end() if match else pos

@@ -1,0 +1,103 @@
+"""What a tool-call format is, and what it reads out of a completion's text."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from agentfly.types import ToolCall, ToolSpec
+
+CUT_OFF = "the call was cut off before its end"
+"""The problem of a call that the completion's last token left unfinished."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """A completion's text, taken apart."""
+
+    content: str
+    """What is said to the user: all the text around the calls."""
+    calls: tuple[ToolCall, ...] = ()
+    """In the order in which they were written, the unreadable ones included."""
+    reasoning: str | None = None
+    """Only from formats that mark reasoning themselves, such as harmony."""
+    reasoning_spans: tuple[tuple[int, int], ...] = ()
+    """Half-open ranges of the text that are reasoning."""
+
+
+def _native(_: Sequence[ToolSpec]) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFormat:
+    """How a family of models writes its tool calls.
+
+    >>> from agentfly.chat.formats import get_format
+    >>> hermes = get_format("hermes")
+    >>> hermes.read('<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>').calls[0].name
+    'add'
+    """
+
+    name: str
+    read: Callable[[str], Reading]
+    """Read a completion's text: special tokens kept, `<think>` blocks and the end token taken off.
+
+    Never raises, whatever the text. A call that can't be read is still a call, with its `problem`.
+    """
+    write: Callable[..., str]
+    """`write(calls, content="")`: what a model would emit for these calls, without an end token."""
+    stop_strings: tuple[str, ...] = ()
+    """Strings that end a turn. The text that is read goes up to and including the one sampled."""
+    instructions: Callable[[Sequence[ToolSpec]], str | None] = _native
+    """The piece of system prompt that teaches the format; None where the template does it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Calls and the half-open range of the text that they take up."""
+
+    start: int
+    end: int
+    calls: Sequence[ToolCall]
+
+
+def assemble(text: str, found: Iterable[Found], *, drop: Sequence[str] = ()) -> Reading:
+    """Number the calls that were found and keep the text around them, without the marks in `drop`.
+
+    >>> assemble("Let me see. <f>", [Found(12, 15, [ToolCall(id="", name="f", arguments="{}")])])
+    Reading(content='Let me see.', calls=(ToolCall(id='call_0', name='f', ...
+    """
+    pieces, calls, at = list[str](), list[ToolCall](), 0
+    for region in found:
+        pieces.append(text[at : region.start])
+        calls.extend(region.calls)
+        at = region.end
+    if not calls:
+        return Reading(content=text)
+    pieces.append(text[at:])
+    return Reading(content=_joined(pieces, drop), calls=numbered(calls))
+
+
+def numbered(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
+    """Give `call_0`, `call_1`, ... to the calls whose format carries no ids."""
+    return tuple(
+        call if call.id else replace(call, id=f"call_{index}") for index, call in enumerate(calls)
+    )
+
+
+def unreadable(problem: str, text: str, *, name: str = "") -> ToolCall:
+    """Make the call that stands for a text from which none could be read."""
+    return ToolCall(id="", name=name, arguments=text, problem=problem)
+
+
+def with_content(content: str, calls: str) -> str:
+    """Put what is said in front of the calls, on lines of their own."""
+    return f"{content}\n{calls}" if content and calls else content or calls
+
+
+def _joined(pieces: Iterable[str], drop: Sequence[str]) -> str:
+    cleaned = []
+    for piece in pieces:
+        for mark in drop:
+            piece = piece.replace(mark, "")
+        cleaned.append(piece.strip())
+    return "\n".join(filter(None, cleaned))

@@ -1,0 +1,138 @@
+"""Which of the sampled tokens carry loss. A policy can switch tokens off, never others on.
+
+A policy is a plain function from a chain's turns to one entry for each of them: True (all of the
+turn's tokens), False (none), or one bool for each token of its completion. Context tokens have no
+place in it, so no policy can reach them.
+
+    keep = mask_policy("no_reasoning")(trajectory.turns)     # ((False, False, True), (True, …))
+"""
+
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from agentfly.errors import ConfigError
+from agentfly.types import Turn
+
+Keep = bool | Sequence[bool]
+"""All, none, or one bool for each token of a turn's completion."""
+
+MaskPolicy = Callable[[Sequence[Turn]], Sequence[Keep]]
+"""From a chain's turns to what to keep of each."""
+
+CheckedMask = Callable[[Sequence[Turn]], tuple[tuple[bool, ...], ...]]
+"""From a chain's turns to one bool for each sampled token of each turn."""
+
+
+def all_sampled(turns: Sequence[Turn]) -> Sequence[Keep]:
+    """Keep every token that the model sampled."""
+    return [True] * len(turns)
+
+
+def no_reasoning(turns: Sequence[Turn]) -> Sequence[Keep]:
+    """Leave out what was thought before it was said."""
+    return [_outside_spans(turn) for turn in turns]
+
+
+def last_turn_only(turns: Sequence[Turn]) -> Sequence[Keep]:
+    """Keep the last turn alone."""
+    return [turn is turns[-1] for turn in turns]
+
+
+def valid_calls_only(turns: Sequence[Turn]) -> Sequence[Keep]:
+    """Leave out turns with a call that was malformed, unknown or wrongly filled.
+
+    A turn without calls has none that is invalid, and stays.
+    """
+    return [not any(result.status.invalid for result in turn.results) for turn in turns]
+
+
+def per_turn(function: Callable[[Turn], Keep]) -> MaskPolicy:
+    """Make a policy of a function that looks at one turn.
+
+    >>> policy = per_turn(lambda turn: turn.index > 0)
+    """
+
+    def policy(turns: Sequence[Turn]) -> Sequence[Keep]:
+        return [function(turn) for turn in turns]
+
+    return policy
+
+
+MASK_POLICIES: dict[str, MaskPolicy] = {
+    "all_sampled": all_sampled,
+    "no_reasoning": no_reasoning,
+    "last_turn_only": last_turn_only,
+    "valid_calls_only": valid_calls_only,
+}
+"""The policies that can be chosen by name."""
+
+
+def mask_policy(policy: str | MaskPolicy) -> CheckedMask:
+    """Look a policy up, or take a function over turns, and check all that it returns.
+
+    >>> mask_policy("all_sampled")([])
+    ()
+    """
+    function = _named(policy) if isinstance(policy, str) else policy
+    if not callable(function):
+        raise ConfigError(
+            f"a mask policy is a name or a function over turns, got {policy!r}. "
+            f"Known: {', '.join(MASK_POLICIES)}"
+        )
+
+    def checked(turns: Sequence[Turn]) -> tuple[tuple[bool, ...], ...]:
+        return apply_mask(function, turns)
+
+    return checked
+
+
+def apply_mask(policy: MaskPolicy, turns: Sequence[Turn]) -> tuple[tuple[bool, ...], ...]:
+    """Return one bool for each sampled token of each turn, whatever the policy returns."""
+    kept = policy(turns)
+    if not _is_list(kept) or len(kept) != len(turns):
+        raise ConfigError(
+            f"a mask policy returns one entry for each of the {len(turns)} turns, "
+            f"got {_got(kept)}. Wrap a function that looks at one turn in per_turn(...)"
+        )
+    return tuple(_mask(turn, entry) for turn, entry in zip(turns, kept, strict=True))
+
+
+def _mask(turn: Turn, keep: Any) -> tuple[bool, ...]:
+    length = len(turn.completion.token_ids) if turn.completion else 0
+    if isinstance(keep, bool):
+        return (keep,) * length
+    if not _is_list(keep) or not all(isinstance(token, bool) for token in keep):
+        raise ConfigError(
+            f"a mask policy gives a bool, or a list of bools, for a turn; got {_got(keep)} "
+            f"for turn {turn.index}"
+        )
+    if len(keep) != length:
+        raise ConfigError(
+            f"turn {turn.index} has {length} sampled tokens, but the mask policy gave {len(keep)} "
+            "bools: it needs one for each token of the completion"
+        )
+    return tuple(keep)
+
+
+def _outside_spans(turn: Turn) -> list[bool]:
+    length = len(turn.completion.token_ids) if turn.completion else 0
+    thought = {i for start, end in turn.reasoning_spans for i in range(start, end)}
+    return [i not in thought for i in range(length)]
+
+
+def _named(name: str) -> MaskPolicy:
+    if name in MASK_POLICIES:
+        return MASK_POLICIES[name]
+    close = get_close_matches(name, MASK_POLICIES, n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    raise ConfigError(f"unknown mask policy {name!r}.{hint} Known: {', '.join(MASK_POLICIES)}.")
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _got(value: object) -> str:
+    size = f" of {len(value)}" if isinstance(value, Sequence) else ""
+    return f"{type(value).__name__}{size}"

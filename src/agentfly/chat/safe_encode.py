@@ -1,0 +1,127 @@
+"""Turning text into tokens so that nobody but the template can make a special token.
+
+A tool's output or a user's text may contain the characters `<|im_end|>`. Encoded with the rest it
+would become the very token that ends a turn, and whoever wrote the text would speak with another's
+voice. Here text comes in pieces, each trusted (the template's own) or not. A special token that
+touches an untrusted character is cut in two and encoded as the plain characters it is. Text without
+such a forgery is encoded in one go, so that it has the same tokens as a plain encoding.
+
+Limits: special tokens of one character are not guarded, and neither are those that a tokenizer
+matches only after normalising the text (for example in another case).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from agentfly.chat.tokenizer import special_pattern
+from agentfly.types import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of rendered text."""
+
+    text: str
+    trusted: bool
+    """Whether special tokens in it are meant."""
+
+
+class SafeEncoder:
+    r"""Encodes pieces.
+
+    >>> from agentfly.chat.tokenizer import ByteTokenizer
+    >>> encoder = SafeEncoder(ByteTokenizer(["<e>"]))
+    >>> encoder.encode([Piece("<e>", True), Piece("<e>", False)])
+    [256, 60, 101, 62]
+    """
+
+    def __init__(self, tokenizer: Tokenizer, special_ids: Mapping[str, int] | None = None) -> None:
+        self.tokenizer = tokenizer
+        self.special_ids = tokenizer.special_ids if special_ids is None else special_ids
+        """The tokens that only trusted text can make."""
+        self.pattern = special_pattern([text for text in self.special_ids if len(text) > 1])
+        self.anchor = next(iter(self.special_ids), None)
+        """Some special token, behind which text can be encoded as if it didn't begin a document."""
+
+    def encode(self, pieces: Sequence[Piece], *, after: str | None = None) -> list[int]:
+        """Encode text that follows the special token `after`; None where the text begins anew."""
+        text = "".join(piece.text for piece in pieces)
+        cuts = self._cuts(text, pieces)
+        if not cuts:
+            return self._encode_after(after, text)
+        first, *others = _split(text, cuts)
+        ids = self._encode_after(after, first)
+        for other in others:
+            ids += self._encode_after(self.anchor, other)
+        return ids
+
+    def forges(self, text: str) -> bool:
+        """Tell whether a text spells a special token."""
+        return self.pattern is not None and self.pattern.search(text) is not None
+
+    def neutralise(self, text: str) -> str:
+        """Break every special token that a text spells with a space after its first character.
+
+        The last resort, where a template rearranges the text so that its place can't be known.
+        """
+        if self.pattern is None:
+            return text
+        text = self.pattern.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)
+        while self.pattern.search(
+            text
+        ):  # a token with a space in it, or one made by the first pass
+            text = self.pattern.sub("", text)
+        return text
+
+    def _encode_after(self, anchor: str | None, text: str) -> list[int]:
+        """Encode behind a special token, then drop that token.
+
+        On its own, text might gain a leading space (sentencepiece) or keep one that the token in
+        front of it would have swallowed (`rstrip`).
+        """
+        if not text:
+            return []
+        if anchor is not None:
+            ids = self.tokenizer.encode(anchor + text)
+            if ids and ids[0] == self.special_ids[anchor]:
+                return ids[1:]
+        return self.tokenizer.encode(text)
+
+    def _cuts(self, text: str, pieces: Sequence[Piece]) -> list[int]:
+        if self.pattern is None or not self.pattern.search(text):
+            return []
+        ranges = list(_untrusted_ranges(pieces))
+        found = (_cut(start, end, ranges) for start, end in self._occurrences(text))
+        return sorted({cut for cut in found if cut is not None})
+
+    def _occurrences(self, text: str) -> Iterator[tuple[int, int]]:
+        """Find every special token, those that overlap one another too."""
+        position = 0
+        while self.pattern is not None and (match := self.pattern.search(text, position)):
+            yield match.span()
+            position = match.start() + 1
+
+
+def _untrusted_ranges(pieces: Sequence[Piece]) -> Iterator[tuple[int, int]]:
+    position = 0
+    for piece in pieces:
+        if not piece.trusted:
+            yield position, position + len(piece.text)
+        position += len(piece.text)
+
+
+def _cut(start: int, end: int, ranges: Sequence[tuple[int, int]]) -> int | None:
+    """Return where to cut a special token in two; None if the template alone made it.
+
+    The cut lies beside an untrusted character, so that no token of the template's own is cut.
+    """
+    for low, high in ranges:
+        if low < end and high > start and low < high:
+            return low if low > start else start + 1
+    return None
+
+
+def _split(text: str, cuts: Sequence[int]) -> list[str]:
+    edges = [0, *cuts, len(text)]
+    return [text[low:high] for low, high in pairwise(edges)]

@@ -1,0 +1,97 @@
+"""Reading a Hugging Face model folder's tokenizer and chat template, without transformers."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentfly.chat.tokenizer import FastTokenizer
+from agentfly.errors import ConfigError, FormatError
+from agentfly.types import Tokenizer
+
+_NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizerFolder:
+    """What a model folder says about its text."""
+
+    tokenizer: Tokenizer
+    chat_template: str | None
+    """None if the folder carries none."""
+    named_tokens: dict[str, str] = field(default_factory=dict)
+    """Such as `{"bos_token": "<s>"}`: what the template calls them."""
+
+
+def load_tokenizer(folder: str | Path) -> TokenizerFolder:
+    """Read `tokenizer.json`, the named special tokens and the chat template.
+
+    The template is `chat_template.jinja`, `chat_template.json` or an entry of
+    `tokenizer_config.json`, the first that exists. Of several named ones `tool_use` is taken, then
+    `default`.
+    """
+    folder = Path(folder)
+    file = folder / "tokenizer.json"
+    if not file.is_file():
+        raise ConfigError(
+            f"no tokenizer.json in {folder}: expected a Hugging Face model folder with a fast "
+            "tokenizer (`AutoTokenizer.from_pretrained(...).save_pretrained(folder)` writes one)"
+        )
+    config = _read_json(folder / "tokenizer_config.json")
+    named = _named_tokens({**_read_json(folder / "special_tokens_map.json"), **config})
+    return TokenizerFolder(
+        tokenizer=FastTokenizer(_open(file), eos_token=named.get("eos_token")),
+        chat_template=_chat_template(folder, config),
+        named_tokens=named,
+    )
+
+
+def _open(file: Path) -> Any:
+    try:
+        from tokenizers import Tokenizer as FastBackend
+    except ImportError as error:
+        raise ConfigError(
+            "reading a tokenizer.json needs the `tokenizers` package: "
+            "pip install 'agentfly[tokenizers]'"
+        ) from error
+    try:
+        return FastBackend.from_file(str(file))
+    except Exception as error:  # the package raises bare Exception
+        raise FormatError(f"{file} is not a tokenizer that can be read: {error}") from error
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        return {}
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise FormatError(f"{file} is not valid JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise FormatError(f"{file} must hold an object, got {type(content).__name__}")
+    return content
+
+
+def _named_tokens(config: dict[str, Any]) -> dict[str, str]:
+    """Pick `"eos_token": "</s>"`, or `"eos_token": {"content": "</s>", …}`."""
+    found = {name: config.get(name) for name in _NAMED_TOKENS}
+    texts = {
+        name: value.get("content") if isinstance(value, dict) else value
+        for name, value in found.items()
+    }
+    return {name: text for name, text in texts.items() if isinstance(text, str)}
+
+
+def _chat_template(folder: Path, config: dict[str, Any]) -> str | None:
+    jinja = folder / "chat_template.jinja"
+    if jinja.is_file():
+        return jinja.read_text(encoding="utf-8")
+    template = _read_json(folder / "chat_template.json").get("chat_template")
+    return _one_of(template if template is not None else config.get("chat_template"))
+
+
+def _one_of(template: object) -> str | None:
+    if isinstance(template, list):
+        by_name = {entry["name"]: entry["template"] for entry in template}
+        return by_name.get("tool_use", by_name.get("default"))
+    return template if isinstance(template, str) else None
