@@ -1,0 +1,137 @@
+"""What a set of chains came to, on one screen."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from agentfly.types import SpanKind, StopReason, ToolStatus, Trajectory, Turn
+
+K = TypeVar("K")
+
+SOLVED = 1.0
+"""A chain counts as solved from this reward on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Counts over chains. A share or mean of nothing is None, which is not 0."""
+
+    chains: int
+    scored: int
+    mean_reward: float | None
+    """Over the scored chains only: a failed chain is not a chain with reward 0."""
+    solved_share: float | None
+    """Scored chains with a reward of at least 1, over all scored chains."""
+    stops: Mapping[StopReason, int]
+    """How many chains ended for each reason, the most frequent first."""
+    failures: Mapping[str, int]
+    """Failed chains by cause, for example {"EnvError": 3}, the most frequent first."""
+    turns: int
+    sampled_tokens: int
+    tool_calls: int
+    invalid_share: float | None
+    """Calls that the model made wrongly: malformed, unknown tool, bad arguments."""
+    unknown_share: float | None
+    """Calls of a tool that does not exist."""
+    repaired: int
+    """Calls whose JSON was mended."""
+    seconds: Mapping[SpanKind, float]
+    """Waiting time by kind, added up over chains that ran side by side."""
+
+    def lines(self) -> list[str]:
+        """Return a small table, one line per entry."""
+        rows = [
+            ("chains", f"{self.chains} ({self.scored} scored)"),
+            ("reward", f"{_number(self.mean_reward)} mean, {_share(self.solved_share)} solved"),
+            ("stops", _counts(self.stops)),
+            ("failures", _counts(self.failures)),
+            ("turns", f"{self.turns} ({self.sampled_tokens} sampled tokens)"),
+            ("tool calls", self._calls()),
+            ("seconds", ", ".join(f"{kind} {time:.1f}" for kind, time in self.seconds.items())),
+        ]
+        return [f"{name:<11}{text or '-'}" for name, text in rows]
+
+    def _calls(self) -> str:
+        invalid, unknown = _share(self.invalid_share), _share(self.unknown_share)
+        return f"{self.tool_calls} ({invalid} invalid, {unknown} unknown, {self.repaired} repaired)"
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def summarize(trajectories: Iterable[Trajectory]) -> Summary:
+    """Count what happened.
+
+    >>> print(summarize([]))
+    chains     0 (0 scored)
+    reward     - mean, - solved
+    stops      -
+    failures   -
+    turns      0 (0 sampled tokens)
+    tool calls 0 (- invalid, - unknown, 0 repaired)
+    seconds    -
+    """
+    chains = list(trajectories)
+    turns = [turn for chain in chains for turn in chain.turns]
+    rewards = [chain.reward for chain in chains if chain.reward is not None]
+    calls = [result for turn in turns for result in turn.results]
+    return Summary(
+        chains=len(chains),
+        scored=len(rewards),
+        mean_reward=_ratio(sum(rewards), len(rewards)),
+        solved_share=_ratio(sum(reward >= SOLVED for reward in rewards), len(rewards)),
+        stops=_most_frequent_first(chain.stop for chain in chains),
+        failures=_most_frequent_first(cause for chain in chains if (cause := _cause(chain))),
+        turns=len(turns),
+        sampled_tokens=sum(len(turn.completion.token_ids) for turn in turns if turn.completion),
+        tool_calls=len(calls),
+        invalid_share=_ratio(sum(call.status.invalid for call in calls), len(calls)),
+        unknown_share=_ratio(
+            sum(call.status is ToolStatus.UNKNOWN_TOOL for call in calls), len(calls)
+        ),
+        repaired=sum(map(_repaired, turns)),
+        seconds=_seconds(chains),
+    )
+
+
+def _repaired(turn: Turn) -> int:
+    """Count the calls that were mended while the turn was read, or right before they ran."""
+    pairs = zip(turn.message.tool_calls, turn.results, strict=False)
+    return sum(call.repaired or result.repaired for call, result in pairs)
+
+
+def _cause(chain: Trajectory) -> str | None:
+    """Return the error's type, or the stop reason where the error doesn't begin with one."""
+    if chain.error is None:
+        return None
+    kind, colon, _ = chain.error.partition(":")
+    return kind if colon and kind.isidentifier() else str(chain.stop)
+
+
+def _seconds(chains: list[Trajectory]) -> dict[SpanKind, float]:
+    seconds: dict[SpanKind, float] = {}
+    for chain in chains:
+        for span in chain.spans:
+            seconds[span.kind] = seconds.get(span.kind, 0.0) + span.seconds
+    return {kind: seconds[kind] for kind in SpanKind if kind in seconds}
+
+
+def _most_frequent_first(keys: Iterable[K]) -> dict[K, int]:
+    return dict(Counter(keys).most_common())
+
+
+def _ratio(part: float, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def _counts(counts: Mapping[StopReason, int] | Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())

@@ -1,0 +1,14 @@
+"""Tasks: reading them, their order, and the ledger of what became of each."""
+
+from agentfly.tasks.ledger import Ledger, Progress
+from agentfly.tasks.load import Rows, load_tasks
+from agentfly.tasks.order import Order, Visit
+
+__all__ = [
+    "Ledger",
+    "Order",
+    "Progress",
+    "Rows",
+    "Visit",
+    "load_tasks",
+]

@@ -1,0 +1,256 @@
+"""The ledger: the one record of every task issued, finished and trained on.
+
+It is what resume, staleness, evaluation and the progress bar ask. On disk it is a journal of plain
+lines, of which each is whole or absent:
+
+    {"v":1,"kind":"ledger","do":"open","tasks":"9f…","count":3,"seed":7,"shuffle":true}
+    {"v":1,"kind":"ledger","do":"issue","groups":["b/0","a/0"]}
+    {"v":1,"kind":"ledger","do":"finish","group":"b/0","stops":{"answered":8}}
+    {"v":1,"kind":"ledger","do":"train","groups":["b/0"],"step":1}
+
+Each line outlives this process as soon as it is written, `kill -9` included. Training is also
+synced to the disk, with all before it: after a power cut, work may be done again, but nothing is
+trained twice. For that, keep this order: save a group's trajectories, then `finish`; update the
+weights, then `train`, then save the checkpoint.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from agentfly.errors import ConfigError, FormatError
+from agentfly.runtime.journal import Journal, read_records
+from agentfly.tasks.order import Order, Visit
+from agentfly.tasks.state import LedgerState, in_order
+from agentfly.types import Seed, StopReason, Task
+
+KIND = "ledger"
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Where a run stands, in groups."""
+
+    issued: int
+    """Over all, repetitions not counted."""
+    in_flight: int
+    ready: int
+    """Finished, and waiting to be trained on."""
+    trained: int
+    abandoned: int
+    epoch: int
+    """From 0."""
+    step: int
+    staleness: int
+    """How many steps ago the oldest group that still waits for training was issued."""
+    stops: Mapping[str, int]
+    """How many chains of the finished groups ended for each reason."""
+
+
+class Ledger:
+    """Issues tasks in order, and remembers what became of them.
+
+    >>> tasks = [Task.from_row({"id": name}) for name in "ab"]
+    >>> ledger = Ledger.open(None, tasks, seed=Seed(0), shuffle=False)
+    >>> [first, second] = ledger.issue(2)
+    >>> ledger.finish(second.group_id, {StopReason.ANSWERED: 8})
+    >>> [visit.group_id for visit in ledger.unfinished()], [v.group_id for v in ledger.ready()]
+    (['a/0'], ['b/0'])
+    """
+
+    def __init__(self, state: LedgerState, journal: Journal | None, epochs: int | None) -> None:
+        self._state = state
+        self._journal = journal
+        self._epochs = epochs
+        self._again = in_order(state.issued.values())
+        """Issued by a process that is gone, or asked for again: goes before anything new."""
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path | None,
+        tasks: Sequence[Task],
+        *,
+        seed: Seed,
+        shuffle: bool = True,
+        epochs: int | None = None,
+        step: int | None = None,
+    ) -> Self:
+        """Start a ledger, or take one up where it was left.
+
+        Args:
+            path: The journal; None keeps the ledger in memory.
+            tasks: The same tasks, in the same order, as when the ledger was started.
+            seed: Gives the order of each epoch.
+            shuffle: False visits the tasks as they are listed.
+            epochs: How often to go through all tasks; None for as long as they are asked for.
+            step: The step of the checkpoint that a run resumes from. Whatever the journal holds
+                after that step's training is undone, because the weights don't know of it.
+        """
+        order = Order(tasks, seed=seed, shuffle=shuffle)
+        if path is None:
+            return cls(LedgerState(order), None, epochs)
+        journal = Journal(path, kind=KIND, version=FORMAT_VERSION)
+        try:
+            header = {"tasks": order.digest, "count": len(order), "seed": seed.value}
+            state = _restore(journal, {"do": "open", **header, "shuffle": shuffle}, order, step)
+        except BaseException:
+            journal.close()
+            raise
+        return cls(state, journal, epochs)
+
+    @property
+    def position(self) -> int:
+        """How many visits have been issued, repetitions not counted."""
+        return self._state.position
+
+    @property
+    def step(self) -> int:
+        """The last step that was trained; 0 before the first."""
+        return self._state.step
+
+    @property
+    def progress(self) -> Progress:
+        """Count where every group stands."""
+        state = self._state
+        oldest = min(state.step_of_issue.values(), default=state.step)
+        return Progress(
+            issued=state.position,
+            in_flight=len(state.issued),
+            ready=len(state.finished),
+            trained=len(state.trained),
+            abandoned=len(state.abandoned),
+            epoch=state.position // len(state.order),
+            step=state.step,
+            staleness=state.step - oldest,
+            stops=dict(state.stops.most_common()),
+        )
+
+    def issue(self, count: int = 1) -> list[Visit]:
+        """Hand out visits: first what was issued and never finished, then the next in order.
+
+        Fewer than asked for come back at the end of the last epoch.
+        """
+        again, self._again = self._again[:count], self._again[count:]
+        start = self.position
+        stop = min(start + count - len(again), self._end)
+        visits = again + [self._state.order.visit(position) for position in range(start, stop)]
+        if visits:
+            self._change({"do": "issue", "groups": [visit.group_id for visit in visits]})
+        return visits
+
+    def finish(self, group_id: str, stops: Mapping[StopReason, int]) -> None:
+        """Say that a group's chains have ended, for which reasons, and are saved."""
+        counts = {str(reason): count for reason, count in stops.items()}
+        self._change({"do": "finish", "group": group_id, "stops": counts})
+
+    def train(self, group_ids: Iterable[str], *, step: int) -> None:
+        """Say that the weights of `step` have learnt from these groups; it is on disk on return."""
+        self._change({"do": "train", "groups": list(group_ids), "step": step})
+        if self._journal:
+            self._journal.sync()
+
+    def abandon(self, group_id: str, reason: str) -> None:
+        """Say that a group will not be trained on, for example because all its chains failed."""
+        self._change({"do": "abandon", "group": group_id, "reason": reason})
+
+    def reissue(self, group_id: str) -> None:
+        """Have a finished group done again, for example because its trajectories are lost."""
+        self._change({"do": "reissue", "group": group_id})
+        self._again = in_order([*self._again, self._state.issued[group_id]])
+
+    def unfinished(self) -> list[Visit]:
+        """List what was issued and has not finished, in order."""
+        return in_order(self._state.issued.values())
+
+    def ready(self) -> list[Visit]:
+        """List what has finished and was not trained on, in order."""
+        return in_order(self._state.finished.values())
+
+    def close(self) -> None:
+        """Sync, and let others write. Closing twice does nothing."""
+        if self._journal:
+            self._journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def _end(self) -> int:
+        return sys.maxsize if self._epochs is None else self._epochs * len(self._state.order)
+
+    def _change(self, change: dict[str, Any]) -> None:
+        self._state.apply(change)
+        if self._journal:
+            self._journal.append(change)
+
+
+def _restore(
+    journal: Journal, header: dict[str, Any], order: Order, step: int | None
+) -> LedgerState:
+    state = LedgerState(order)
+    lines = list(read_records(journal.path, kind=KIND, version=FORMAT_VERSION))
+    if not lines:
+        journal.append(header)
+        journal.sync()
+        lines = [(1, header)]
+    _require_same(journal.path, lines[0][1], header)
+    kept = _without_undone(lines[1:], journal.path)
+    if step is not None and (mark := _mark(kept, step, journal.path)) < len(kept):
+        journal.append({"do": "rewind", "step": step})
+        journal.sync()
+        del kept[mark:]
+    for number, change in kept:
+        try:
+            state.apply(change)
+        except ValueError as error:
+            raise FormatError(f"{journal.path}:{number}: {error}") from error
+    return state
+
+
+_Lines = list[tuple[int, dict[str, Any]]]
+
+
+def _require_same(path: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    changed = [key for key in now if then.get(key) != now[key]]
+    if changed:
+        was = ", ".join(f"{key} {then.get(key)!r} (now {now[key]!r})" for key in changed)
+        raise ConfigError(
+            f"{path} was started with other tasks or another order: {was}. Resume with what it "
+            "was started with, or start a new run"
+        )
+
+
+def _without_undone(lines: _Lines, path: Path) -> _Lines:
+    kept: _Lines = []
+    for number, change in lines:
+        if change.get("do") == "rewind":
+            del kept[_mark(kept, change["step"], path) :]
+        else:
+            kept.append((number, change))
+    return kept
+
+
+def _mark(lines: _Lines, step: int, path: Path) -> int:
+    """Return how many lines there are up to the training of a step."""
+    if step == 0:
+        return 0
+    for count, (_, change) in enumerate(lines, start=1):
+        if change.get("do") == "train" and change.get("step") == step:
+            return count
+    raise ConfigError(
+        f"{path} knows of no training at step {step}, so a checkpoint of that step can't be "
+        "resumed with it: the two are of different runs"
+    )

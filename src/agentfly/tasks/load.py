@@ -1,0 +1,149 @@
+"""Rows from files, lists and functions, read into tasks."""
+
+import csv
+import importlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from agentfly.errors import ConfigError, FormatError, boundary
+from agentfly.runtime.names import look_up
+from agentfly.types import Task
+
+Row = Mapping[str, Any]
+Rows = str | Path | Iterable[Row] | Callable[[], Iterable[Row]]
+"""A file, the rows themselves, or a function that gives them."""
+
+SHOWN = 10
+"""How many bad rows an error lists."""
+
+_Located = Iterator[tuple[str, Any]]
+"""Where each row was found, and the row."""
+
+
+def load_tasks(rows: Rows, *, source: str = "default") -> list[Task]:
+    """Read tasks from a JSON, JSON lines, CSV or Parquet file, a list of dicts, or a function.
+
+    A row has `question` or `messages` and any other fields. Its task is known by the row's own
+    `id`, which must be unique, or else by its contents: equal rows are several visits to one task.
+
+    >>> [task.id for task in load_tasks([{"id": 7, "question": "2+2?"}])]
+    ['7']
+    """
+    tasks: list[Task] = []
+    problems: list[str] = []
+    taken: dict[str, str] = {}
+    for where, row in _located(rows):
+        try:
+            tasks.append(_task(row, source))
+            _take_id(row, where, taken)
+        except ConfigError as error:
+            problems.append(f"{where}: {error}")
+    if problems:
+        raise ConfigError(_listed(problems))
+    return tasks
+
+
+def _task(row: object, source: str) -> Task:
+    if not isinstance(row, Mapping) or not all(isinstance(key, str) for key in row):
+        raise ConfigError(f'a row is a dict such as {{"question": "2+2?"}}, got {row!r}')
+    return Task.from_row(row, source=source)
+
+
+def _take_id(row: Row, where: str, taken: dict[str, str]) -> None:
+    if row.get("id") is None:
+        return
+    first = taken.setdefault(str(row["id"]), where)
+    if first != where:
+        raise ConfigError(
+            f"id {row['id']!r} is taken by {first}: ids must be unique. Leave them out to know "
+            "rows by their contents"
+        )
+
+
+def _listed(problems: list[str]) -> str:
+    shown = "".join(f"\n  {problem}" for problem in problems[:SHOWN])
+    more = f"\n  and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
+    return f"{len(problems)} bad rows:{shown}{more}"
+
+
+def _located(rows: Rows) -> _Located:
+    if isinstance(rows, str | Path):
+        yield from _from_file(Path(rows))
+        return
+    if callable(rows):
+        with boundary(ConfigError, f"calling {getattr(rows, '__name__', rows)!s} for tasks"):
+            rows = list(rows())
+    for number, row in enumerate(rows, start=1):
+        yield f"row {number}", row
+
+
+def _from_file(path: Path) -> _Located:
+    if not path.is_file():
+        raise ConfigError(f"there is no file {str(path)!r} to read tasks from")
+    read = look_up(path.suffix.lower(), _READERS, "kind of task file")
+    try:
+        yield from read(path)
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path} is not UTF-8 text: {error}. Save it as UTF-8") from error
+
+
+def _json(path: Path) -> _Located:
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8-sig"))
+    except json.JSONDecodeError as error:
+        raise FormatError(f"{path}:{error.lineno} is not JSON: {error.msg}") from error
+    if not isinstance(rows, list):
+        raise FormatError(f"{path} must hold a list of rows, got a {type(rows).__name__}")
+    for number, row in enumerate(rows, start=1):
+        yield f"{path}, row {number}", row
+
+
+def _jsonl(path: Path) -> _Located:
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                yield f"{path}:{number}", json.loads(line)
+            except json.JSONDecodeError as error:
+                raise FormatError(f"{path}:{number} is not JSON: {error.msg}") from error
+
+
+def _csv(path: Path) -> _Located:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file, strict=True)
+        try:
+            for row in reader:
+                where = f"{path}:{reader.line_num}"
+                if None in row or None in row.values():
+                    raise FormatError(
+                        f"{where} does not have one cell for each of the columns "
+                        f"{', '.join(reader.fieldnames or ())}. Put quotes around commas"
+                    )
+                yield where, row
+        except csv.Error as error:
+            line = reader.reader.line_num
+            raise FormatError(f"{path}:{line} is not CSV: {error}") from error
+
+
+def _parquet(path: Path) -> _Located:
+    try:
+        parquet = importlib.import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise ConfigError(
+            f"reading {path} needs pyarrow: pip install pyarrow, or save the rows as JSON lines"
+        ) from error
+    with boundary(FormatError, f"reading {path} as Parquet"):
+        rows = parquet.read_table(path).to_pylist()
+    for number, row in enumerate(rows, start=1):
+        yield f"{path}, row {number}", row
+
+
+_READERS: dict[str, Callable[[Path], _Located]] = {
+    ".csv": _csv,
+    ".json": _json,
+    ".jsonl": _jsonl,
+    ".parquet": _parquet,
+}
