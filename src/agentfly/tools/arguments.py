@@ -1,0 +1,145 @@
+"""From the raw text of a call's arguments to values that fit the tool, or to words of advice."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import json_repair
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from agentfly.runtime.names import suggestion
+from agentfly.tools.call_form import call_form, type_name
+from agentfly.tools.schema import Arguments
+from agentfly.types import ToolResult, ToolSpec, ToolStatus
+
+MAX_REPAIR_LENGTH = 2000
+"""Mending costs the square of the length, seconds at 10,000: longer slips are left to the model."""
+MAX_REPAIR_DEPTH = 4
+"""It also costs more with every open bracket, and a model gone astray writes `{{{{{{{{`."""
+MAX_SHOWN_PROBLEMS = 8
+MAX_SHOWN_VALUE = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadArguments:
+    """A call's arguments, ready for the function."""
+
+    values: dict[str, Any]
+    repaired: bool
+
+
+def read_arguments(text: str, arguments: Arguments, spec: ToolSpec) -> ReadArguments | ToolResult:
+    """Read, mend, validate and coerce; a call that can't be run gives a result that says why."""
+    found = _object_in(text)
+    if found is None:
+        return _refusal(spec, [f"they must be one JSON object, got {_shown(text)}"])
+    values, repaired = found
+    try:
+        validated = _validated(values, arguments)
+    except ValidationError as error:
+        return _refusal(spec, _problems(error, spec))
+    return ReadArguments(values=validated, repaired=repaired)
+
+
+def _object_in(text: str) -> tuple[dict[str, Any], bool] | None:
+    """Return the object, and whether it had to be mended."""
+    if not text.strip():
+        return {}, False
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = _mended(text)
+        return (value, True) if isinstance(value, dict) else None
+    if isinstance(value, str):
+        # An object that was written as a string once more.
+        inner = _object_in(value) if value.lstrip().startswith("{") else None
+        return (inner[0], True) if inner else None
+    return (value, False) if isinstance(value, dict) else None
+
+
+def _mended(text: str) -> object:
+    try:
+        # The commonest slip, line breaks inside a string, can be had cheaply at any length.
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        if len(text) > MAX_REPAIR_LENGTH or _depth(text) > MAX_REPAIR_DEPTH:
+            return None
+    try:
+        return json_repair.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _depth(text: str) -> int:
+    depth = deepest = 0
+    for character in text:
+        if character in "{[":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in "}]":
+            depth -= 1
+    return deepest
+
+
+def _validated(values: dict[str, Any], arguments: Arguments) -> dict[str, Any]:
+    try:
+        return arguments.validate_python(values)
+    except ValidationError as error:
+        read_again = _with_json_strings_read(values, error)
+        if read_again == values:
+            raise
+    return arguments.validate_python(read_again)
+
+
+def _with_json_strings_read(values: dict[str, Any], error: ValidationError) -> dict[str, Any]:
+    """Read rejected strings as JSON: call formats in XML have no other way to write a list."""
+    rejected = {str(problem["loc"][0]) for problem in error.errors() if problem["loc"]}
+    return {
+        name: _json_or_same(value) if name in rejected and isinstance(value, str) else value
+        for name, value in values.items()
+    }
+
+
+def _json_or_same(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _problems(error: ValidationError, spec: ToolSpec) -> list[str]:
+    problems = list(_told(error.errors(include_url=False, include_context=False), spec.parameters))
+    more = len(problems) - MAX_SHOWN_PROBLEMS
+    return [*problems[:MAX_SHOWN_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
+
+
+def _told(problems: list[ErrorDetails], schema: Mapping[str, Any]) -> Iterator[str]:
+    properties = schema.get("properties", {})
+    for problem in problems:
+        path = ".".join(str(step) for step in problem["loc"])
+        match problem["type"]:
+            case "missing" if path in properties:
+                yield f"{path}: missing, expected {type_name(properties[path])}"
+            case "missing":
+                yield f"{path}: missing"
+            case "extra_forbidden":
+                yield f"{path}: there is no such argument. {suggestion(path, properties)}"
+            case _:
+                message = problem["msg"][:1].lower() + problem["msg"][1:]
+                yield f"{path}: {message}, got {_shown(problem['input'])}"
+
+
+def _refusal(spec: ToolSpec, problems: list[str]) -> ToolResult:
+    listed = "\n".join(f"- {problem}" for problem in problems)
+    observation = (
+        f"The arguments of {spec.name!r} are wrong:\n{listed}\nCall it as {call_form(spec)}"
+    )
+    return ToolResult(observation=observation, status=ToolStatus.BAD_ARGUMENTS)
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
+    shown = text if len(text) <= MAX_SHOWN_VALUE else f"{text[:MAX_SHOWN_VALUE]}…"
+    return json.dumps(shown, ensure_ascii=False) if isinstance(value, str) else shown

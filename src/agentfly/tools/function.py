@@ -1,0 +1,200 @@
+"""`@tool`: a plain function that a model can call."""
+
+import dataclasses
+import functools
+import logging
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from agentfly.errors import ChainError, ConfigError, DeadlineError, ToolError
+from agentfly.runtime.invoke import invoke
+from agentfly.runtime.signature import (
+    MISSING,
+    is_unbound_method,
+    name_of,
+    parameters_of,
+    unwrapped,
+)
+from agentfly.tools.arguments import read_arguments
+from agentfly.tools.docstring import read_docstring
+from agentfly.tools.injection import Source, environments_of, injected, sources_of
+from agentfly.tools.result import shortened, to_result
+from agentfly.tools.schema import Arguments, arguments_of, parameters_schema
+from agentfly.types import Context, EnvSpec, ToolCall, ToolResult, ToolSpec, ToolStatus
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+DEFAULT_SECONDS = 30.0
+"""How long one call may take."""
+MAX_SHOWN_ERROR = 500
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FunctionTool(Generic[P, R]):
+    """A function with what a model is told of it. It can still be called as the function it is."""
+
+    function: Callable[P, R]
+    spec: ToolSpec
+    arguments: Arguments = field(repr=False)
+    sources: Mapping[str, Source] = field(default_factory=dict, repr=False)
+    """Which parameters are injected, and from where."""
+    defaults: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    timeout: float = DEFAULT_SECONDS
+    max_length: int | None = None
+    """Longest observation in characters; None means whole."""
+    unbound: bool = False
+    """Whether it is a method that still lacks its instance."""
+
+    def __post_init__(self) -> None:
+        _require_usable(self)
+        # As `functools.update_wrapper`, which can't write to a frozen instance.
+        plain = unwrapped(self.function)
+        for attribute in functools.WRAPPER_ASSIGNMENTS:
+            if hasattr(plain, attribute):
+                vars(self)[attribute] = getattr(plain, attribute)
+        vars(self)["__wrapped__"] = self.function
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def __get__(self, instance: object, owner: type | None = None) -> "FunctionTool[..., R]":
+        if instance is None or not self.unbound:
+            return self
+        bound = functools.partial(self.function, instance)  # type: ignore[arg-type]
+        return dataclasses.replace(self, function=bound, unbound=False)
+
+    @property
+    def environments(self) -> tuple[EnvSpec, ...]:
+        """Which environments must be leased for it."""
+        return environments_of(self.sources)
+
+    async def run(self, call: ToolCall, context: Context) -> ToolResult:
+        """Run a call. Whatever the model or the tool did wrong is a result."""
+        read = read_arguments(call.arguments, self.arguments, self.spec)
+        if isinstance(read, ToolResult):
+            return shortened(read, self.max_length)
+        given = await injected(self.spec.name, self.sources, context, self.defaults)
+        result = await self._answer({**read.values, **given}, context)
+        return shortened(dataclasses.replace(result, repaired=read.repaired), self.max_length)
+
+    async def _answer(self, arguments: dict[str, Any], context: Context) -> ToolResult:
+        called: functools.partial[R] = functools.partial(self.function, **arguments)
+        deadline = min(context.deadline, context.clock.now() + self.timeout)
+        named = f"tool {self.spec.name!r}"
+        try:
+            returned = await invoke(called, name=named, clock=context.clock, deadline=deadline)
+            return to_result(returned)
+        except ToolError as error:
+            return ToolResult(observation=str(error), status=ToolStatus.ERROR)
+        except DeadlineError as error:
+            if context.clock.now() >= context.deadline:
+                raise  # the chain's own time is up
+            advice = f"{error} and was stopped. Ask for less, or try another way."
+            return ToolResult(observation=advice, status=ToolStatus.TIMEOUT)
+        except ChainError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a tool's bug is told to the model, and logged
+            _log.warning("%s failed", named, exc_info=error)
+            shown = f"{named} failed: {type(error).__name__}: {error}"[:MAX_SHOWN_ERROR]
+            return ToolResult(observation=shown, status=ToolStatus.ERROR)
+
+
+@overload
+def tool(function: Callable[P, R], /) -> FunctionTool[P, R]: ...
+@overload
+def tool(
+    function: Callable[P, R],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    env: Callable[..., Any] | EnvSpec | None = None,
+    inject: Collection[str] = (),
+    timeout: float = DEFAULT_SECONDS,
+    max_length: int | None = None,
+) -> FunctionTool[P, R]: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    env: Callable[..., Any] | EnvSpec | None = None,
+    inject: Collection[str] = (),
+    timeout: float = DEFAULT_SECONDS,
+    max_length: int | None = None,
+) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Let a model call a function. Its signature and docstring are what the model is told.
+
+    Args:
+        function: A function, async function, method, partial or callable object.
+        **options: `name` and `description`, if not the function's own; `env`, the environment
+            class, factory or spec behind the parameter `env`; `inject`, parameters that are filled
+            from the task's fields of the same name; `timeout` in seconds for one call;
+            `max_length` of an observation in characters.
+
+    Example:
+        >>> @tool
+        ... def add(a: int, b: int = 1) -> int:
+        ...     '''Add two integers.'''
+        ...     return a + b
+        >>> add(2), add.spec.name
+        (3, 'add')
+    """
+    if function is None:
+        return functools.partial(_make, **options)
+    return _make(function, **options)
+
+
+def _make(
+    function: Callable[P, R],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    env: Callable[..., Any] | EnvSpec | None = None,
+    inject: Collection[str] = (),
+    timeout: float = DEFAULT_SECONDS,
+    max_length: int | None = None,
+) -> FunctionTool[P, R]:
+    name = name or name_of(function)
+    unbound = is_unbound_method(function)
+    documentation = read_docstring(function)
+    parameters = parameters_of(function, skip_self=unbound)
+    sources = sources_of(name, parameters, env=env, inject=inject)
+    filled_by_model = [p for p in parameters if p.name not in sources]
+    arguments = arguments_of(name, filled_by_model)
+    schema = parameters_schema(arguments, filled_by_model, documentation.parameters)
+    return FunctionTool(
+        function=function,
+        spec=ToolSpec(
+            name=name, description=description or documentation.description, parameters=schema
+        ),
+        arguments=arguments,
+        sources=sources,
+        defaults={p.name: p.default for p in parameters if p.default is not MISSING},
+        timeout=timeout,
+        max_length=max_length,
+        unbound=unbound,
+    )
+
+
+def _require_usable(tool: FunctionTool[..., Any]) -> None:
+    name = tool.spec.name
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"a tool can't be named {name!r}: use 1 to 64 letters, digits, '_' or '-' (name=...)"
+        )
+    if not tool.spec.description.strip():
+        raise ConfigError(
+            f"tool {name!r} has no description: write a docstring, or pass description=..."
+        )
+    if tool.timeout <= 0:
+        raise ConfigError(f"timeout of tool {name!r} must be above 0 seconds, got {tool.timeout}")
+    if tool.max_length is not None and tool.max_length < 1:
+        raise ConfigError(f"max_length of tool {name!r} must be at least 1, got {tool.max_length}")

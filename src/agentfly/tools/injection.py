@@ -1,0 +1,164 @@
+"""Parameters that the model never sees: environments, the context, the task and its fields."""
+
+import typing
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Annotated, Any
+
+from agentfly.errors import AgentError, ConfigError, LeaseTimeout
+from agentfly.runtime.names import suggestion
+from agentfly.runtime.signature import Parameter
+from agentfly.types import Context, EnvSpec, Task, is_environment_class
+
+
+@dataclass(frozen=True, slots=True)
+class FromTask:
+    """Marks a parameter that is filled from a field of the task.
+
+    >>> from typing import Annotated
+    >>> def check(guess: str, gold: Annotated[str, FromTask("answer")]) -> str: ...
+    """
+
+    field: str | None = None
+    """None means the field of the parameter's own name."""
+
+
+@dataclass(frozen=True, slots=True)
+class FromEnvironment:
+    """Marks a parameter that is an environment of the chain."""
+
+    spec: EnvSpec | None
+    """None means the chain's only environment."""
+
+
+class Whole(Enum):
+    """What is injected as it is."""
+
+    CONTEXT = auto()
+    TASK = auto()
+
+
+Source = FromTask | FromEnvironment | Whole
+
+_BY_NAME: dict[str, Source] = {
+    "env": FromEnvironment(None),
+    "context": Whole.CONTEXT,
+    "task": Whole.TASK,
+}
+_JSON_TYPES = (str, int, float, bool, list, dict, tuple, set)
+
+
+def sources_of(
+    tool: str,
+    parameters: Sequence[Parameter],
+    *,
+    env: Callable[..., Any] | EnvSpec | None,
+    inject: Collection[str],
+) -> dict[str, Source]:
+    """Find which parameters are injected, by `inject`, by annotation or by name."""
+    _require_known(tool, inject, [parameter.name for parameter in parameters])
+    found = {p.name: _source(tool, p, inject) for p in parameters}
+    sources = {name: source for name, source in found.items() if source is not None}
+    return sources if env is None else _with_environment(tool, sources, env)
+
+
+def environments_of(sources: Mapping[str, Source]) -> tuple[EnvSpec, ...]:
+    """List the environments that must be leased, each once."""
+    specs = [source.spec for source in sources.values() if isinstance(source, FromEnvironment)]
+    return tuple(dict.fromkeys(spec for spec in specs if spec is not None))
+
+
+async def injected(
+    tool: str, sources: Mapping[str, Source], context: Context, defaults: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Fetch the values; what a task lacks and the function has a default for is left out."""
+    values: dict[str, Any] = {}
+    for name, source in sources.items():
+        if isinstance(source, FromTask):
+            field = source.field or name
+            if field in context.task.fields or name not in defaults:
+                values[name] = _field(tool, field, context.task)
+        elif isinstance(source, FromEnvironment):
+            values[name] = await _environment(tool, source, context)
+        else:
+            values[name] = context if source is Whole.CONTEXT else context.task
+    return values
+
+
+def _source(tool: str, parameter: Parameter, inject: Collection[str]) -> Source | None:
+    marker = _marker(parameter.annotation)
+    if marker is not None or parameter.name in inject:
+        return marker or FromTask()
+    kind = _without_metadata(parameter.annotation)
+    if is_environment_class(kind):
+        return FromEnvironment(EnvSpec(kind))
+    if kind is Context or kind is Task:
+        return Whole.CONTEXT if kind is Context else Whole.TASK
+    return _source_by_name(tool, parameter.name, kind)
+
+
+def _source_by_name(tool: str, name: str, kind: object) -> Source | None:
+    source = _BY_NAME.get(name)
+    if source is not None and (typing.get_origin(kind) or kind) in _JSON_TYPES:
+        raise ConfigError(
+            f"parameter {name!r} of tool {tool!r} is annotated {kind!r}, but a parameter of this "
+            f"name is filled with the chain's {name}: rename it to let the model fill it"
+        )
+    return source
+
+
+def _marker(annotation: object) -> FromTask | None:
+    for extra in getattr(annotation, "__metadata__", ()):
+        if extra is FromTask:
+            return FromTask()
+        if isinstance(extra, FromTask):
+            return extra
+    return None
+
+
+def _without_metadata(annotation: Any) -> Any:
+    is_annotated = typing.get_origin(annotation) is Annotated
+    return typing.get_args(annotation)[0] if is_annotated else annotation
+
+
+def _require_known(tool: str, inject: Collection[str], names: Sequence[str]) -> None:
+    for name in inject:
+        if name not in names:
+            raise ConfigError(
+                f"tool {tool!r} has no parameter {name!r} to inject. {suggestion(name, names)}"
+            )
+
+
+def _with_environment(
+    tool: str, sources: dict[str, Source], env: Callable[..., Any] | EnvSpec
+) -> dict[str, Source]:
+    """Say which environment the parameter for one is, where its annotation does not."""
+    spec = env if isinstance(env, EnvSpec) else EnvSpec(env)
+    takers = [name for name, source in sources.items() if isinstance(source, FromEnvironment)]
+    if "env" in takers:
+        takers = ["env"]
+    if len(takers) != 1:
+        raise ConfigError(
+            f"tool {tool!r} is given env={spec.name}, but takes {len(takers)} environments: "
+            "name the parameter for it `env`"
+        )
+    return {**sources, takers[0]: FromEnvironment(spec)}
+
+
+def _field(tool: str, field: str, task: Task) -> object:
+    if field not in task.fields:
+        raise AgentError(
+            f"tool {tool!r} needs the field {field!r}, which task {task.id!r} lacks. "
+            f"{suggestion(field, task.fields)}"
+        )
+    return task.fields[field]
+
+
+async def _environment(tool: str, source: FromEnvironment, context: Context) -> object:
+    """Wait for the lease until the chain's deadline; the tool's own limit starts only after it."""
+    try:
+        async with context.clock.timeout_at(context.deadline):
+            return await context.environments.get(source.spec)
+    except TimeoutError as error:
+        raise LeaseTimeout(f"no environment for tool {tool!r} before the chain's end") from error

@@ -1,0 +1,147 @@
+"""One connection to an MCP server: opened when needed, dropped when broken, opened anew."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from agentfly.errors import AgentFlyError, DeadlineError, EnvError, ToolError
+
+if TYPE_CHECKING:
+    from mcp import Client, MCPError
+
+T = TypeVar("T")
+
+CONNECT_SECONDS = 30.0
+"""A server that can't be reached by then is down."""
+CLOSE_SECONDS = 15.0
+"""A connection that can't close in this time is abandoned, not waited for."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Link:
+    opened: "asyncio.Future[Client]"
+    leave: asyncio.Event
+
+
+class Connection:
+    """Requests to one server, each with a deadline.
+
+    The client lives in a task of its own: a transport that breaks cancels the task that opened it,
+    which must be neither a chain's nor the whole run's.
+    """
+
+    def __init__(
+        self, server: str, open_client: "Callable[[], AbstractAsyncContextManager[Client]]"
+    ) -> None:
+        self._server = f"MCP server {server!r}"
+        self._open_client = open_client
+        self._link: _Link | None = None
+        self._holders: set[asyncio.Task[None]] = set()
+
+    async def request(self, send: "Callable[[Client], Awaitable[T]]", *, seconds: float) -> T:
+        """Send a request; raise DeadlineError when it takes too long, EnvError when it breaks."""
+        from mcp import MCPError
+
+        link = self._linked()
+        client = await asyncio.shield(link.opened)
+        try:
+            async with asyncio.timeout(seconds):
+                return await send(client)
+        except TimeoutError as error:
+            raise DeadlineError(f"{self._server} did not answer in {seconds:.3g} s") from error
+        except MCPError as error:
+            raise self._classified(error, link) from error
+
+    async def require_alive(
+        self, send: "Callable[[Client], Awaitable[T]]", *, seconds: float
+    ) -> None:
+        """Raise EnvError unless the server answers; one that hangs is dropped."""
+        link = self._linked()
+        try:
+            await self.request(send, seconds=seconds)
+        except DeadlineError as error:
+            self._drop(link)
+            raise EnvError(f"{self._server} hangs: {error}") from error
+
+    async def close(self) -> None:
+        """Close the connection, and end the server if it was started here."""
+        if self._link is not None:
+            self._drop(self._link)
+        if self._holders:
+            _, pending = await asyncio.wait(self._holders, timeout=CLOSE_SECONDS)
+            for holder in pending:
+                holder.cancel()
+                _log.error("%s can't be closed: abandoned", self._server)
+
+    def _linked(self) -> _Link:
+        if self._link is None:
+            loop = asyncio.get_running_loop()
+            self._link = _Link(loop.create_future(), asyncio.Event())
+            holder = loop.create_task(self._hold(self._link), name=self._server)
+            self._holders.add(holder)
+            holder.add_done_callback(self._holders.discard)
+        return self._link
+
+    def _drop(self, link: _Link) -> None:
+        link.leave.set()
+        if self._link is link:
+            self._link = None
+
+    async def _hold(self, link: _Link) -> None:
+        """Keep the client open until it breaks or nobody wants it any more."""
+        try:
+            async with AsyncExitStack() as stack:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    client = await stack.enter_async_context(self._open_client())
+                link.opened.set_result(client)
+                await link.leave.wait()
+        except Exception as error:  # noqa: BLE001 - whatever a transport raises, the link is gone
+            self._report(_innermost(error), link)
+        finally:
+            self._drop(link)
+
+    def _report(self, cause: BaseException, link: _Link) -> None:
+        if link.opened.done():
+            _log.warning("%s was lost: %r", self._server, cause)
+            return
+        ours = isinstance(cause, AgentFlyError)
+        link.opened.set_exception(
+            cause if ours else EnvError(f"{self._server} can't be reached: {cause!r}")
+        )
+        link.opened.exception()  # fetched, should nobody be waiting any more
+
+    def _classified(self, error: "MCPError", link: _Link) -> AgentFlyError:
+        from mcp.types import CONNECTION_CLOSED, INVALID_PARAMS
+
+        if error.code == INVALID_PARAMS:
+            return ToolError(error.message)
+        if error.code == CONNECTION_CLOSED:
+            self._drop(link)
+        return EnvError(f"{self._server} failed: {error.message}")
+
+
+@asynccontextmanager
+async def over_http(url: str, headers: Mapping[str, str] | None) -> "AsyncIterator[Client]":
+    """Connect to a server that runs elsewhere."""
+    import httpx2
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
+    # How long an answer may take is for each request to say.
+    limits = httpx2.Timeout(CONNECT_SECONDS, read=None)
+    async with (
+        httpx2.AsyncClient(headers=dict(headers or {}), timeout=limits) as http,
+        Client(streamable_http_client(url, http_client=http)) as client,
+    ):
+        yield client
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,101 @@
+"""From whatever a tool returns to what the model reads."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pydantic_core import from_json, to_json, to_jsonable_python
+
+from agentfly.tools.images import read_images
+from agentfly.types import ToolResult
+
+DONE = "done"
+"""What the model reads of a tool that returned nothing."""
+PICTURE = "(image)"
+"""What the model reads beside a picture that came without words."""
+
+_PICTURE_KEYS = ("image", "images")
+
+
+def to_result(value: object) -> ToolResult:
+    """Turn what a tool returned into a result; raise TypeError if it can't be shown.
+
+    >>> to_result({"hits": [1, 2]}).observation
+    '{"hits": [1, 2]}'
+    >>> to_result({"observation": "2 hits", "seconds": 0.1}).info
+    {'seconds': 0.1}
+    """
+    if isinstance(value, ToolResult):
+        return _checked(value)
+    if isinstance(value, Mapping) and "observation" in value:
+        return _from_dict(value)
+    images = None if isinstance(value, str) else read_images(value)
+    if images is not None:
+        return ToolResult(observation=PICTURE, images=images)
+    return ToolResult(observation=_text(value))
+
+
+def shortened(result: ToolResult, max_length: int | None) -> ToolResult:
+    """Cut an observation that is too long, and say so where it was cut."""
+    surplus = len(result.observation) - (max_length or len(result.observation))
+    if surplus <= 0:
+        return result
+    kept = result.observation[:max_length]
+    return replace(result, observation=f"{kept}\n[cut: {surplus} more characters]")
+
+
+def _checked(result: ToolResult) -> ToolResult:
+    reward = None if result.reward is None else float(result.reward)
+    return replace(
+        result, observation=_text(result.observation), info=_plain_info(result.info), reward=reward
+    )
+
+
+def _from_dict(value: Mapping[str, Any]) -> ToolResult:
+    said = to_result(value["observation"])
+    pictures = {key: read_images(value[key]) for key in _PICTURE_KEYS if key in value}
+    found = tuple(image for images in pictures.values() for image in images or ())
+    rest = {k: v for k, v in value.items() if k != "observation" and pictures.get(k) is None}
+    return replace(said, images=(*said.images, *found), info={**said.info, **_plain_info(rest)})
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return DONE
+    text = value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False)
+    # Half of a surrogate pair can be neither tokenised nor written to a file.
+    return text.encode(errors="replace").decode()
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, Iterator):
+        raise TypeError(f"a {type(value).__name__} may never end: return a list")
+    try:
+        return to_jsonable_python(value, fallback=_numpy_to_list)
+    except ValueError as error:
+        raise TypeError(
+            f"its result, a {type(value).__name__}, has no JSON form ({error}): return a str, "
+            "a JSON value, a ToolResult, or a dict with an `observation`"
+        ) from error
+
+
+def _numpy_to_list(value: Any) -> Any:
+    """Numpy is never imported: its arrays and scalars, and torch's, know `tolist`."""
+    if callable(getattr(value, "tolist", None)):
+        return value.tolist()
+    raise ValueError(f"{type(value).__name__} is unknown to JSON")
+
+
+def _plain_info(info: Mapping[str, Any]) -> dict[str, Any]:
+    return {str(key): _plain_or_repr(value) for key, value in info.items()}
+
+
+def _plain_or_repr(value: object) -> Any:
+    """Make a JSON value of anything: info is for people, and must not fail the call."""
+    try:
+        return from_json(
+            to_json(value, fallback=_numpy_to_list, inf_nan_mode="strings", bytes_mode="base64")
+        )
+    except ValueError:
+        return repr(value)

@@ -1,0 +1,91 @@
+"""All tools of an agent, and running the calls of one turn."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from agentfly.errors import ConfigError
+from agentfly.runtime.names import suggestion
+from agentfly.runtime.ordered import in_order
+from agentfly.tools.call_form import call_form
+from agentfly.tools.function import FunctionTool
+from agentfly.types import Context, EnvSpec, Tool, ToolCall, ToolResult, ToolSpec, ToolStatus
+
+
+class Toolbox:
+    """Tools by name.
+
+    >>> from agentfly.tools import calculator, finish
+    >>> [spec.name for spec in Toolbox([calculator, finish]).specs]
+    ['calculator', 'finish']
+    """
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._tools: dict[str, Tool] = {}
+        for tool in tools:
+            _require_tool(tool)
+            name = tool.spec.name
+            if name in self._tools:
+                raise ConfigError(
+                    f"two tools are named {name!r}: give one of them another, @tool(name=...)"
+                )
+            self._tools[name] = tool
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """What the model is told, in the order given."""
+        return tuple(tool.spec for tool in self._tools.values())
+
+    @property
+    def environments(self) -> tuple[EnvSpec, ...]:
+        """Which environments the tools need, each once."""
+        needed = (spec for tool in self._tools.values() for spec in tool.environments)
+        return tuple(dict.fromkeys(needed))
+
+    async def run(
+        self, calls: Sequence[ToolCall], context_of: Callable[[int], Context]
+    ) -> tuple[ToolResult, ...]:
+        """Run the calls of one turn at once and answer in their order.
+
+        `context_of` makes the context of the call at an index. A failure of infrastructure in one
+        call ends the others and is raised as itself.
+        """
+        return await in_order(
+            [self.run_one(call, context_of(index)) for index, call in enumerate(calls)]
+        )
+
+    async def run_one(self, call: ToolCall, context: Context) -> ToolResult:
+        """Answer one call; only failures of infrastructure raise."""
+        if call.problem is not None:
+            return self._malformed(call, call.problem)
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return self._unknown(call)
+        return await tool.run(call, context)
+
+    def _malformed(self, call: ToolCall, problem: str) -> ToolResult:
+        meant = [self._tools[call.name].spec] if call.name in self._tools else self.specs
+        observation = f"The tool call could not be read: {problem}\n{_advice(meant)}"
+        return ToolResult(observation=observation, status=ToolStatus.MALFORMED)
+
+    def _unknown(self, call: ToolCall) -> ToolResult:
+        observation = (
+            f"There is no tool {call.name!r}. {suggestion(call.name, self._tools)}\n"
+            f"{_advice(self.specs)}"
+        )
+        return ToolResult(observation=observation, status=ToolStatus.UNKNOWN_TOOL)
+
+
+def _advice(specs: Sequence[ToolSpec]) -> str:
+    if not specs:
+        return "There are no tools: answer in plain text."
+    return f"You can call: {'; '.join(call_form(spec) for spec in specs)}"
+
+
+def _require_tool(tool: Tool) -> None:
+    if not all(hasattr(tool, part) for part in ("spec", "environments", "run")):
+        name = getattr(tool, "__name__", repr(tool))
+        raise ConfigError(f"{name} is not a tool: decorate it with @tool, or pass tool({name})")
+    if isinstance(tool, FunctionTool) and tool.unbound:
+        raise ConfigError(
+            f"tool {tool.spec.name!r} is a method without its instance: "
+            f"pass it as instance.{tool.spec.name}"
+        )
