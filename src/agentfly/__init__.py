@@ -1,0 +1,84 @@
+"""AgentFly trains language-model agents with reinforcement learning.
+
+Names are imported when they are first used, so that a child process that needs one room doesn't
+load all of them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentfly.agents import Agent as Agent
+    from agentfly.agents import CodeBlocks as CodeBlocks
+    from agentfly.agents import ReAct as ReAct
+    from agentfly.agents import RunResult as RunResult
+    from agentfly.agents import Tags as Tags
+    from agentfly.agents import ToolCalling as ToolCalling
+    from agentfly.engines import ScriptedEngine as ScriptedEngine
+    from agentfly.errors import AgentFlyError as AgentFlyError
+    from agentfly.errors import ConfigError as ConfigError
+    from agentfly.errors import ToolError as ToolError
+    from agentfly.rewards import group_reward as group_reward
+    from agentfly.rewards import reward as reward
+    from agentfly.rollout import Limits as Limits
+    from agentfly.tools import tool as tool
+    from agentfly.types import Completion as Completion
+    from agentfly.types import Context as Context
+    from agentfly.types import EnvSpec as EnvSpec
+    from agentfly.types import Event as Event
+    from agentfly.types import Group as Group
+    from agentfly.types import Image as Image
+    from agentfly.types import Message as Message
+    from agentfly.types import SamplingParams as SamplingParams
+    from agentfly.types import Score as Score
+    from agentfly.types import Step as Step
+    from agentfly.types import StopReason as StopReason
+    from agentfly.types import Task as Task
+    from agentfly.types import ToolCall as ToolCall
+    from agentfly.types import ToolResult as ToolResult
+    from agentfly.types import ToolSpec as ToolSpec
+    from agentfly.types import ToolStatus as ToolStatus
+    from agentfly.types import Trajectory as Trajectory
+    from agentfly.types import Turn as Turn
+
+_ROOMS = {
+    "agents": ("Agent", "CodeBlocks", "ReAct", "RunResult", "Tags", "ToolCalling"),
+    "engines": ("ScriptedEngine",),
+    "errors": ("AgentFlyError", "ConfigError", "ToolError"),
+    "rewards": ("group_reward", "reward"),
+    "rollout": ("Limits",),
+    "tools": ("tool",),
+    "types": (
+        "Completion",
+        "Context",
+        "EnvSpec",
+        "Event",
+        "Group",
+        "Image",
+        "Message",
+        "SamplingParams",
+        "Score",
+        "Step",
+        "StopReason",
+        "Task",
+        "ToolCall",
+        "ToolResult",
+        "ToolSpec",
+        "ToolStatus",
+        "Trajectory",
+        "Turn",
+    ),
+}
+_HOMES = {name: f"agentfly.{room}" for room, names in _ROOMS.items() for name in names}
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'agentfly' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

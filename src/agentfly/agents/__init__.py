@@ -1,0 +1,7 @@
+"""Agents: the facade with `run`, and the kinds."""
+
+from agentfly.agents.agent import Agent
+from agentfly.agents.kind import CodeBlocks, ReAct, Tags, ToolCalling
+from agentfly.agents.result import RunResult
+
+__all__ = ["Agent", "CodeBlocks", "ReAct", "RunResult", "Tags", "ToolCalling"]

@@ -1,0 +1,225 @@
+"""The facade: a model, tools and a reward, run over many chains at once."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+from agentfly.agents.kind import KINDS, ToolCalling
+from agentfly.agents.model import Model, open_model
+from agentfly.agents.result import RunResult
+from agentfly.agents.rows import Rows, to_tasks
+from agentfly.chat.formats import CallFormat, get_format
+from agentfly.errors import ConfigError
+from agentfly.observe import TrajectoryWriter
+from agentfly.resources import FreshPool
+from agentfly.rollout import ChainHarness, ChainSetup, Limits, Schedule, plan_groups, run_groups
+from agentfly.runtime.clock import LoopClock
+from agentfly.runtime.names import look_up
+from agentfly.tools import Toolbox
+from agentfly.types import (
+    AgentKind,
+    ChatModel,
+    Clock,
+    Engine,
+    EnvSpec,
+    GroupReward,
+    OnEvent,
+    Pool,
+    Renderer,
+    Reward,
+    SamplingParams,
+    Seed,
+    Tool,
+    Trajectory,
+)
+
+
+class RunOptions(TypedDict, total=False):
+    """The options of `Agent.run`."""
+
+    num_chains: int
+    max_turns: int | None
+    max_concurrent_chains: int
+    sampling: SamplingParams | None
+    seed: int
+    retries: int
+    on_event: OnEvent | None
+    on_trajectory: Callable[[Trajectory], None] | None
+    save_to: str | Path | None
+
+
+class Agent:
+    """A model that acts.
+
+    Args:
+        model: A model's name or folder, an engine, or a chat model.
+        tools: What it may call.
+        reward: Scores each chain, while the chain still holds its environments.
+        group_reward: Scores all chains of a row at once, after they have ended.
+        system_prompt: Put before every conversation.
+        kind: `"tools"`, `"react"`, `"code"`, `"tags"`, or a kind of your own.
+        format: How tool calls are written; by default what the model's template uses.
+        environment: An environment that speaks first: its class, or an `EnvSpec`.
+        renderer: Between messages and tokens; by default made from the model's own template.
+        max_turns: Shorthand for `limits.max_turns`.
+        limits: What a chain may use before it is stopped.
+        sampling: Temperature, top-p, tokens per turn and so on.
+        pool: Leases environments; by default every chain gets new ones.
+        clock: Injected in tests.
+
+    >>> from agentfly.chat import CHATML_TOKENS, ByteTokenizer
+    >>> from agentfly.engines import ScriptedEngine
+    >>> agent = Agent(ScriptedEngine(["It is 4."], tokenizer=ByteTokenizer(CHATML_TOKENS)))
+    >>> agent.run_sync("What is 2+2?").trajectories[0].final_response
+    'It is 4.'
+    """
+
+    def __init__(  # noqa: PLR0913 - the facade is where all parts meet
+        self,
+        model: str | Path | Engine | ChatModel,
+        *,
+        tools: Sequence[Tool] = (),
+        reward: Reward | None = None,
+        group_reward: GroupReward | None = None,
+        system_prompt: str | None = None,
+        kind: str | AgentKind = "tools",
+        format: str | CallFormat | None = None,
+        environment: type | EnvSpec | None = None,
+        renderer: Renderer | None = None,
+        max_turns: int | None = None,
+        limits: Limits | None = None,
+        sampling: SamplingParams | None = None,
+        pool: Pool | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.tools = Toolbox(tools)
+        self.kind = _kind(kind, system_prompt)
+        self.model = open_model(model, renderer, self._format(format))
+        self.reward = reward
+        self.group_reward = group_reward
+        self.environment = EnvSpec(environment) if isinstance(environment, type) else environment
+        self.limits = _limits(limits, max_turns, self.model)
+        self.sampling = sampling or SamplingParams()
+        self.clock = clock or LoopClock()
+        self._pool = pool
+
+    async def run(  # noqa: PLR0913 - one call, every option by name
+        self,
+        rows: Rows,
+        *,
+        num_chains: int = 1,
+        max_turns: int | None = None,
+        max_concurrent_chains: int = 64,
+        sampling: SamplingParams | None = None,
+        seed: int = 0,
+        retries: int = 1,
+        on_event: OnEvent | None = None,
+        on_trajectory: Callable[[Trajectory], None] | None = None,
+        save_to: str | Path | None = None,
+    ) -> RunResult:
+        """Run `num_chains` chains for each row, and return when all have ended.
+
+        Args:
+            rows: A question, messages, or rows: dicts with `question` or `messages` and any fields.
+            num_chains: Chains per row; they form a group.
+            max_turns: Overrides the agent's own for this run.
+            max_concurrent_chains: How many chains are under way at once.
+            sampling: Overrides the agent's own for this run.
+            seed: The root of the run's seed tree.
+            retries: How often a chain that failed for reasons of infrastructure is tried again.
+            on_event: Called with every token, call, observation, reward and stop as it happens.
+            on_trajectory: Called with every finished chain.
+            save_to: A JSONL file to which every finished chain is appended at once, so that a
+                run that is cut short loses none of them.
+        """
+        _require_positive(num_chains=num_chains, max_concurrent_chains=max_concurrent_chains)
+        with ExitStack() as stack:
+            sinks = [on_trajectory] if on_trajectory else []
+            if save_to is not None:
+                sinks.append(stack.enter_context(TrajectoryWriter(save_to)).write)
+            schedule = Schedule(
+                harness=ChainHarness(self.setup(max_turns=max_turns, sampling=sampling)),
+                clock=self.clock,
+                max_concurrent=max_concurrent_chains,
+                retries=retries,
+                group_reward=self.group_reward,
+                on_event=on_event,
+                on_trajectory=_to_all(sinks),
+            )
+            plans = plan_groups(to_tasks(rows), num_chains=num_chains, seed=Seed(seed))
+            return RunResult(groups=tuple(await run_groups(plans, schedule)))
+
+    def run_sync(self, rows: Rows, **options: Unpack[RunOptions]) -> RunResult:
+        """Run from code that is not async; takes what `run` takes."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self.run(rows, **options))
+        raise ConfigError("an event loop is running already: write `await agent.run(...)` here")
+
+    async def close(self) -> None:
+        """Free the model. Only needed for one that the agent itself has loaded by its name."""
+        await self.model.close()
+
+    def setup(
+        self, *, max_turns: int | None = None, sampling: SamplingParams | None = None
+    ) -> ChainSetup:
+        """Return what the chains of one run have in common."""
+        return ChainSetup(
+            kind=self.kind,
+            tools=self.tools,
+            pool=self._pool or FreshPool(clock=self.clock),
+            engine=self.model.engine,
+            renderer=self.model.renderer,
+            chat_model=self.model.chat_model,
+            reward=self.reward,
+            environment=self.environment,
+            sampling=sampling or self.sampling,
+            limits=_limits(self.limits, max_turns, self.model),
+            clock=self.clock,
+        )
+
+    def _format(self, given: str | CallFormat | None) -> CallFormat | None:
+        """Choose how calls are read: as told, else as the kind has it, else as the template has."""
+        if isinstance(given, str):
+            return get_format(given)
+        if given is not None:
+            return given
+        own = getattr(self.kind, "format", None)
+        return own(self.tools.specs) if own is not None else None
+
+
+def _kind(kind: str | AgentKind, system_prompt: str | None) -> AgentKind:
+    if isinstance(kind, str):
+        return look_up(kind, KINDS, "kind of agent")(system_prompt=system_prompt)
+    if system_prompt is not None and isinstance(kind, ToolCalling):
+        kind.system_prompt = system_prompt
+    return kind
+
+
+def _limits(limits: Limits | None, max_turns: int | None, model: Model) -> Limits:
+    limits = limits or Limits()
+    return replace(
+        limits,
+        max_turns=limits.max_turns if max_turns is None else max_turns,
+        context_length=min(limits.context_length, model.context_length),
+    )
+
+
+def _to_all(
+    sinks: Sequence[Callable[[Trajectory], None]],
+) -> Callable[[Trajectory], None]:
+    def tell(trajectory: Trajectory) -> None:
+        for sink in sinks:
+            sink(trajectory)
+
+    return tell
+
+
+def _require_positive(**counts: int) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            raise ConfigError(f"{name} must be at least 1, got {count!r}")

@@ -1,0 +1,91 @@
+"""From what a user calls a model to what the chain loop needs of it."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from agentfly.agents.textual import TextualChatModel
+from agentfly.chat import CHATML, ChatTemplate, TemplateRenderer
+from agentfly.chat.formats import CallFormat
+from agentfly.errors import ConfigError
+from agentfly.models import resolve_model
+from agentfly.types import ChatModel, Engine, Renderer, Tokenizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """An engine with its renderer, or a chat model."""
+
+    engine: Engine | None = None
+    renderer: Renderer | None = None
+    chat_model: ChatModel | None = None
+    context_length: float = math.inf
+    """How many tokens the model can see at once."""
+
+    async def close(self) -> None:
+        """Free the engine."""
+        if self.engine is not None:
+            await self.engine.close()
+
+
+def open_model(
+    model: str | Path | Engine | ChatModel,
+    renderer: Renderer | None,
+    call_format: CallFormat | None,
+) -> Model:
+    """Join a model with the renderer that it needs; a name is looked up and loaded."""
+    if isinstance(model, (str, Path)):
+        return _open_named(model, renderer, call_format)
+    if hasattr(model, "sample"):
+        engine = cast(Engine, model)
+        return Model(
+            engine=engine,
+            renderer=renderer or _renderer_of(engine, call_format),
+            context_length=getattr(engine, "context_length", math.inf),
+        )
+    if hasattr(model, "reply"):
+        return Model(chat_model=TextualChatModel(model, call_format) if call_format else model)
+    raise ConfigError(
+        "a model is a name, a folder, an engine (with `sample`) or a chat model (with `reply`), "
+        f"got {model!r}"
+    )
+
+
+def _open_named(
+    name: str | Path, renderer: Renderer | None, call_format: CallFormat | None
+) -> Model:
+    folder = resolve_model(name)
+    own = TemplateRenderer.from_folder(folder, format=call_format)
+    engine = load_engine(folder, own.tokenizer)
+    return open_model(engine, renderer or own, call_format)
+
+
+def load_engine(folder: Path, tokenizer: Tokenizer) -> Engine:
+    """Load a folder into the local engine, in bfloat16 where the hardware computes in it."""
+    try:
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        from agentfly.engines.local import LocalEngine
+        from agentfly.engines.local.weights import bfloat16_pays
+    except ImportError as error:
+        raise ConfigError(
+            f"running a model here needs the extra `local` ({error.name} is missing): "
+            "pip install 'agentfly[local]'"
+        ) from error
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    dtype = torch.bfloat16 if bfloat16_pays(device) else torch.float32
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(device).eval()
+    return LocalEngine(model, tokenizer)
+
+
+def _renderer_of(engine: Engine, call_format: CallFormat | None) -> Renderer:
+    """Make a renderer from the engine's own tokenizer, in ChatML."""
+    tokenizer = getattr(engine, "tokenizer", None)
+    if tokenizer is None:
+        raise ConfigError(
+            f"{type(engine).__name__} has no tokenizer, so its prompts can't be rendered: "
+            "pass renderer=TemplateRenderer(tokenizer, template)"
+        )
+    return TemplateRenderer(tokenizer, ChatTemplate(CHATML), format=call_format)

@@ -1,0 +1,56 @@
+"""What a run of an agent returns."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentfly.observe import Summary, TrajectoryWriter, read_trajectories, summarize
+from agentfly.types import Group, Trajectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class RunResult:
+    """Trajectories in the order of the rows, with their rewards and a summary."""
+
+    groups: tuple[Group, ...]
+    """One for each row."""
+
+    def __repr__(self) -> str:
+        """Stay short: `asyncio.run` writes out what it returns when it looks at its own signals."""
+        return f"<RunResult of {len(self.groups)} rows, {len(self.trajectories)} chains>"
+
+    @property
+    def trajectories(self) -> tuple[Trajectory, ...]:
+        """All chains, those of one row side by side."""
+        return tuple(member for group in self.groups for member in group.members)
+
+    @property
+    def rewards(self) -> tuple[float | None, ...]:
+        """The reward of each chain; None is unscored, which is not 0."""
+        return tuple(trajectory.reward for trajectory in self.trajectories)
+
+    @property
+    def summary(self) -> Summary:
+        """Counts, means and shares over all chains."""
+        return summarize(self.trajectories)
+
+    def save(self, path: str | Path) -> None:
+        """Write all chains to a JSONL file, which is replaced whole or not at all."""
+        path = Path(path)
+        part = path.with_name(f"{path.name}.part")
+        part.unlink(missing_ok=True)
+        with TrajectoryWriter(part) as writer:
+            for trajectory in self.trajectories:
+                writer.write(trajectory)
+        part.replace(path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "RunResult":
+        """Read exactly what was saved."""
+        members: dict[str, list[Trajectory]] = {}
+        for trajectory in read_trajectories(path):
+            members.setdefault(trajectory.group_id, []).append(trajectory)
+        groups = (
+            Group(id=group_id, task=chains[0].task, members=tuple(chains))
+            for group_id, chains in members.items()
+        )
+        return cls(groups=tuple(groups))

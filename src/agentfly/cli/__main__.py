@@ -1,0 +1,5 @@
+"""`python -m agentfly.cli`."""
+
+from agentfly.cli.main import app
+
+app()

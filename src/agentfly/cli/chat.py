@@ -1,0 +1,107 @@
+"""`agentfly chat`: talk to a model that may use tools."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from agentfly.agents import Agent
+from agentfly.cli.errors import told_plainly
+from agentfly.cli.named_tools import find_tools
+from agentfly.types import (
+    Event,
+    Message,
+    Observed,
+    SamplingParams,
+    TokenSampled,
+    Trajectory,
+)
+
+
+def chat(
+    model: Annotated[str, typer.Argument(help="A folder, a built-in model, or a hub id.")],
+    tools: Annotated[
+        str, typer.Option(help="Comma-separated: calculator, or module:name of your own.")
+    ] = "",
+    system: Annotated[str | None, typer.Option(help="The system prompt.")] = None,
+    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.7,
+    max_tokens: Annotated[int, typer.Option(help="The most tokens of one turn.")] = 512,
+    max_turns: Annotated[int, typer.Option(help="The most turns to one question.")] = 8,
+) -> None:
+    """Talk to a model in the terminal, and watch it call its tools.
+
+    Ctrl-C stops what the model is saying; Ctrl-D or /exit ends the conversation; /new begins one.
+    """
+    with told_plainly():
+        names = [name.strip() for name in tools.split(",") if name.strip()]
+        agent = Agent(
+            model,
+            tools=find_tools(names),
+            system_prompt=system,
+            sampling=SamplingParams(temperature=temperature, max_tokens=max_tokens),
+            max_turns=max_turns,
+        )
+    with asyncio.Runner() as runner:
+        try:
+            Conversation(agent, runner).go_on()
+        finally:
+            runner.run(agent.close())
+
+
+class Conversation:
+    """The history of one chat, and the loop around it."""
+
+    def __init__(self, agent: Agent, runner: asyncio.Runner) -> None:
+        self._agent = agent
+        self._runner = runner
+        self._history: list[Message] = []
+        self._questions = 0
+
+    def go_on(self) -> None:
+        """Ask and answer until the person has had enough."""
+        while True:
+            try:
+                said = input("\n> ").strip()
+            except EOFError:
+                typer.echo()
+                return
+            except KeyboardInterrupt:
+                typer.echo("  (Ctrl-D or /exit ends the conversation)")
+                continue
+            if said == "/exit":
+                return
+            if said == "/new":
+                self._history = []
+            elif said:
+                self._answer(said)
+
+    def _answer(self, said: str) -> None:
+        asked = [*self._history, Message(role="user", content=said)]
+        self._questions += 1
+        try:
+            with told_plainly():
+                result = self._runner.run(
+                    self._agent.run(asked, seed=self._questions, retries=0, on_event=show)
+                )
+        except KeyboardInterrupt:
+            typer.secho("\n  (stopped)", dim=True)
+            return
+        self._remember(result.trajectories[0])
+
+    def _remember(self, trajectory: Trajectory) -> None:
+        typer.echo()
+        if trajectory.error:
+            typer.secho(f"  ({trajectory.stop}: {trajectory.error})", fg=typer.colors.RED)
+            return
+        own_prompt = 1 if trajectory.messages[0].role == "system" else 0
+        self._history = list(trajectory.conversation[own_prompt:])
+
+
+def show(event: Event) -> None:
+    """Print what the model says as it says it, and what its tools answer."""
+    match event:
+        case TokenSampled():
+            typer.echo(event.text, nl=False)
+        case Observed():
+            colour = typer.colors.CYAN if event.result.status == "ok" else typer.colors.YELLOW
+            typer.secho(f"\n  {event.call.name} → {event.result.observation}", fg=colour)

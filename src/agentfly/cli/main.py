@@ -1,0 +1,29 @@
+"""`agentfly`: parse, then one call."""
+
+import typer
+
+from agentfly.cli import wait_policy as wait_policy  # first, before anything imports torch
+from agentfly.cli.chat import chat
+from agentfly.cli.check import check
+from agentfly.cli.doctor import doctor
+from agentfly.cli.models import models
+from agentfly.runtime.process import reap
+
+app = typer.Typer(
+    help="Train language-model agents with reinforcement learning.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def start() -> None:
+    """Train language-model agents with reinforcement learning."""
+    # What an earlier run left behind when it was killed is ended before anything new begins.
+    reap()
+
+
+app.command()(check)
+app.command()(chat)
+app.command()(doctor)
+app.add_typer(models, name="models")

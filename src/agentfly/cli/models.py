@@ -1,0 +1,58 @@
+"""`agentfly models`: the built-in zoo."""
+
+from typing import Annotated
+
+import typer
+
+from agentfly.cli.errors import told_plainly
+from agentfly.models import fetch, list_models, model_info, progress_bar
+
+models = typer.Typer(help="The built-in models: list, fetch, info.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="A name that `agentfly models list` shows.")]
+
+
+@models.command("list")
+def list_() -> None:
+    """List the built-in models, and which of them are here."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "parameters", "context", "size", "comes", "here")
+    for model in list_models():
+        table.add_row(
+            model.name,
+            f"{model.parameters / 1e6:.1f}M",
+            str(model.context),
+            f"{model.megabytes:.0f} MB",
+            model.kind,
+            "yes" if model.folder else "no",
+        )
+    Console().print(table)
+    typer.echo("`agentfly models info NAME` tells more.")
+
+
+@models.command("fetch")
+def fetch_(name: Name) -> None:
+    """Bring a model here, and print its folder."""
+    with told_plainly(), progress_bar(name) as progress:
+        folder = fetch(name, progress=progress)
+    typer.echo(folder)
+
+
+@models.command()
+def info(name: Name) -> None:
+    """Tell all about a model."""
+    with told_plainly():
+        model = model_info(name)
+    for label, value in (
+        ("name", model.name),
+        ("parameters", f"{model.parameters:,}"),
+        ("context", f"{model.context} tokens"),
+        ("size", f"{model.megabytes:.0f} MB on disk"),
+        ("licence", model.licence),
+        ("comes", model.kind),
+        ("folder", model.folder or f"not here yet: agentfly models fetch {name}"),
+        ("what it is", model.description),
+    ):
+        typer.echo(f"{label:>11}  {value}")

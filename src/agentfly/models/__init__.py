@@ -1,0 +1,28 @@
+"""From a model's name to a Hugging Face folder: local folders, the built-in zoo, the hub.
+
+```python
+from agentfly.models import resolve_model
+
+resolve_model("smollm2-135m-instruct")   # fetched once, then /home/me/.cache/agentfly/models/...
+resolve_model("runs/first/checkpoints/step_20")
+resolve_model("Qwen/Qwen3-0.6B")
+```
+
+Nothing here imports torch before a model has to be made.
+"""
+
+from agentfly.models.cache import cache_folder
+from agentfly.models.progress import Progress, progress_bar
+from agentfly.models.resolve import resolve_model
+from agentfly.models.zoo import ModelInfo, fetch, list_models, model_info
+
+__all__ = [
+    "ModelInfo",
+    "Progress",
+    "cache_folder",
+    "fetch",
+    "list_models",
+    "model_info",
+    "progress_bar",
+    "resolve_model",
+]

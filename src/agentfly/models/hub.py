@@ -1,0 +1,83 @@
+"""Models of a Hugging Face hub, by their id `organisation/name`."""
+
+import threading
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+
+from agentfly.errors import ConfigError, boundary
+
+ANSWER_SECONDS = 8.0
+"""A hub that has not answered by then is out of reach; the libraries would try for a minute."""
+
+_WANTED = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
+"""Settings, tokenizer, and the weights in one format, not the same weights three times over."""
+
+
+def download(name: str) -> Path:
+    """Return the local snapshot of a hub model; download it first if it is not here."""
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import LocalEntryNotFoundError
+    except ImportError as error:
+        raise ConfigError(
+            f"the hub model {name!r} needs huggingface_hub, which is not installed: "
+            "run `pip install 'agentfly[local]'`"
+        ) from error
+    with suppress(LocalEntryNotFoundError):
+        return Path(snapshot_download(name, allow_patterns=_WANTED, local_files_only=True))
+    _check_reachable(name)
+    return _downloaded(name)
+
+
+def _downloaded(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    try:
+        with boundary(ConfigError, f"downloading {name!r} from the hub"):
+            return Path(snapshot_download(name, allow_patterns=_WANTED))
+    except ConfigError as error:
+        if isinstance(error.__cause__, RepositoryNotFoundError):
+            raise ConfigError(
+                f"the hub has no model {name!r} that you may read. Check the spelling; for a "
+                "private or gated model accept its terms there and set HF_TOKEN"
+            ) from error
+        raise
+
+
+def _check_reachable(name: str) -> None:
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        trouble: str | None = "HF_HUB_OFFLINE is set"
+    else:
+        trouble = _trouble_reaching(constants.ENDPOINT)
+    if trouble:
+        raise ConfigError(
+            f"there is no folder {name!r} here and no copy of a hub model of that id, and "
+            f"{constants.ENDPOINT} can't be reached: {trouble}. Connect, or give a local folder, "
+            "or a built-in model such as 'smollm2-135m-instruct', which needs only a package index"
+        )
+
+
+def _trouble_reaching(endpoint: str) -> str | None:
+    """Ask the hub for anything at all; return why there was no answer in time."""
+    outcome: list[str | None] = []
+
+    def ask() -> None:
+        try:
+            request = urllib.request.Request(endpoint, method="HEAD")
+            urllib.request.urlopen(request, timeout=ANSWER_SECONDS).close()
+            outcome.append(None)
+        except urllib.error.HTTPError:
+            outcome.append(None)  # It does not like the question, but it is there.
+        except (OSError, ValueError) as error:
+            outcome.append(str(getattr(error, "reason", error)))
+
+    # In a thread, because no timeout bounds the look-up of a host's name.
+    thread = threading.Thread(target=ask, daemon=True, name="agentfly:hub")
+    thread.start()
+    thread.join(ANSWER_SECONDS)
+    return outcome[0] if outcome else f"no answer within {ANSWER_SECONDS:g} s"

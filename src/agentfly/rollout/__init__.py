@@ -1,0 +1,16 @@
+"""From a task to trajectories: limits, the one chain loop, groups and their scheduling."""
+
+from agentfly.rollout.chain import ChainHarness
+from agentfly.rollout.limits import Limits
+from agentfly.rollout.schedule import GroupPlan, Schedule, plan_groups, run_groups
+from agentfly.rollout.setup import ChainSetup
+
+__all__ = [
+    "ChainHarness",
+    "ChainSetup",
+    "GroupPlan",
+    "Limits",
+    "Schedule",
+    "plan_groups",
+    "run_groups",
+]

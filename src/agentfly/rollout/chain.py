@@ -1,0 +1,304 @@
+"""The one chain loop: speak, call, hear, until exactly one stop reason.
+
+open ──► speak ──► read ──┬─ calls ─────► tools ─────────────► hear ──► speak …
+                          ├─ no calls ──► environment's step ─► hear ──► speak …
+                          └─ neither ───► answered
+then: reward, with the same environments ──► release ──► trajectory
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from agentfly.errors import (
+    AgentError,
+    ChainError,
+    DeadlineError,
+    EngineError,
+    EnvError,
+    LeaseTimeout,
+    RewardError,
+    boundary,
+)
+from agentfly.rollout.calls import CallBudget
+from agentfly.rollout.environments import ChainEnvironments, call_environment
+from agentfly.rollout.scoring import score_chain
+from agentfly.rollout.setup import ChainSetup
+from agentfly.rollout.stopwatch import Stopwatch
+from agentfly.rollout.text_stream import TextStream
+from agentfly.rollout.voice import Utterance
+from agentfly.types import (
+    Attempt,
+    ChainStarted,
+    Context,
+    EnvObserved,
+    EnvSpec,
+    Event,
+    FinishReason,
+    Message,
+    Observed,
+    OnToken,
+    Rewarded,
+    SpanKind,
+    Step,
+    Stopped,
+    StopReason,
+    TokenSampled,
+    TokenStream,
+    ToolCall,
+    ToolCalled,
+    ToolResult,
+    Trajectory,
+    Turn,
+    TurnRead,
+)
+
+
+class ChainHarness:
+    """The default harness: runs each attempt through the chain loop."""
+
+    def __init__(self, setup: ChainSetup) -> None:
+        self.setup = setup
+
+    async def run(self, attempt: Attempt) -> Trajectory:
+        """Run one chain to its end. Whatever fails is data in the trajectory."""
+        return await _Chain(self.setup, attempt).run()
+
+
+class _Chain:
+    """One run of the loop."""
+
+    def __init__(self, setup: ChainSetup, attempt: Attempt) -> None:
+        self.setup = setup
+        self.attempt = attempt
+        self.clock = setup.clock
+        now = self.clock.now()
+        self.deadline = now + setup.limits.seconds
+        self.stopwatch = Stopwatch(self.clock, attempt.asked_at)
+        self.voice = setup.voice(attempt)
+        self.budget = CallBudget(setup.limits)
+        self.messages: tuple[Message, ...] = ()
+        self.streams: list[list[Turn]] = []
+        self.metadata: dict[str, Any] = {}
+        self.environments = ChainEnvironments(
+            pool=setup.pool,
+            specs=setup.environments,
+            attempt=attempt,
+            clock=self.clock,
+            stopwatch=self.stopwatch,
+            lease_deadline=now + setup.limits.lease_seconds,
+            deadline=self.deadline,
+        )
+
+    async def run(self) -> Trajectory:
+        self.stopwatch.add(SpanKind.QUEUE, "admission", turn=None, start=self.attempt.asked_at)
+        async with self.environments:
+            stop, error = await self._conversation()
+            trajectory = self._record(stop, error)
+            if stop.verdict.scored:
+                trajectory = await self._scored(trajectory)
+        self._emit(
+            Stopped, turn=len(trajectory.turns), stop=trajectory.stop, error=trajectory.error
+        )
+        return trajectory
+
+    async def _conversation(self) -> tuple[StopReason, str | None]:
+        try:
+            async with self.clock.timeout_at(self.deadline):
+                return await self._converse(), None
+        except (TimeoutError, ChainError) as error:
+            if self.clock.now() >= self.deadline:
+                return StopReason.TIME_LIMIT, self._out_of_time()
+            return stop_of(error), f"{type(error).__name__}: {error}"
+
+    def _out_of_time(self) -> str:
+        stuck = self.stopwatch.stuck_in()
+        return f"the chain's time limit of {self.setup.limits.seconds:g} s ran out" + (
+            f" while waiting for {stuck}" if stuck else ""
+        )
+
+    async def _converse(self) -> StopReason:
+        await self._open()
+        for index in range(self.setup.limits.max_turns):
+            stop = self.voice.exhausted() or await self._take_turn(index)
+            if stop is not None:
+                return stop
+        return StopReason.TURN_LIMIT
+
+    async def _open(self) -> None:
+        observation = None
+        if self.setup.environment is not None:
+            observation = await self.environments.first_observation(self.setup.environment)
+        with boundary(AgentError, "making the opening messages"):
+            self.messages = tuple(
+                self.setup.kind.open(self.attempt.task, self.setup.tools.specs, observation)
+            )
+        if not self.messages:
+            raise AgentError(
+                "there is nothing to open the conversation with: give the task a `question` or "
+                "`messages`, or the agent an environment that speaks first"
+            )
+        self.voice.open(self.messages)
+        self._emit(ChainStarted, turn=0, messages=self.messages)
+
+    async def _take_turn(self, index: int) -> StopReason | None:
+        """Speak, run what was called, and hear the answer; say why to stop, if so."""
+        with self.stopwatch.span(SpanKind.GENERATE, "model", index):
+            utterance = await self.voice.speak(index, self.deadline, self._on_token(index))
+        with boundary(AgentError, f"reading turn {index}"):
+            message = self.setup.kind.read(utterance.message)
+        turn = self._begin_turn(index, utterance, message)
+        self._emit(TurnRead, turn=index, message=message)
+        turn, stop = await self._answered(turn)
+        self.streams[-1][-1] = turn
+        if stop is None and index + 1 < self.setup.limits.max_turns:
+            self.voice.hear(self._history(turn), turn.replies)
+        return stop
+
+    def _begin_turn(self, index: int, utterance: Utterance, message: Message) -> Turn:
+        """Record the turn before its calls run, so that a crash in them loses no tokens."""
+        turn = Turn(
+            index=index,
+            context_ids=utterance.context_ids,
+            completion=utterance.completion,
+            message=message,
+            temperature=self.setup.sampling.temperature,
+            reasoning_spans=utterance.reasoning_spans,
+        )
+        if utterance.new_stream or not self.streams:
+            self.streams.append([])
+        self.streams[-1].append(turn)
+        return turn
+
+    async def _answered(self, turn: Turn) -> tuple[Turn, StopReason | None]:
+        if turn.message.tool_calls:
+            return await self._run_calls(turn)
+        if turn.completion and turn.completion.finish_reason is FinishReason.LENGTH:
+            return turn, self.voice.exhausted() or StopReason.TOKEN_LIMIT
+        if self.setup.environment is not None and not self.setup.tools.specs:
+            return await self._step(turn, self.setup.environment)
+        return turn, StopReason.ANSWERED
+
+    async def _run_calls(self, turn: Turn) -> tuple[Turn, StopReason | None]:
+        calls = turn.message.tool_calls
+        results = await self.budget.run(
+            calls, lambda place, call: self._run_call(turn.index, place, call)
+        )
+        with boundary(AgentError, f"answering turn {turn.index}"):
+            replies = tuple(self.setup.kind.reply(calls, results))
+        rewards = [result.reward for result in results if result.reward is not None]
+        answered = replace(
+            turn, results=results, replies=replies, reward=sum(rewards) if rewards else None
+        )
+        return answered, self.budget.stop_after(results)
+
+    async def _run_call(self, turn: int, place: int, call: ToolCall) -> ToolResult:
+        self._emit(ToolCalled, turn=turn, call=call)
+        with self.stopwatch.span(SpanKind.TOOL, call.name, turn):
+            context = self._context(turn, "call", place)
+            result = await self.setup.tools.run_one(call, context)
+        self._emit(Observed, turn=turn, call=call, result=result)
+        return result
+
+    async def _step(self, turn: Turn, spec: EnvSpec) -> tuple[Turn, StopReason | None]:
+        """Let the environment answer what the model said."""
+        instance = await self.environments.get(spec)
+        with self.stopwatch.span(SpanKind.ENVIRONMENT, f"step {spec.name}", turn.index):
+            step = await call_environment(
+                partial(instance.step, turn.message.content),
+                f"stepping {spec.name} in turn {turn.index}",
+                clock=self.clock,
+                deadline=self.deadline,
+            )
+        if not isinstance(step, Step):
+            raise EnvError(f"{spec.name}.step must return a Step, got {step!r}")
+        self._emit(EnvObserved, turn=turn.index, observation=step.observation)
+        answered = replace(
+            turn,
+            replies=(Message(role="user", content=step.observation),),
+            reward=step.reward,
+            state_key=step.state_key,
+        )
+        return answered, StopReason.ENV_ENDED if step.done else None
+
+    async def _scored(self, trajectory: Trajectory) -> Trajectory:
+        # Rewards have deadlines of their own: the chain's time was for the conversation.
+        last = len(trajectory.turns)
+        context = replace(self._context(last, "reward"), deadline=math.inf)
+        reward = self.setup.reward
+        try:
+            with self.stopwatch.span(SpanKind.REWARD, reward.name if reward else "steps"):
+                score = await score_chain(reward, trajectory, context)
+        except ChainError as error:
+            return self._record(stop_of(error), f"{type(error).__name__}: {error}")
+        if score is not None:
+            self._emit(Rewarded, turn=last, score=score)
+        return replace(self._record(trajectory.stop, None), score=score)
+
+    def _record(self, stop: StopReason, error: str | None) -> Trajectory:
+        return Trajectory(
+            task=self.attempt.task,
+            group_id=self.attempt.group_id,
+            chain_id=self.attempt.chain_id,
+            messages=self.messages,
+            tools=tuple(self.setup.tools.specs),
+            streams=tuple(TokenStream(turns=tuple(turns)) for turns in self.streams),
+            stop=stop,
+            error=error,
+            spans=tuple(self.stopwatch.spans),
+            attempt=self.attempt.number,
+            metadata=dict(self.metadata),
+        )
+
+    def _history(self, turn: Turn) -> Sequence[Message]:
+        """List the conversation up to and including a turn's message."""
+        earlier = [t for stream in self.streams for t in stream if t.index < turn.index]
+        said = [message for t in earlier for message in (t.message, *t.replies)]
+        return [*self.messages, *said, turn.message]
+
+    def _context(self, turn: int, *path: str | int) -> Context:
+        return Context(
+            task=self.attempt.task,
+            group_id=self.attempt.group_id,
+            chain_id=self.attempt.chain_id,
+            turn=turn,
+            seed=self.attempt.seed.child("turn", turn, *path),
+            clock=self.clock,
+            deadline=self.deadline,
+            environments=self.environments,
+            metadata=self.metadata,
+        )
+
+    def _on_token(self, turn: int) -> OnToken | None:
+        renderer = self.setup.renderer
+        if self.attempt.on_event is None or renderer is None:
+            return None
+        text = TextStream(renderer.decode)
+
+        def on_token(token_id: int, logprob: float) -> None:
+            added = text.add(token_id)
+            self._emit(TokenSampled, turn=turn, token_id=token_id, logprob=logprob, text=added)
+
+        return on_token
+
+    def _emit(self, make: Callable[..., Event], *, turn: int, **details: object) -> None:
+        if self.attempt.on_event is not None:
+            self.attempt.on_event(make(chain_id=self.attempt.chain_id, turn=turn, **details))
+
+
+_STOP_OF_ERROR: dict[type[Exception], StopReason] = {
+    EngineError: StopReason.ENGINE_FAILED,
+    EnvError: StopReason.ENV_CRASHED,
+    LeaseTimeout: StopReason.LEASE_TIMEOUT,
+    RewardError: StopReason.REWARD_FAILED,
+    AgentError: StopReason.AGENT_FAILED,
+    DeadlineError: StopReason.TIME_LIMIT,
+    TimeoutError: StopReason.TIME_LIMIT,
+}
+
+
+def stop_of(error: Exception) -> StopReason:
+    """Return the stop reason that stands for an error, by its nearest known base."""
+    return next(_STOP_OF_ERROR[kind] for kind in type(error).__mro__ if kind in _STOP_OF_ERROR)

@@ -1,0 +1,33 @@
+"""`import agentfly` stays light."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "transformers", "ray", "numpy", "tokenizers", "mcp", "math_verify", "trl")
+
+
+def heavy_after(code: str) -> str:
+    code = f"import sys\n{code}\nprint([m for m in {HEAVY!r} if m in sys.modules])"
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    return out.stdout.strip()
+
+
+@pytest.mark.parametrize("code", ["import agentfly", "from agentfly import *"])
+def test_importing_the_package_imports_nothing_heavy(code: str) -> None:
+    assert heavy_after(code) == "[]"
+
+
+def test_the_watch_on_sys_modules_can_see_something() -> None:
+    assert heavy_after("import numpy") == "['numpy']"
+
+
+def test_child_processes_can_import_one_room_alone() -> None:
+    code = "import sys, agentfly.runtime.process; print('pydantic' in sys.modules)"
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert out.stdout.strip() == "False"

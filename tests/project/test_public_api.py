@@ -1,0 +1,92 @@
+"""What users may rely on: names, docstrings, signatures."""
+
+import importlib
+import inspect
+import json
+from pathlib import Path
+
+import pytest
+
+PUBLIC = [
+    "agentfly",
+    "agentfly.agents",
+    "agentfly.chat",
+    "agentfly.chat.formats",
+    "agentfly.engines",
+    "agentfly.errors",
+    "agentfly.observe",
+    "agentfly.resources",
+    "agentfly.rewards",
+    "agentfly.rollout",
+    "agentfly.tasks",
+    "agentfly.testing",
+    "agentfly.tools",
+    "agentfly.training",
+    "agentfly.types",
+]
+SNAPSHOT = Path(__file__).with_name("public_api.json")
+
+
+def exported(module_name: str) -> dict[str, object]:
+    module = importlib.import_module(module_name)
+    names = getattr(module, "__all__", None)
+    if names is None:
+        names = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module_name]
+    return {name: getattr(module, name) for name in names if not name.startswith("_")}
+
+
+def signatures() -> dict[str, dict[str, str]]:
+    return {
+        module: {
+            name: str(inspect.signature(value)) if callable(value) and _has_signature(value) else ""
+            for name, value in sorted(exported(module).items())
+        }
+        for module in PUBLIC
+    }
+
+
+def _has_signature(value: object) -> bool:
+    try:
+        inspect.signature(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("module_name", PUBLIC)
+def test_all_is_sorted_and_complete(module_name: str) -> None:
+    module = importlib.import_module(module_name)
+    names = getattr(module, "__all__", [])
+    assert list(names) == sorted(names)
+    assert module.__doc__, f"{module_name} needs a docstring"
+
+
+@pytest.mark.parametrize("module_name", PUBLIC)
+def test_every_public_name_says_what_it_is(module_name: str) -> None:
+    undocumented = [
+        name
+        for name, value in exported(module_name).items()
+        if (inspect.isclass(value) or inspect.isfunction(value)) and not inspect.getdoc(value)
+    ]
+    assert not undocumented
+
+
+@pytest.mark.parametrize("module_name", PUBLIC)
+def test_every_public_method_says_what_it_does(module_name: str) -> None:
+    undocumented = [
+        f"{name}.{method}"
+        for name, value in exported(module_name).items()
+        if inspect.isclass(value) and value.__module__.startswith("agentfly")
+        for method, member in vars(value).items()
+        if not method.startswith("_") and inspect.isfunction(member) and not inspect.getdoc(member)
+    ]
+    assert not undocumented
+
+
+def test_signatures_are_as_promised() -> None:
+    """A change here is a change for users: `python tests/project/test_public_api.py` records it."""
+    assert signatures() == json.loads(SNAPSHOT.read_text())
+
+
+if __name__ == "__main__":
+    SNAPSHOT.write_text(json.dumps(signatures(), indent=1) + "\n")
