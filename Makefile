@@ -52,7 +52,7 @@ bench-engine: $(INSTALLED) ## the local engine beside `model.generate`
 	$(BIN)/python -m benchmarks.engine
 
 docs: $(INSTALLED) ## build the documentation into site/
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt '.[docs]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	$(BIN)/mkdocs build --strict
 
 clean: ## remove the virtual environment and caches

@@ -5,6 +5,7 @@
     │   └── FormatError        a file on disk is not what its format says
     ├── ToolError              a tool's author speaks to the model, word for word
     ├── DeadlineError          something did not answer in time
+    ├── CallbackError          a user's callback raised: the run stops
     └── ChainError             ends one chain, never its siblings
         ├── AgentError         the agent's own code raised
         ├── TrainingDataError  a trajectory carries no token ids to train on
@@ -39,6 +40,10 @@ class ToolError(AgentFlyError):
 
 class DeadlineError(AgentFlyError, TimeoutError):
     """Something did not answer before its deadline."""
+
+
+class CallbackError(AgentFlyError):
+    """A user's callback raised. That is no chain's failure: it stops the run."""
 
 
 class ChainError(AgentFlyError):

@@ -200,7 +200,7 @@ async def test_a_cancelled_run_cleans_up_and_keeps_what_was_finished(tmp_path: P
 
 
 async def test_a_mistake_in_the_setup_stops_the_run_with_its_own_name() -> None:
-    with pytest.raises(ConfigError, match="num_chains must be at least 1"):
+    with pytest.raises(ConfigError, match="num_chains must be a whole number of at least 1"):
         await Agent(engine(["Hi"])).run("Hi", num_chains=0)
     with pytest.raises(ConfigError, match=r"unknown kind of agent 'reakt'. Did you mean 'react'"):
         Agent(engine(["Hi"]), kind="reakt")
@@ -208,9 +208,8 @@ async def test_a_mistake_in_the_setup_stops_the_run_with_its_own_name() -> None:
         Agent(42)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="an event loop is running already"):
         Agent(engine(["Hi"])).run_sync("Hi")
-    empty = await Agent(engine(["Hi"])).run({"id": "x"})
-    assert empty.trajectories[0].stop is StopReason.AGENT_FAILED
-    assert "nothing to open the conversation with" in str(empty.trajectories[0].error)
+    with pytest.raises(ConfigError, match=r"neither `question` nor `messages`.*It has: qestion"):
+        await Agent(engine(["Hi"]), system_prompt="Go.").run({"qestion": "x"})
 
 
 async def test_a_kind_that_fails_to_open_is_the_agents_failure() -> None:

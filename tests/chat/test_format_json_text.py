@@ -105,3 +105,7 @@ def test_mending_says_where_the_object_ends() -> None:
 )
 def test_where_a_bracket_closes(text: str, end: int | None) -> None:
     assert balanced_end(text, 0) == end
+
+
+def test_keys_must_be_strings() -> None:
+    assert scan_object('{"a": 1, 2: 3}', 0) == ({"a": "1"}, None)

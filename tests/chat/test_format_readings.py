@@ -245,9 +245,16 @@ def test_two_calls_in_one_tag_and_text_after_an_unclosed_one() -> None:
     assert [name for name, _ in brief(read("hermes", unclosed))] == ["f", "g"]
 
 
+def test_arguments_that_were_left_out_are_none() -> None:
+    for body in ('{"name": "f"}', '{"name": "f", "arguments": null}'):
+        assert brief(read("hermes", f"<tool_call>{body}</tool_call>")) == [("f", "{}")]
+    assert brief(read("kimi", f"{KIMI}<|tool_call_end|>")) == [("f", "{}")]
+
+
 def test_nested_tags_count_once() -> None:
     call = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
-    assert brief(read("hermes", f"<tool_call>{call}</tool_call>")) == [("f", "{}")]
+    reading = read("hermes", f"<tool_call>{call}</tool_call>")
+    assert (brief(reading), reading.content) == ([("f", "{}")], "")
 
 
 # --- Tags inside arguments --------------------------------------------------------------------
@@ -376,6 +383,8 @@ def test_the_name_of_an_unreadable_call_is_kept_where_it_is_known() -> None:
 def test_a_malformed_call_beside_a_good_one_harms_only_itself() -> None:
     text = '<tool_call>oops</tool_call>\n<tool_call>{"name": "f", "arguments": {}}</tool_call>'
     bad, good = read("hermes", text).calls
+    one_tag = '<tool_call>{"name": "f", "arguments": {}}\n{"name": "g" oops}</tool_call>'
+    assert [call.problem is None for call in read("hermes", one_tag).calls] == [True, False]
     assert bad.problem
     assert (good.name, good.problem, good.id) == ("f", None, "call_1")
 
@@ -387,6 +396,7 @@ def test_a_malformed_call_beside_a_good_one_harms_only_itself() -> None:
     "text",
     [
         "The answer is 42.",
+        "The answer is <t",
         ' {"name": "Ann", "age": 3}\n',
         '{"person": {"name": "Ann"}}',
         "{'name': 'Ann', 'age': 3}",

@@ -41,7 +41,7 @@ ENDED = Completion(
 )
 
 
-def write(calls: tuple[ToolCall, ...], content: str = "") -> str:
+def write(calls: Sequence[ToolCall], content: str = "") -> str:
     return content + "".join(f"CALL {call.name} {call.arguments}" for call in calls)
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,3 +32,9 @@ def test_child_processes_can_import_one_room_alone() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert out.stdout.strip() == "False"
+
+
+def test_the_tests_run_on_this_checkout() -> None:
+    import agentfly
+
+    assert Path(agentfly.__file__).is_relative_to(Path(__file__).parents[2] / "src")

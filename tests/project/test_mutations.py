@@ -3,7 +3,6 @@
 A suite that stays green with one of these in place would prove nothing about the token record.
 """
 
-import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PYTEST = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
 TOKENS = "tests/agents/test_agent_tokens.py"
 FAILURES = "tests/agents/test_agent_failures.py"
 
@@ -78,6 +78,25 @@ MUTATIONS = [
 ]
 
 
+def run_tests(source: Path, tests: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PYTEST, "-o", f"pythonpath=. {source}", tests],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("tests", [TOKENS, FAILURES])
+def test_without_a_fault_the_copy_passes(tests: str, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "src", tmp_path / "src")
+    run = run_tests(tmp_path / "src", tests)
+    assert run.returncode == 0, run.stdout
+
+
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.fault)
 def test_the_fault_is_caught(mutation: Mutation, tmp_path: Path) -> None:
@@ -89,14 +108,6 @@ def test_the_fault_is_caught(mutation: Mutation, tmp_path: Path) -> None:
     if "Score(" in mutation.new:
         mutated = mutated.replace("    Rewarded,\n", "    Rewarded,\n    Score,\n", 1)
     path.write_text(mutated)
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", mutation.tests],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(tmp_path / "src")},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    run = run_tests(tmp_path / "src", mutation.tests)
     assert run.returncode == 1, f"{mutation.fault} went unnoticed:\n{run.stdout}\n{run.stderr}"
     assert " failed" in run.stdout

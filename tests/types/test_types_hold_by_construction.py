@@ -15,10 +15,12 @@ from agentfly.types import (
     SamplingParams,
     Score,
     Seed,
+    Step,
     StopReason,
     Task,
     TokenStream,
     ToolCall,
+    ToolResult,
     Trajectory,
     Turn,
 )
@@ -85,7 +87,11 @@ def sample(**changes: object) -> Sample:
         (lambda: Score(value=1.0, per_turn=(0.0, math.nan)), r"nan for per_turn\[1\]"),
         (lambda: SamplingParams(temperature=-1), "temperature must be at least 0, got -1"),
         (lambda: SamplingParams(top_p=0.0), "top_p must be in"),
-        (lambda: SamplingParams(stop=("",)), "stop must be non-empty strings"),
+        (lambda: SamplingParams(stop=("",)), "stop must be a tuple of non-empty strings"),
+        (lambda: SamplingParams(stop="ok"), "stop must be a tuple"),  # type: ignore[arg-type]
+        (lambda: Step(observation="", reward=math.nan), "reward of a step must be a finite"),
+        (lambda: Step(observation="", reward="1"), "got '1'"),  # type: ignore[arg-type]
+        (lambda: ToolResult(observation="", reward=math.inf), "reward of a tool's result"),
         (lambda: Message(role="robot"), "unknown role 'robot'"),  # type: ignore[arg-type]
         (lambda: Message(role="user", tool_call_id="x"), "only tool messages"),
         (

@@ -1,19 +1,27 @@
 """The facade: a model, tools and a reward, run over many chains at once."""
 
 import asyncio
+import copy
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from agentfly.agents.kind import KINDS, ToolCalling
 from agentfly.agents.model import Model, open_model
 from agentfly.agents.result import RunResult
 from agentfly.agents.rows import Rows, to_tasks
+from agentfly.agents.saving import new_record
+from agentfly.agents.wishes import (
+    environment_spec,
+    require_count,
+    require_group_reward,
+    require_reward,
+    require_tools,
+)
 from agentfly.chat.formats import CallFormat, get_format
 from agentfly.errors import ConfigError
-from agentfly.observe import TrajectoryWriter
 from agentfly.resources import FreshPool
 from agentfly.rollout import ChainHarness, ChainSetup, Limits, Schedule, plan_groups, run_groups
 from agentfly.runtime.clock import LoopClock
@@ -87,7 +95,7 @@ class Agent:
         system_prompt: str | None = None,
         kind: str | AgentKind = "tools",
         format: str | CallFormat | None = None,
-        environment: type | EnvSpec | None = None,
+        environment: Callable[..., Any] | EnvSpec | None = None,
         renderer: Renderer | None = None,
         max_turns: int | None = None,
         limits: Limits | None = None,
@@ -95,12 +103,12 @@ class Agent:
         pool: Pool | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.tools = Toolbox(tools)
+        self.tools = Toolbox(require_tools(tools))
         self.kind = _kind(kind, system_prompt)
+        self.reward = require_reward(reward)
+        self.group_reward = require_group_reward(group_reward)
+        self.environment = environment_spec(environment)
         self.model = open_model(model, renderer, self._format(format))
-        self.reward = reward
-        self.group_reward = group_reward
-        self.environment = EnvSpec(environment) if isinstance(environment, type) else environment
         self.limits = _limits(limits, max_turns, self.model)
         self.sampling = sampling or SamplingParams()
         self.clock = clock or LoopClock()
@@ -132,24 +140,29 @@ class Agent:
             retries: How often a chain that failed for reasons of infrastructure is tried again.
             on_event: Called with every token, call, observation, reward and stop as it happens.
             on_trajectory: Called with every finished chain.
-            save_to: A JSONL file to which every finished chain is appended at once, so that a
-                run that is cut short loses none of them.
+            save_to: A new JSONL file to which every finished chain is appended at once, so that
+                a run that is cut short loses none of them.
         """
-        _require_positive(num_chains=num_chains, max_concurrent_chains=max_concurrent_chains)
+        require_count("num_chains", num_chains, at_least=1)
+        require_count("max_concurrent_chains", max_concurrent_chains, at_least=1)
+        require_count("retries", retries, at_least=0)
+        require_count("seed", seed, at_least=0)
+        plans = plan_groups(to_tasks(rows), num_chains=num_chains, seed=Seed(seed))
         with ExitStack() as stack:
             sinks = [on_trajectory] if on_trajectory else []
             if save_to is not None:
-                sinks.append(stack.enter_context(TrajectoryWriter(save_to)).write)
+                tasks = [plan.task for plan in plans]
+                sinks.append(stack.enter_context(new_record(save_to, tasks)).write)
             schedule = Schedule(
                 harness=ChainHarness(self.setup(max_turns=max_turns, sampling=sampling)),
                 clock=self.clock,
                 max_concurrent=max_concurrent_chains,
                 retries=retries,
                 group_reward=self.group_reward,
+                group_reward_seconds=self.limits.reward_seconds,
                 on_event=on_event,
                 on_trajectory=_to_all(sinks),
             )
-            plans = plan_groups(to_tasks(rows), num_chains=num_chains, seed=Seed(seed))
             return RunResult(groups=tuple(await run_groups(plans, schedule)))
 
     def run_sync(self, rows: Rows, **options: Unpack[RunOptions]) -> RunResult:
@@ -195,8 +208,15 @@ class Agent:
 def _kind(kind: str | AgentKind, system_prompt: str | None) -> AgentKind:
     if isinstance(kind, str):
         return look_up(kind, KINDS, "kind of agent")(system_prompt=system_prompt)
-    if system_prompt is not None and isinstance(kind, ToolCalling):
-        kind.system_prompt = system_prompt
+    if system_prompt is None:
+        return kind
+    if not isinstance(kind, ToolCalling):
+        raise ConfigError(
+            f"a {type(kind).__name__} makes its own prompt: put the system prompt into its `open`"
+        )
+    # A copy: the same kind may serve several agents with other prompts.
+    kind = copy.copy(kind)
+    kind.system_prompt = system_prompt
     return kind
 
 
@@ -217,9 +237,3 @@ def _to_all(
             sink(trajectory)
 
     return tell
-
-
-def _require_positive(**counts: int) -> None:
-    for name, count in counts.items():
-        if count < 1:
-            raise ConfigError(f"{name} must be at least 1, got {count!r}")

@@ -40,6 +40,11 @@ class ToolCalling:
         """Return system prompt, the task's messages, and what the environment said first."""
         del tools
         messages = list(task.messages)
+        if not messages and observation is None:
+            raise ConfigError(
+                f"row {task.id!r} has neither `question` nor `messages`, and no environment speaks "
+                f"first. It has: {', '.join(task.fields) or 'nothing'}"
+            )
         if observation is not None:
             messages.append(Message(role="user", content=observation))
         return with_system_prompt(messages, self.system_prompt)

@@ -39,9 +39,10 @@ def open_model(
         return _open_named(model, renderer, call_format)
     if hasattr(model, "sample"):
         engine = cast(Engine, model)
+        own = _with_format(renderer, call_format) if renderer is not None else None
         return Model(
             engine=engine,
-            renderer=renderer or _renderer_of(engine, call_format),
+            renderer=own or _renderer_of(engine, call_format),
             context_length=getattr(engine, "context_length", math.inf),
         )
     if hasattr(model, "reply"):
@@ -78,6 +79,23 @@ def load_engine(folder: Path, tokenizer: Tokenizer) -> Engine:
     dtype = torch.bfloat16 if bfloat16_pays(device) else torch.float32
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(device).eval()
     return LocalEngine(model, tokenizer)
+
+
+def _with_format(renderer: Renderer, call_format: CallFormat | None) -> Renderer:
+    """Let a renderer that was passed read the format that was asked for."""
+    if call_format is None:
+        return renderer
+    if not isinstance(renderer, TemplateRenderer):
+        raise ConfigError(
+            f"the format {call_format.name!r} can't be given to a {type(renderer).__name__}: "
+            "let your renderer read it itself, and leave format= and kind= out"
+        )
+    return TemplateRenderer(
+        renderer.tokenizer,
+        renderer.template,
+        format=call_format,
+        on_rewrite=renderer.on_rewrite,
+    )
 
 
 def _renderer_of(engine: Engine, call_format: CallFormat | None) -> Renderer:

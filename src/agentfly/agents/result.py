@@ -45,12 +45,21 @@ class RunResult:
 
     @classmethod
     def load(cls, path: str | Path) -> "RunResult":
-        """Read exactly what was saved."""
-        members: dict[str, list[Trajectory]] = {}
+        """Read exactly what was saved.
+
+        A file written by `save_to=` is in the order in which chains ended: its groups come in the
+        order of their first chain, each with its members in order.
+        """
+        members: dict[str, dict[int, Trajectory]] = {}
         for trajectory in read_trajectories(path):
-            members.setdefault(trajectory.group_id, []).append(trajectory)
+            index = int(trajectory.chain_id.rpartition("/")[2])
+            members.setdefault(trajectory.group_id, {})[index] = trajectory
         groups = (
-            Group(id=group_id, task=chains[0].task, members=tuple(chains))
+            Group(id=group_id, task=chains[min(chains)].task, members=_in_order(chains))
             for group_id, chains in members.items()
         )
         return cls(groups=tuple(groups))
+
+
+def _in_order(chains: dict[int, Trajectory]) -> tuple[Trajectory, ...]:
+    return tuple(chains[index] for index in sorted(chains))

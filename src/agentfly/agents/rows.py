@@ -30,7 +30,10 @@ def to_tasks(rows: Rows) -> list[Task]:
 
 
 def _is_message(row: object) -> bool:
-    return isinstance(row, Message) or (isinstance(row, Mapping) and "role" in row)
+    if isinstance(row, Message):
+        return True
+    is_row = isinstance(row, Mapping) and ("question" in row or "messages" in row)
+    return isinstance(row, Mapping) and "role" in row and not is_row
 
 
 def _to_task(row: object) -> Task:

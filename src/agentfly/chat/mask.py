@@ -8,10 +8,10 @@ place in it, so no policy can reach them.
 """
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from agentfly.errors import ConfigError
+from agentfly.runtime.names import look_up
 from agentfly.types import Turn
 
 Keep = bool | Sequence[bool]
@@ -74,7 +74,7 @@ def mask_policy(policy: str | MaskPolicy) -> CheckedMask:
     >>> mask_policy("all_sampled")([])
     ()
     """
-    function = _named(policy) if isinstance(policy, str) else policy
+    function = look_up(policy, MASK_POLICIES, "mask policy") if isinstance(policy, str) else policy
     if not callable(function):
         raise ConfigError(
             f"a mask policy is a name or a function over turns, got {policy!r}. "
@@ -119,14 +119,6 @@ def _outside_spans(turn: Turn) -> list[bool]:
     length = len(turn.completion.token_ids) if turn.completion else 0
     thought = {i for start, end in turn.reasoning_spans for i in range(start, end)}
     return [i not in thought for i in range(length)]
-
-
-def _named(name: str) -> MaskPolicy:
-    if name in MASK_POLICIES:
-        return MASK_POLICIES[name]
-    close = get_close_matches(name, MASK_POLICIES, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    raise ConfigError(f"unknown mask policy {name!r}.{hint} Known: {', '.join(MASK_POLICIES)}.")
 
 
 def _is_list(value: object) -> bool:

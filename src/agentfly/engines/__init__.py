@@ -1,5 +1,22 @@
-"""Whatever samples tokens."""
+"""Whatever samples tokens. `agentfly.engines.local` is a module of its own: it needs torch."""
 
+from agentfly.engines.openai import OpenAIChat, OpenAICompletions
+from agentfly.engines.remote import Endpoint, Retry
+from agentfly.engines.replicas import ReplicatedEngine
 from agentfly.engines.scripted import Latency, ScriptedEngine, ScriptedTurn, log_normal
+from agentfly.engines.vllm import LoraAdapter, VllmEngine, start_vllm
 
-__all__ = ["Latency", "ScriptedEngine", "ScriptedTurn", "log_normal"]
+__all__ = [
+    "Endpoint",
+    "Latency",
+    "LoraAdapter",
+    "OpenAIChat",
+    "OpenAICompletions",
+    "ReplicatedEngine",
+    "Retry",
+    "ScriptedEngine",
+    "ScriptedTurn",
+    "VllmEngine",
+    "log_normal",
+    "start_vllm",
+]

@@ -2,7 +2,7 @@
 
 from agentfly.observe.console import ConsolePrinter
 from agentfly.observe.events import EventLog, LoggedEvent, read_events
-from agentfly.observe.record import decode_trajectory, encode_trajectory
+from agentfly.observe.record import decode_trajectory, encode_trajectory, require_json
 from agentfly.observe.store import TrajectoryWriter, compact, read_trajectories
 from agentfly.observe.summary import Summary, summarize
 
@@ -17,5 +17,6 @@ __all__ = [
     "encode_trajectory",
     "read_events",
     "read_trajectories",
+    "require_json",
     "summarize",
 ]

@@ -61,7 +61,7 @@ def encode_trajectory(trajectory: Trajectory) -> dict[str, Any]:
     As text: `json.dumps(encode_trajectory(trajectory), default=plain)`, with the journal's `plain`.
     """
     for where, value in _user_values(trajectory):
-        _require_json(value, f"chain {trajectory.chain_id!r}, {where}")
+        require_json(value, f"chain {trajectory.chain_id!r}, {where}")
     record: dict[str, Any] = plain(trajectory)
     return record
 
@@ -87,15 +87,16 @@ def _user_values(trajectory: Trajectory) -> Iterator[tuple[str, object]]:
             yield f"turn {turn.index} results[{position}].info", result.info
 
 
-def _require_json(value: object, where: str) -> None:
+def require_json(value: object, where: str) -> None:
+    """Refuse what a journal can't hold, naming where it is."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             if not isinstance(key, str):
                 raise _not_json(key, f"a key of {where}")
-            _require_json(item, f"{where}[{key!r}]")
+            require_json(item, f"{where}[{key!r}]")
     elif isinstance(value, list | tuple):
         for position, item in enumerate(value):
-            _require_json(item, f"{where}[{position}]")
+            require_json(item, f"{where}[{position}]")
     elif not (value is None or isinstance(value, str | int | float)):
         raise _not_json(value, where)
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from agentfly.errors import DeadlineError, EnvError, LeaseTimeout, boundary
 from agentfly.runtime.clock import LoopClock
@@ -24,7 +25,9 @@ class FreshPool:
 
     def __init__(self, *, max_leases: int = 256, clock: Clock | None = None) -> None:
         self._clock = clock or LoopClock()
-        self._places = asyncio.Semaphore(max_leases)
+        self._places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
+            WeakKeyDictionary()
+        )
         self._max_leases = max_leases
         self._holders: dict[str, float] = {}
 
@@ -43,12 +46,17 @@ class FreshPool:
                 yield instances
         finally:
             del self._holders[owner]
-            self._places.release()
+            self._place().release()
+
+    def _place(self) -> asyncio.Semaphore:
+        """Return the places of the running loop: a semaphore serves one loop only."""
+        loop = asyncio.get_running_loop()
+        return self._places.setdefault(loop, asyncio.Semaphore(self._max_leases))
 
     async def _take_place(self, owner: str, deadline: float) -> None:
         try:
             async with self._clock.timeout_at(deadline):
-                await self._places.acquire()
+                await self._place().acquire()
         except TimeoutError as error:
             now = self._clock.now()
             held = [f"{name} for {now - since:.1f} s" for name, since in self._holders.items()]

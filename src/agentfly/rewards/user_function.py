@@ -84,7 +84,8 @@ class UserFunction(Generic[P, R]):
                 functools.partial(self._function, **arguments),
                 name=self.name,
                 clock=context.clock,
-                deadline=deadline,
+                deadline=context.deadline,
+                seconds=self.timeout,
             )
 
     def _check_bound(self) -> None:

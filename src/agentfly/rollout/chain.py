@@ -6,7 +6,6 @@ open ──► speak ──► read ──┬─ calls ─────► tools 
 then: reward, with the same environments ──► release ──► trajectory
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,18 +14,20 @@ from typing import Any
 from agentfly.errors import (
     AgentError,
     ChainError,
-    DeadlineError,
     EngineError,
     EnvError,
+    InfrastructureError,
     LeaseTimeout,
     RewardError,
     boundary,
 )
 from agentfly.rollout.calls import CallBudget
 from agentfly.rollout.environments import ChainEnvironments, call_environment
+from agentfly.rollout.metadata import json_values
 from agentfly.rollout.scoring import score_chain
 from agentfly.rollout.setup import ChainSetup
 from agentfly.rollout.stopwatch import Stopwatch
+from agentfly.rollout.tell import tell
 from agentfly.rollout.text_stream import TextStream
 from agentfly.rollout.voice import Utterance
 from agentfly.types import (
@@ -43,7 +44,6 @@ from agentfly.types import (
     Rewarded,
     SpanKind,
     Step,
-    Stopped,
     StopReason,
     TokenSampled,
     TokenStream,
@@ -97,11 +97,9 @@ class _Chain:
         async with self.environments:
             stop, error = await self._conversation()
             trajectory = self._record(stop, error)
-            if stop.verdict.scored:
+            # A chain that never came to speak has nothing to be scored for.
+            if stop.verdict.scored and self.streams:
                 trajectory = await self._scored(trajectory)
-        self._emit(
-            Stopped, turn=len(trajectory.turns), stop=trajectory.stop, error=trajectory.error
-        )
         return trajectory
 
     async def _conversation(self) -> tuple[StopReason, str | None]:
@@ -132,7 +130,7 @@ class _Chain:
         if self.setup.environment is not None:
             observation = await self.environments.first_observation(self.setup.environment)
         with boundary(AgentError, "making the opening messages"):
-            self.messages = tuple(
+            self.messages = _require_messages(
                 self.setup.kind.open(self.attempt.task, self.setup.tools.specs, observation)
             )
         if not self.messages:
@@ -141,14 +139,14 @@ class _Chain:
                 "`messages`, or the agent an environment that speaks first"
             )
         self.voice.open(self.messages)
-        self._emit(ChainStarted, turn=0, messages=self.messages)
+        self._emit(ChainStarted, turn=0, messages=self.messages, attempt=self.attempt.number)
 
     async def _take_turn(self, index: int) -> StopReason | None:
         """Speak, run what was called, and hear the answer; say why to stop, if so."""
         with self.stopwatch.span(SpanKind.GENERATE, "model", index):
             utterance = await self.voice.speak(index, self.deadline, self._on_token(index))
         with boundary(AgentError, f"reading turn {index}"):
-            message = self.setup.kind.read(utterance.message)
+            message = _require_messages([self.setup.kind.read(utterance.message)])[0]
         turn = self._begin_turn(index, utterance, message)
         self._emit(TurnRead, turn=index, message=message)
         turn, stop = await self._answered(turn)
@@ -187,7 +185,7 @@ class _Chain:
             calls, lambda place, call: self._run_call(turn.index, place, call)
         )
         with boundary(AgentError, f"answering turn {turn.index}"):
-            replies = tuple(self.setup.kind.reply(calls, results))
+            replies = _require_messages(self.setup.kind.reply(calls, results))
         rewards = [result.reward for result in results if result.reward is not None]
         answered = replace(
             turn, results=results, replies=replies, reward=sum(rewards) if rewards else None
@@ -218,15 +216,16 @@ class _Chain:
         answered = replace(
             turn,
             replies=(Message(role="user", content=step.observation),),
-            reward=step.reward,
+            reward=None if step.reward is None else float(step.reward),
             state_key=step.state_key,
         )
         return answered, StopReason.ENV_ENDED if step.done else None
 
     async def _scored(self, trajectory: Trajectory) -> Trajectory:
-        # Rewards have deadlines of their own: the chain's time was for the conversation.
         last = len(trajectory.turns)
-        context = replace(self._context(last, "reward"), deadline=math.inf)
+        # The chain's own time was for the conversation.
+        deadline = self.clock.now() + self.setup.limits.reward_seconds
+        context = replace(self._context(last, "reward"), deadline=deadline)
         reward = self.setup.reward
         try:
             with self.stopwatch.span(SpanKind.REWARD, reward.name if reward else "steps"):
@@ -249,7 +248,7 @@ class _Chain:
             error=error,
             spans=tuple(self.stopwatch.spans),
             attempt=self.attempt.number,
-            metadata=dict(self.metadata),
+            metadata=json_values(self.metadata, self.attempt.chain_id),
         )
 
     def _history(self, turn: Turn) -> Sequence[Message]:
@@ -278,14 +277,15 @@ class _Chain:
         text = TextStream(renderer.decode)
 
         def on_token(token_id: int, logprob: float) -> None:
-            added = text.add(token_id)
+            added = "" if token_id in renderer.stop_token_ids else text.add(token_id)
             self._emit(TokenSampled, turn=turn, token_id=token_id, logprob=logprob, text=added)
 
         return on_token
 
     def _emit(self, make: Callable[..., Event], *, turn: int, **details: object) -> None:
         if self.attempt.on_event is not None:
-            self.attempt.on_event(make(chain_id=self.attempt.chain_id, turn=turn, **details))
+            event = make(chain_id=self.attempt.chain_id, turn=turn, **details)
+            tell(self.attempt.on_event, event, "on_event")
 
 
 _STOP_OF_ERROR: dict[type[Exception], StopReason] = {
@@ -294,9 +294,18 @@ _STOP_OF_ERROR: dict[type[Exception], StopReason] = {
     LeaseTimeout: StopReason.LEASE_TIMEOUT,
     RewardError: StopReason.REWARD_FAILED,
     AgentError: StopReason.AGENT_FAILED,
-    DeadlineError: StopReason.TIME_LIMIT,
+    InfrastructureError: StopReason.ENV_CRASHED,
+    ChainError: StopReason.AGENT_FAILED,
     TimeoutError: StopReason.TIME_LIMIT,
 }
+
+
+def _require_messages(messages: Sequence[object]) -> tuple[Message, ...]:
+    """Check what an agent's own code returned."""
+    wrong = [message for message in messages if not isinstance(message, Message)]
+    if wrong:
+        raise TypeError(f"expected Messages, got {wrong[0]!r}")
+    return tuple(message for message in messages if isinstance(message, Message))
 
 
 def stop_of(error: Exception) -> StopReason:

@@ -19,7 +19,9 @@ class Limits:
     context_length: float = math.inf
     """Tokens that the model can see at once, those it is about to sample included."""
     seconds: float = 600.0
-    """From admission to the last turn. Rewards have deadlines of their own."""
+    """From admission to the last turn."""
+    reward_seconds: float = 300.0
+    """For the reward, after the last turn; what `@reward` makes has a limit of its own too."""
     lease_seconds: float = 120.0
     """How long to wait for an environment."""
 

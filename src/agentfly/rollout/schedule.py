@@ -1,17 +1,20 @@
 """Running many chains at once: admitted in order, each on its own, grouped by id.
 
-    admission (in order) ──► max_concurrent workers ──► chain ──► retry on infrastructure failure
-                                                          │
+    admission (in order) ──► one of max_concurrent places ──► chain ──► place free for the next
+                                        ▲                       │
+                                        └── back-off ◄── failure of infrastructure
                               last member of its group ──► group reward ──► Group
 
-No chain waits for another. A worker that ends a chain takes the next one at once.
+No chain waits for another: a place is held by running chains only, not by those that wait to be
+tried again or to be scored with their group.
 """
 
-from asyncio import TaskGroup
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from asyncio import CancelledError, Semaphore, TaskGroup
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 
-from agentfly.rollout.group_scoring import score_group
+from agentfly.rollout.group_scoring import GroupScoring
+from agentfly.rollout.tell import tell
 from agentfly.runtime.ordered import one_error
 from agentfly.types import (
     Attempt,
@@ -20,7 +23,10 @@ from agentfly.types import (
     GroupReward,
     Harness,
     OnEvent,
+    Rewarded,
     Seed,
+    Stopped,
+    StopReason,
     Task,
     Trajectory,
     chain_id,
@@ -62,7 +68,7 @@ def plan_groups(tasks: Iterable[Task], *, num_chains: int, seed: Seed) -> list[G
     return plans
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """How to run plans."""
 
@@ -70,51 +76,53 @@ class Schedule:
     clock: Clock
     max_concurrent: int
     retries: int = 1
-    """How often a chain that failed for reasons of infrastructure is tried again."""
+    """How often what failed for reasons of infrastructure is tried again."""
     group_reward: GroupReward | None = None
+    group_reward_seconds: float = 300.0
     on_event: OnEvent | None = None
     on_trajectory: Callable[[Trajectory], None] | None = None
-    """Called with every finished chain, as soon as its score is final."""
+    """Called with every chain whose record is final."""
 
 
 async def run_groups(plans: Sequence[GroupPlan], schedule: Schedule) -> list[Group]:
     """Run all chains of all plans and return the groups in the order of the plans."""
-    run = _Run(plans, schedule)
-    workers = min(schedule.max_concurrent, sum(plan.size for plan in plans))
+    run = _Run(schedule)
     with one_error():
         async with TaskGroup() as tasks:
-            for _ in range(workers):
-                tasks.create_task(run.work(tasks))
+            for plan in plans:
+                for index in range(plan.size):
+                    await run.places.acquire()
+                    tasks.create_task(run.chain(plan, index))
     return [run.groups[plan.id] for plan in plans]
 
 
-@dataclass(slots=True)
 class _Run:
-    plans: Sequence[GroupPlan]
-    schedule: Schedule
-    groups: dict[str, Group] = field(default_factory=dict)
-    _members: dict[str, dict[int, Trajectory]] = field(default_factory=dict)
-    _queue: Iterator[tuple[GroupPlan, int]] = field(init=False)
-    _asked_at: float = field(init=False)
+    """What the chains of one run share."""
 
-    def __post_init__(self) -> None:
-        self._queue = ((plan, index) for plan in self.plans for index in range(plan.size))
-        self._asked_at = self.schedule.clock.now()
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.places = Semaphore(schedule.max_concurrent)
+        self.groups: dict[str, Group] = {}
+        self._members: dict[str, dict[int, Trajectory]] = {}
+        self._asked_at = schedule.clock.now()
 
-    async def work(self, tasks: TaskGroup) -> None:
-        """Take chains in order of admission until there are none left."""
-        for plan, index in self._queue:
-            trajectory = await self._run_chain(plan, index)
-            members = self._members.setdefault(plan.id, {})
-            members[index] = trajectory
-            if self.schedule.group_reward is None:
-                self._tell(trajectory)
-            if len(members) == plan.size:
-                # Not awaited here: a slow group reward must not hold back the next chain.
-                tasks.create_task(self._complete(plan))
+    async def chain(self, plan: GroupPlan, index: int) -> None:
+        """Run one chain to its final record; the last one of a group completes the group."""
+        attempt = self._attempt(plan, index)
+        try:
+            trajectory = await self._run(attempt)
+        except CancelledError:
+            self._stopped(attempt.chain_id, 0, StopReason.CANCELLED, None)
+            raise
+        members = self._members.setdefault(plan.id, {})
+        members[index] = trajectory
+        if self.schedule.group_reward is None:
+            self._tell(trajectory)
+        if len(members) == plan.size:
+            await self._complete(plan)
 
-    async def _run_chain(self, plan: GroupPlan, index: int) -> Trajectory:
-        attempt = Attempt(
+    def _attempt(self, plan: GroupPlan, index: int) -> Attempt:
+        return Attempt(
             task=plan.task,
             group_id=plan.id,
             chain_id=chain_id(plan.id, index),
@@ -122,12 +130,20 @@ class _Run:
             asked_at=self._asked_at,
             on_event=self.schedule.on_event,
         )
-        trajectory = await self.schedule.harness.run(attempt)
-        while trajectory.stop.verdict.infrastructure and attempt.number < self.schedule.retries:
+
+    async def _run(self, attempt: Attempt) -> Trajectory:
+        """Run in the place that was taken for it, and again after failures of infrastructure."""
+        while True:
+            try:
+                trajectory = await self.schedule.harness.run(attempt)
+            finally:
+                self.places.release()
+            failed = trajectory.stop.verdict.infrastructure
+            if not failed or attempt.number >= self.schedule.retries:
+                return trajectory
             await self.schedule.clock.sleep(RETRY_SECONDS * 2**attempt.number)
             attempt = replace(attempt, number=attempt.number + 1)
-            trajectory = await self.schedule.harness.run(attempt)
-        return trajectory
+            await self.places.acquire()
 
     async def _complete(self, plan: GroupPlan) -> None:
         members = self._members.pop(plan.id)
@@ -135,13 +151,34 @@ class _Run:
             id=plan.id, task=plan.task, members=tuple(members[i] for i in range(plan.size))
         )
         if self.schedule.group_reward is not None:
-            group = await score_group(
-                self.schedule.group_reward, group, seed=plan.seed, clock=self.schedule.clock
-            )
+            group = await self._scoring(self.schedule.group_reward).score(group, plan.seed)
             for member in group.members:
+                self._rewarded(member)
                 self._tell(member)
         self.groups[plan.id] = group
 
+    def _scoring(self, reward: GroupReward) -> GroupScoring:
+        return GroupScoring(
+            reward=reward,
+            clock=self.schedule.clock,
+            asked_at=self._asked_at,
+            seconds=self.schedule.group_reward_seconds,
+            retries=self.schedule.retries,
+        )
+
+    def _rewarded(self, trajectory: Trajectory) -> None:
+        if trajectory.score is not None and self.schedule.on_event is not None:
+            turns = len(trajectory.turns)
+            event = Rewarded(chain_id=trajectory.chain_id, turn=turns, score=trajectory.score)
+            tell(self.schedule.on_event, event, "on_event")
+
     def _tell(self, trajectory: Trajectory) -> None:
+        turns = len(trajectory.turns)
+        self._stopped(trajectory.chain_id, turns, trajectory.stop, trajectory.error)
         if self.schedule.on_trajectory is not None:
-            self.schedule.on_trajectory(trajectory)
+            tell(self.schedule.on_trajectory, trajectory, "on_trajectory")
+
+    def _stopped(self, chain: str, turn: int, stop: StopReason, error: str | None) -> None:
+        if self.schedule.on_event is not None:
+            event = Stopped(chain_id=chain, turn=turn, stop=stop, error=error)
+            tell(self.schedule.on_event, event, "on_event")

@@ -6,11 +6,13 @@ from typing import Protocol
 
 from agentfly.errors import AgentError, EngineError, boundary
 from agentfly.rollout.limits import Limits
+from agentfly.runtime.invoke import supervised
 from agentfly.types import (
     Attempt,
     ChatModel,
     Completion,
     Engine,
+    FinishReason,
     Message,
     OnToken,
     Renderer,
@@ -64,6 +66,7 @@ class TokenVoice:
         self._engine = engine
         self._renderer = renderer
         self._params = with_stops(params, renderer)
+        self._user_stops = params.stop
         self._limits = limits
         self._attempt = attempt
         self._tools = tools
@@ -104,9 +107,10 @@ class TokenVoice:
         )
         params = replace(self._params, max_tokens=self._room())
         with boundary(EngineError, f"sampling turn {turn}"):
-            completion = await self._engine.sample(
+            sampling = self._engine.sample(
                 self._ids, params, request=request, deadline=deadline, on_token=on_token
             )
+            completion = await supervised(sampling, f"sampling turn {turn}")
         self._completion = completion
         self._ids += completion.token_ids
         self._sampled += len(completion.token_ids)
@@ -114,10 +118,18 @@ class TokenVoice:
         return Utterance(
             context_ids=self._context,
             completion=completion,
-            message=parsed.message,
+            message=self._cut_at_stop(parsed.message, completion),
             reasoning_spans=parsed.reasoning_spans,
             new_stream=self._new_stream,
         )
+
+    def _cut_at_stop(self, message: Message, completion: Completion) -> Message:
+        """Leave the user's stop string, and what follows it, out of the text; the ids stay."""
+        if completion.finish_reason is not FinishReason.STOP_STRING:
+            return message
+        ends = [message.content.find(string) for string in self._user_stops]
+        found = [end for end in ends if end >= 0]
+        return replace(message, content=message.content[: min(found)]) if found else message
 
     def _room(self) -> int:
         left = min(
@@ -148,9 +160,8 @@ class ChatVoice:
     async def speak(self, turn: int, deadline: float, on_token: OnToken | None) -> Utterance:
         del on_token
         with boundary(EngineError, f"asking for turn {turn}"):
-            message = await self._model.reply(
-                self._history, self._tools, self._params, deadline=deadline
-            )
+            reply = self._model.reply(self._history, self._tools, self._params, deadline=deadline)
+            message = await supervised(reply, f"asking for turn {turn}")
         return Utterance(context_ids=(), completion=None, message=message)
 
 

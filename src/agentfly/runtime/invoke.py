@@ -4,12 +4,15 @@ import asyncio
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from agentfly.errors import DeadlineError
 from agentfly.runtime.threads import WorkerThreads, shared_threads
 from agentfly.types import Clock
+
+T = TypeVar("T")
 
 GRACE_SECONDS = 1.0
 """A coroutine that swallows its cancellation for this long is abandoned, not waited for."""
@@ -24,23 +27,31 @@ async def invoke(
     name: str,
     clock: Clock,
     deadline: float,
+    seconds: float = math.inf,
     threads: WorkerThreads | None = None,
 ) -> Any:
-    """Call a function that takes no more arguments; raise DeadlineError at the deadline.
+    """Call a function that takes no more arguments; raise DeadlineError when its time is up.
 
-    A synchronous one runs in a thread. Whatever it raises comes through as it is, a TimeoutError of
-    its own included.
+    It may take `seconds` of its own, and none beyond `deadline`. A synchronous one runs in a
+    thread, and waiting for a free thread is not its own time. Whatever it raises comes through as
+    it is, a TimeoutError of its own included.
     """
-    started = clock.now()
+    asked_at = clock.now()
     try:
-        async with clock.timeout_at(deadline):
+        async with clock.timeout_at(deadline) as timeout:
+
+            def its_time_begins() -> None:
+                own_deadline = min(deadline, clock.now() + seconds)
+                timeout.reschedule(None if math.isinf(own_deadline) else own_deadline)
+
             # Inside, the deadline is seen as a cancellation: a TimeoutError is the function's own.
             try:
-                return await _called(function, name, threads or shared_threads())
+                pool = threads or shared_threads()
+                return await _called(function, name, pool, its_time_begins)
             except TimeoutError as error:
                 own = error
     except TimeoutError as error:
-        limit = deadline - started
+        limit = min(seconds, deadline - asked_at)
         raise DeadlineError(f"{name} did not answer within {limit:.3g} s") from error
     raise own
 
@@ -54,19 +65,23 @@ def is_async(function: Callable[..., Any]) -> bool:
     )
 
 
-async def _called(function: Callable[[], Any], name: str, threads: WorkerThreads) -> Any:
+async def _called(
+    function: Callable[[], Any], name: str, threads: WorkerThreads, on_start: Callable[[], None]
+) -> Any:
     if is_async(function):
-        return await _supervised(function(), name)
-    result = await threads.run(function, name=name)
+        on_start()
+        return await supervised(function(), name)
+    result = await threads.run(function, name=name, on_start=on_start)
     # A plain function may still hand back a coroutine, for example a lambda around one.
-    return await _supervised(result, name) if inspect.iscoroutine(result) else result
+    return await supervised(result, name) if inspect.iscoroutine(result) else result
 
 
-async def _supervised(coroutine: Coroutine[Any, Any, Any], name: str) -> Any:
-    """Await a coroutine that may refuse to be cancelled, cancel itself or call `exit()`."""
-    task = asyncio.get_running_loop().create_task(_contained(coroutine, name), name=name)
-    # Cancelled before its first step, the task would leave the coroutine unawaited.
-    task.add_done_callback(lambda _: coroutine.close())
+async def supervised(awaitable: Awaitable[T], name: str) -> T:
+    """Await foreign code that may refuse to be cancelled, cancel itself or call `exit()`."""
+    task = asyncio.get_running_loop().create_task(_contained(awaitable, name), name=name)
+    if inspect.iscoroutine(awaitable):
+        # Cancelled before its first step, the task would leave the coroutine unawaited.
+        task.add_done_callback(lambda _: awaitable.close())
     try:
         await asyncio.wait({task})
     except asyncio.CancelledError:
@@ -77,11 +92,14 @@ async def _supervised(coroutine: Coroutine[Any, Any, Any], name: str) -> Any:
     return task.result()
 
 
-async def _contained(coroutine: Coroutine[Any, Any, Any], name: str) -> Any:
+async def _contained(awaitable: Awaitable[T], name: str) -> T:
     try:
-        return await coroutine
-    except SystemExit as error:
-        raise RuntimeError(f"{name} raised SystemExit: {error}") from error
+        return await awaitable
+    except (Exception, asyncio.CancelledError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        # Such as `exit()`: foreign code must not end the whole program.
+        raise RuntimeError(f"{name} raised {type(error).__name__}: {error}") from error
 
 
 async def _end(task: asyncio.Task[Any]) -> None:
@@ -91,6 +109,8 @@ async def _end(task: asyncio.Task[Any]) -> None:
     _, pending = await asyncio.wait({task}, timeout=GRACE_SECONDS)
     if pending:
         _log.error("%s ignores its cancellation: abandoned, and still running", task.get_name())
+        # Or `asyncio.run` would wait for it at its end, for ever.
+        asyncio.tasks._unregister_task(task)
 
 
 def _forget(task: asyncio.Task[Any]) -> None:

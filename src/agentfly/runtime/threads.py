@@ -30,6 +30,7 @@ class _Job:
     call: Callable[[], Any]
     name: str
     future: asyncio.Future[Any]
+    on_start: Callable[[], None] | None = None
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
     ended: bool = False
 
@@ -63,9 +64,14 @@ class WorkerThreads:
         with self._lock:
             return bool(self._waiting) or self._attended() > self._idle
 
-    async def run(self, call: Callable[[], T], *, name: str) -> T:
-        """Run a call in a thread; when cancelled, abandon it."""
-        job = _Job(call, name, asyncio.get_running_loop().create_future())
+    async def run(
+        self, call: Callable[[], T], *, name: str, on_start: Callable[[], None] | None = None
+    ) -> T:
+        """Run a call in a thread; when cancelled, abandon it.
+
+        `on_start` is called in the event loop as soon as a thread has taken the call.
+        """
+        job = _Job(call, name, asyncio.get_running_loop().create_future(), on_start)
         self._submit(job)
         try:
             result: T = await job.future
@@ -109,6 +115,8 @@ class WorkerThreads:
     def _work(self) -> None:
         while (job := self._next()) is not None:
             threading.current_thread().name = f"agentfly:{job.name}"
+            if job.on_start is not None:
+                _settle(job, job.on_start)
             outcome = _call(job)
             threading.current_thread().name = _IDLE_NAME
             with self._lock:
@@ -155,6 +163,8 @@ def _failure(job: _Job, error: Exception) -> Callable[[], None]:
 
 
 def _settle(job: _Job, outcome: Callable[[], None]) -> None:
+    """Do this in the event loop, if anybody is still waiting there."""
+
     def settle() -> None:
         if not job.future.done():
             outcome()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,16 +61,21 @@ def _object_in(text: str) -> tuple[dict[str, Any], bool] | None:
 
 
 def _mended(text: str) -> object:
-    try:
-        # The commonest slip, line breaks inside a string, can be had cheaply at any length.
-        return json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        if len(text) > MAX_REPAIR_LENGTH or _depth(text) > MAX_REPAIR_DEPTH:
-            return None
-    try:
-        return json_repair.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    for mend in (_with_line_breaks, _repaired):
+        with suppress(ValueError, RecursionError):
+            return mend(text)
+    return None
+
+
+def _with_line_breaks(text: str) -> object:
+    """Mend the commonest slip, line breaks inside a string: cheap at any length."""
+    return json.loads(text, strict=False)
+
+
+def _repaired(text: str) -> object:
+    if len(text) > MAX_REPAIR_LENGTH or _depth(text) > MAX_REPAIR_DEPTH:
+        raise ValueError("mending would take too long")
+    return json_repair.loads(text)
 
 
 def _depth(text: str) -> int:
@@ -79,7 +85,7 @@ def _depth(text: str) -> int:
             depth += 1
             deepest = max(deepest, depth)
         elif character in "}]":
-            depth -= 1
+            depth = max(depth - 1, 0)
     return deepest
 
 

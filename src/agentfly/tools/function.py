@@ -20,7 +20,7 @@ from agentfly.runtime.signature import (
 from agentfly.tools.arguments import read_arguments
 from agentfly.tools.docstring import read_docstring
 from agentfly.tools.injection import Source, environments_of, injected, sources_of
-from agentfly.tools.result import shortened, to_result
+from agentfly.tools.result import presentable, to_result
 from agentfly.tools.schema import Arguments, arguments_of, parameters_schema
 from agentfly.types import Context, EnvSpec, ToolCall, ToolResult, ToolSpec, ToolStatus
 
@@ -78,17 +78,22 @@ class FunctionTool(Generic[P, R]):
         """Run a call. Whatever the model or the tool did wrong is a result."""
         read = read_arguments(call.arguments, self.arguments, self.spec)
         if isinstance(read, ToolResult):
-            return shortened(read, self.max_length)
+            return presentable(read, self.max_length)
         given = await injected(self.spec.name, self.sources, context, self.defaults)
         result = await self._answer({**read.values, **given}, context)
-        return shortened(dataclasses.replace(result, repaired=read.repaired), self.max_length)
+        return presentable(dataclasses.replace(result, repaired=read.repaired), self.max_length)
 
     async def _answer(self, arguments: dict[str, Any], context: Context) -> ToolResult:
         called: functools.partial[R] = functools.partial(self.function, **arguments)
-        deadline = min(context.deadline, context.clock.now() + self.timeout)
         named = f"tool {self.spec.name!r}"
         try:
-            returned = await invoke(called, name=named, clock=context.clock, deadline=deadline)
+            returned = await invoke(
+                called,
+                name=named,
+                clock=context.clock,
+                deadline=context.deadline,
+                seconds=self.timeout,
+            )
             return to_result(returned)
         except ToolError as error:
             return ToolResult(observation=str(error), status=ToolStatus.ERROR)

@@ -36,19 +36,25 @@ def to_result(value: object) -> ToolResult:
     return ToolResult(observation=_text(value))
 
 
-def shortened(result: ToolResult, max_length: int | None) -> ToolResult:
-    """Cut an observation that is too long, and say so where it was cut."""
-    surplus = len(result.observation) - (max_length or len(result.observation))
-    if surplus <= 0:
-        return result
-    kept = result.observation[:max_length]
-    return replace(result, observation=f"{kept}\n[cut: {surplus} more characters]")
+def presentable(result: ToolResult, max_length: int | None = None) -> ToolResult:
+    """Make an observation fit to be read: without half characters, and cut where it is too long."""
+    # Half of a surrogate pair, which JSON can spell, can be neither tokenised nor written to disk.
+    text = result.observation.encode(errors="replace").decode()
+    if max_length is not None and len(text) > max_length:
+        text = f"{text[:max_length]}\n[cut: {len(text) - max_length} more characters]"
+    return replace(result, observation=text)
 
 
 def _checked(result: ToolResult) -> ToolResult:
-    reward = None if result.reward is None else float(result.reward)
+    images = read_images(result.images) if result.images else ()
+    if images is None:
+        raise TypeError("the images of its result are neither Image, bytes, data: nor PIL images")
     return replace(
-        result, observation=_text(result.observation), info=_plain_info(result.info), reward=reward
+        result,
+        observation=_text(result.observation),
+        info=_plain_info(result.info),
+        images=images,
+        reward=None if result.reward is None else float(result.reward),
     )
 
 
@@ -63,9 +69,7 @@ def _from_dict(value: Mapping[str, Any]) -> ToolResult:
 def _text(value: object) -> str:
     if value is None:
         return DONE
-    text = value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False)
-    # Half of a surrogate pair can be neither tokenised nor written to a file.
-    return text.encode(errors="replace").decode()
+    return value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False)
 
 
 def _plain(value: object) -> Any:

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from agentfly.errors import ConfigError
+from agentfly.runtime.invoke import supervised
 from agentfly.runtime.names import suggestion
 from agentfly.runtime.ordered import in_order
 from agentfly.tools.call_form import call_form
 from agentfly.tools.function import FunctionTool
+from agentfly.tools.result import presentable
 from agentfly.types import Context, EnvSpec, Tool, ToolCall, ToolResult, ToolSpec, ToolStatus
 
 
@@ -59,19 +61,22 @@ class Toolbox:
         tool = self._tools.get(call.name)
         if tool is None:
             return self._unknown(call)
-        return await tool.run(call, context)
+        if isinstance(tool, FunctionTool):
+            return await tool.run(call, context)
+        # A tool of a user's own class may do anything, such as ignore its cancellation.
+        return await supervised(tool.run(call, context), f"tool {call.name!r}")
 
     def _malformed(self, call: ToolCall, problem: str) -> ToolResult:
         meant = [self._tools[call.name].spec] if call.name in self._tools else self.specs
         observation = f"The tool call could not be read: {problem}\n{_advice(meant)}"
-        return ToolResult(observation=observation, status=ToolStatus.MALFORMED)
+        return presentable(ToolResult(observation=observation, status=ToolStatus.MALFORMED))
 
     def _unknown(self, call: ToolCall) -> ToolResult:
         observation = (
             f"There is no tool {call.name!r}. {suggestion(call.name, self._tools)}\n"
             f"{_advice(self.specs)}"
         )
-        return ToolResult(observation=observation, status=ToolStatus.UNKNOWN_TOOL)
+        return presentable(ToolResult(observation=observation, status=ToolStatus.UNKNOWN_TOOL))
 
 
 def _advice(specs: Sequence[ToolSpec]) -> str:

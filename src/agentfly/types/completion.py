@@ -40,7 +40,10 @@ class SamplingParams:
         _require(self.top_k >= 0, "top_k", self.top_k, "at least 0 (0 means all tokens)")
         _require(0 <= self.min_p <= 1, "min_p", self.min_p, "in [0, 1]")
         _require(self.max_tokens >= 1, "max_tokens", self.max_tokens, "at least 1")
-        _require(all(self.stop), "stop", self.stop, "non-empty strings")
+        # A lone string would be taken for a sequence of one-letter stop strings.
+        strings: object = self.stop
+        whole = not isinstance(strings, str) and all(self.stop)
+        _require(whole, "stop", self.stop, "a tuple of non-empty strings")
 
 
 def _require(holds: bool, name: str, got: object, expected: str) -> None:  # noqa: FBT001

@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentfly.types.score import require_finite_reward
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
@@ -15,6 +17,9 @@ class Step:
     info: Mapping[str, Any] = field(default_factory=dict)
     state_key: str | None = None
     """Equal keys mean equal states, for turn-level credit."""
+
+    def __post_init__(self) -> None:
+        require_finite_reward(self.reward, "a step")
 
 
 @dataclass(frozen=True, slots=True)

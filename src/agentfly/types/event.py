@@ -20,6 +20,8 @@ class ChainStarted(_OfChain):
     """A chain was admitted; `messages` open it."""
 
     messages: tuple[Message, ...]
+    attempt: int = 0
+    """How often it was tried before, after failures of infrastructure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,7 @@ class Rewarded(_OfChain):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped(_OfChain):
-    """A chain ended."""
+    """A chain ended, and its record is final: no retry or group reward will change it."""
 
     stop: StopReason
     error: str | None

@@ -63,21 +63,24 @@ class Message:
 
     @classmethod
     def from_dict(cls, value: object) -> "Message":
-        """Read a message in OpenAI's form: `{"role": ..., "content": ...}`."""
+        """Read a message in OpenAI's form: `{"role": ..., "content": ...}`.
+
+        The role `developer` is a newer name for `system`.
+        """
         if isinstance(value, Message):
             return value
         if not isinstance(value, Mapping) or "role" not in value:
             raise ConfigError(
                 f'a message is a dict such as {{"role": "user", "content": "hi"}}, got {value!r}'
             )
-        unknown = set(value) - _KNOWN_KEYS
+        unknown = {key for key, field in value.items() if field is not None} - _KNOWN_KEYS
         if unknown:
             raise ConfigError(
                 f"unknown keys in a message: {', '.join(sorted(unknown))}. "
                 f"Known: {', '.join(sorted(_KNOWN_KEYS))}"
             )
         return cls(
-            role=value["role"],
+            role="system" if value["role"] == "developer" else value["role"],
             content=_text(value.get("content")),
             reasoning=value.get("reasoning_content"),
             tool_calls=tuple(_call(call) for call in value.get("tool_calls") or ()),
@@ -129,7 +132,7 @@ def _call(value: Mapping[str, Any]) -> ToolCall:
 def _plain_call(call: ToolCall) -> dict[str, Any]:
     try:
         arguments = json.loads(call.arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         arguments = call.arguments
     function = {"name": call.name, "arguments": arguments}
     return {"id": call.id, "type": "function", "function": function}

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,3 +21,11 @@ class Score:
         for name, value in named.items():
             if not math.isfinite(value):
                 raise ValueError(f"a score must be finite: got {value} for {name}")
+
+
+def require_finite_reward(reward: Any, where: str) -> None:
+    """Refuse the reward of a step that is neither None nor a finite number, numpy's included."""
+    if reward is None:
+        return
+    if not hasattr(reward, "__float__") or not math.isfinite(reward):
+        raise ValueError(f"the reward of {where} must be a finite number or None, got {reward!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Timeout
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None:
         """Wait."""
 
-    def timeout_at(self, deadline: float) -> AbstractAsyncContextManager[Any]:
+    def timeout_at(self, deadline: float) -> Timeout:
         """Raise TimeoutError in the body if it is still running at `deadline`."""
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from agentfly.types.message import Image
+from agentfly.types.score import require_finite_reward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,3 +61,6 @@ class ToolResult:
     ends_chain: bool = False
     repaired: bool = False
     """Whether a slip in the arguments' JSON was mended before the call."""
+
+    def __post_init__(self) -> None:
+        require_finite_reward(self.reward, "a tool's result")

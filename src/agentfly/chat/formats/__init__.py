@@ -3,12 +3,13 @@
 from agentfly.chat.formats.catalogue import FORMATS, detect_format, get_format
 from agentfly.chat.formats.code_block import code_format
 from agentfly.chat.formats.custom import Parser, custom_format
-from agentfly.chat.formats.reading import CallFormat, Reading
+from agentfly.chat.formats.reading import CallFormat, CallWriter, Reading
 from agentfly.chat.formats.tags import tag_format
 
 __all__ = [
     "FORMATS",
     "CallFormat",
+    "CallWriter",
     "Parser",
     "Reading",
     "code_format",

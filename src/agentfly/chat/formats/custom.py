@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from agentfly.chat.formats.reading import CallFormat, Reading, numbered
+from agentfly.chat.formats.reading import CallFormat, CallWriter, Reading, numbered
 from agentfly.errors import ConfigError
 from agentfly.types import ToolCall, ToolSpec
 
@@ -19,7 +19,7 @@ def custom_format(
     *,
     name: str = "custom",
     stop_strings: tuple[str, ...] = (),
-    write: Callable[..., str] | None = None,
+    write: CallWriter | None = None,
     instructions: str | None = None,
 ) -> CallFormat:
     """Make a format from a function that reads a completion's text.

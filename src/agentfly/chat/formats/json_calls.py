@@ -37,17 +37,20 @@ def call_from(members: Mapping[str, str], *, key: str = "arguments") -> ToolCall
     >>> call_from({"name": '"f"', "parameters": '"{}"'})
     ToolCall(id='', name='f', arguments='{}', problem=None, repaired=True)
     """
-    if _wraps_function(members):
-        inner, _ = scan_object(members["function"], 0)
-        return replace(call_from(inner, key=key), repaired=True)
+    wrapped = _wrapped(members)
+    members = {**members, **wrapped}
     name = _string(members.get("name", ""))
     raw = members.get(key) or members.get(_OTHER_KEY[key]) or "{}"
     if not name:
         return unreadable('the call has no "name"', raw)
     arguments = _unwrapped(raw)
-    repaired = arguments != raw or (key not in members and _OTHER_KEY[key] in members)
-    id_ = _string(members.get("id", ""))
-    return ToolCall(id=id_, name=name, arguments=arguments, repaired=repaired)
+    other_key = key not in members and _OTHER_KEY[key] in members
+    return ToolCall(
+        id=_string(members.get("id", "")),
+        name=name,
+        arguments=arguments,
+        repaired=arguments != raw or other_key or bool(wrapped),
+    )
 
 
 def _string(raw: str) -> str:
@@ -64,11 +67,13 @@ def _unwrapped(raw: str) -> str:
 def is_call(members: Mapping[str, str]) -> bool:
     """Tell whether an object is meant as a call, and not as an answer that happens to be JSON."""
     has_arguments = "arguments" in members or "parameters" in members
-    return has_arguments or list(members) == ["name"] or _wraps_function(members)
+    return has_arguments or list(members) == ["name"] or bool(_wrapped(members))
 
 
-def _wraps_function(members: Mapping[str, str]) -> bool:
-    return "name" in scan_object(members.get("function", ""), 0)[0]
+def _wrapped(members: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the members of `{"type": "function", "function": {...}}` that are the call."""
+    inner, _ = scan_object(members.get("function", ""), 0)
+    return inner if "name" in inner else {}
 
 
 def calls_at(
@@ -225,10 +230,9 @@ def _malformed_arguments(text: str, mark: _Mark) -> Arguments:
 def _out_of_string(text: str) -> str:
     """Take out what a model encoded twice: an object inside a JSON string."""
     try:
-        value = json.loads(text.removesuffix("```"))
-    except (ValueError, RecursionError):
+        return _string(text.removesuffix("```")) or text
+    except ValueError:
         return text
-    return value if isinstance(value, str) else text
 
 
 def _skip(pattern: re.Pattern[str], text: str, pos: int) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from agentfly.types import ToolCall, ToolSpec
 
@@ -21,6 +22,13 @@ class Reading:
     """Only from formats that mark reasoning themselves, such as harmony."""
     reasoning_spans: tuple[tuple[int, int], ...] = ()
     """Half-open ranges of the text that are reasoning."""
+
+
+class CallWriter(Protocol):
+    """Writes what a model would emit for some calls, without an end token."""
+
+    def __call__(self, calls: Sequence[ToolCall], content: str = "") -> str:
+        """Write the calls, after the content; without calls, the content as an answer."""
 
 
 def _native(_: Sequence[ToolSpec]) -> str | None:
@@ -43,8 +51,8 @@ class CallFormat:
 
     Never raises, whatever the text. A call that can't be read is still a call, with its `problem`.
     """
-    write: Callable[..., str]
-    """`write(calls, content="")`: what a model would emit for these calls, without an end token."""
+    write: CallWriter
+    """Never raises for calls that were read: malformed arguments are written word for word."""
     stop_strings: tuple[str, ...] = ()
     """Strings that end a turn. The text that is read goes up to and including the one sampled."""
     instructions: Callable[[Sequence[ToolSpec]], str | None] = _native
@@ -63,8 +71,10 @@ class Found:
 def assemble(text: str, found: Iterable[Found], *, drop: Sequence[str] = ()) -> Reading:
     """Number the calls that were found and keep the text around them, without the marks in `drop`.
 
-    >>> assemble("Let me see. <f>", [Found(12, 15, [ToolCall(id="", name="f", arguments="{}")])])
-    Reading(content='Let me see.', calls=(ToolCall(id='call_0', name='f', ...
+    >>> call = ToolCall(id="", name="f", arguments="{}")
+    >>> reading = assemble("Let me see. <f>", [Found(12, 15, [call])])
+    >>> reading.content, reading.calls[0].id
+    ('Let me see.', 'call_0')
     """
     pieces, calls, at = list[str](), list[ToolCall](), 0
     for region in found:

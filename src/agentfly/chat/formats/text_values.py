@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from agentfly.chat.formats.json_text import dump, scan_object
+from agentfly.chat.formats.json_text import dump
 from agentfly.types import ToolCall
 
 
@@ -34,11 +34,11 @@ def text_of(value: object) -> str:
 
 def arguments_of(call: ToolCall) -> dict[str, Any] | None:
     """Return a call's arguments by name; None if they aren't an object, as in a malformed call."""
-    text = call.arguments.strip()
-    if scan_object(text, 0)[1] != len(text):
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError):
         return None
-    arguments: dict[str, Any] = json.loads(text)
-    return arguments
+    return arguments if isinstance(arguments, dict) else None
 
 
 def written_parameters(call: ToolCall, form: str) -> str:

@@ -1,11 +1,11 @@
-"""Conversations packed into token rows, with loss on what the assistant itself would sample."""
+"""Conversations as token rows, with loss on what the assistant itself would sample."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from agentfly.models.tiny.conversation import Conversation, converse
+from agentfly.models.tiny.conversation import Conversation, converse, easy
 from agentfly.models.tiny.tokenizer import END, START
 
 if TYPE_CHECKING:
@@ -15,43 +15,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Rows of equal length, cut from one long stream of conversations.
+    """One conversation a row, padded on the right: causal attention then needs no mask.
 
-    A conversation may see those before it in its row. That does no harm, and helps: a format that
-    stands in the row already can be copied, and copying is what has to be learnt first.
+    They are not packed into longer rows: where attention has little to look at, a small model
+    finds what to copy several times sooner.
     """
 
     ids_NT: "Tensor"
     learnt_NT: "Tensor"
     """True on the tokens of assistant turns, the end token included."""
+    tokens: int
+    """Without the padding."""
 
 
 def batches(
-    tokenizer: "PreTrainedTokenizerBase", *, rows: int, width: int, bare_tokens: int, seed: int
+    tokenizer: "PreTrainedTokenizerBase", *, rows: int, easy_tokens: int, seed: int
 ) -> Iterator[Batch]:
-    """Yield batches without end.
+    """Yield batches without end: easy conversations first, then a growing share of full ones.
 
-    At first all conversations are bare, without tools and system prompt; after `bare_tokens`
-    none is. Where there is little else to look at, what to copy is found sooner.
+    After `easy_tokens` the full ones begin, and after as many again they are all there is.
     """
-    import torch
-
-    rng, area, past = Random(seed), rows * width, 0
-    ids: list[int] = []
-    learnt: list[bool] = []
+    rng, past = Random(seed), 0
     while True:
-        while len(ids) < area:
-            conversation = converse(rng)
-            if rng.random() > past / bare_tokens:
-                conversation = _bare(conversation)
-            more = _ids(conversation, tokenizer)
-            ids += more
-            learnt += learnt_tokens(more, conversation.unlearned, tokenizer)
-        yield Batch(
-            ids_NT=torch.tensor(ids[:area]).view(rows, width),
-            learnt_NT=torch.tensor(learnt[:area]).view(rows, width),
-        )
-        ids, learnt, past = ids[area:], learnt[area:], past + area
+        share = 2.0 - past / easy_tokens
+        drawn = [easy(rng) if rng.random() < share else converse(rng) for _ in range(rows)]
+        batch = _batch(drawn, tokenizer)
+        yield batch
+        past += batch.tokens
 
 
 def learnt_tokens(
@@ -69,9 +59,23 @@ def learnt_tokens(
     return learnt
 
 
-def _bare(conversation: Conversation) -> Conversation:
-    said = [message for message in conversation.messages if message["role"] != "system"]
-    return replace(conversation, messages=said, tools=[])
+def _batch(conversations: Sequence[Conversation], tokenizer: "PreTrainedTokenizerBase") -> Batch:
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+
+    ids = [_ids(conversation, tokenizer) for conversation in conversations]
+    learnt = [
+        learnt_tokens(row, conversation.unlearned, tokenizer)
+        for row, conversation in zip(ids, conversations, strict=True)
+    ]
+    pad = float(tokenizer.pad_token_id)
+    return Batch(
+        ids_NT=pad_sequence(
+            [torch.tensor(row) for row in ids], batch_first=True, padding_value=pad
+        ),
+        learnt_NT=pad_sequence([torch.tensor(row) for row in learnt], batch_first=True),
+        tokens=sum(map(len, ids)),
+    )
 
 
 def _ids(conversation: Conversation, tokenizer: "PreTrainedTokenizerBase") -> list[int]:

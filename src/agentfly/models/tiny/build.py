@@ -1,6 +1,7 @@
 """Folders of tiny models: the shipped one, random ones, and ones pre-trained here."""
 
 import json
+import shutil
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,10 +13,12 @@ from agentfly.models.tiny.tokenizer import load_tokenizer, train_tokenizer
 
 RANDOM_SEED = 0
 
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+
 RECIPES = {
     "tiny": Recipe(size="tiny"),
-    "tiny-5m": Recipe(size="tiny-5m", lr=1.5e-3),
-    "tiny-15m": Recipe(size="tiny-15m", lr=1e-3),
+    "tiny-5m": Recipe(size="tiny-5m", lr=1e-3),
+    "tiny-15m": Recipe(size="tiny-15m", lr=7e-4),
 }
 """How each size is pre-trained; the larger ones want smaller steps."""
 
@@ -27,19 +30,17 @@ def shipped_folder() -> Path:
 
 def build_random(folder: Path, progress: Progress) -> None:
     """Fill a folder with a model of the size of `tiny` and random weights."""
-    tokenizer = load_tokenizer(shipped_folder())
-    model = random_model(SHAPES["tiny"], tokenizer, seed=RANDOM_SEED)
+    _copy_tokenizer(folder)
+    model = random_model(SHAPES["tiny"], load_tokenizer(folder), seed=RANDOM_SEED)
     model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
     progress("done", 1.0)
 
 
 def build_pretrained(folder: Path, progress: Progress, *, recipe: Recipe) -> None:
     """Fill a folder with a model pre-trained here, over the shipped tokenizer."""
-    tokenizer = load_tokenizer(shipped_folder())
-    model = pretrain(recipe, tokenizer, folder, progress)
+    _copy_tokenizer(folder)
+    model = pretrain(recipe, load_tokenizer(folder), folder, progress)
     model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
     _log_weights(folder)
     progress("done", 1.0)
 
@@ -47,6 +48,13 @@ def build_pretrained(folder: Path, progress: Progress, *, recipe: Recipe) -> Non
 def build_tokenizer(folder: Path) -> None:
     """Train the shared tokenizer anew."""
     train_tokenizer().save_pretrained(folder)
+
+
+def _copy_tokenizer(folder: Path) -> None:
+    """Copy the shared files as they are: one that was used saves its last padding as well."""
+    for name in TOKENIZER_FILES:
+        if not (folder / name).exists():
+            shutil.copyfile(shipped_folder() / name, folder / name)
 
 
 def _log_weights(folder: Path) -> None:

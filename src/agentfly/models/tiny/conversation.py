@@ -5,7 +5,7 @@ parameters knows no facts, and copying is what reinforcement learning needs it t
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -52,6 +52,13 @@ def converse(rng: Random) -> Conversation:
     kinds, weights = zip(*_KINDS, strict=True)
     kind: Callable[[Random], Conversation] = rng.choices(kinds, weights)[0]
     return kind(rng)
+
+
+def easy(rng: Random) -> Conversation:
+    """Make a conversation with little in it but what has to be copied."""
+    conversation = repeat(rng, words=5) if rng.random() < 0.6 else converse(rng)
+    said = [message for message in conversation.messages if message["role"] != "system"]
+    return replace(conversation, messages=said, tools=[])
 
 
 def calculate(rng: Random) -> Conversation:
@@ -137,10 +144,10 @@ def act_in_a_world(rng: Random) -> Conversation:
     return Conversation(messages=[*messages, says("Done.")], tools=toolbox(rng, "act"))
 
 
-def repeat(rng: Random) -> Conversation:
-    """Copying in its purest form: words and numbers without sense."""
-    words = rng.sample(all_words(), rng.randint(3, 12))
-    text = " ".join(str(rng.randint(0, 9999)) if rng.random() < 0.3 else word for word in words)
+def repeat(rng: Random, words: int = 12) -> Conversation:
+    """Copying in its purest form: up to so many words and numbers, without sense."""
+    drawn = rng.sample(all_words(), rng.randint(2, words))
+    text = " ".join(str(rng.randint(0, 9999)) if rng.random() < 0.4 else word for word in drawn)
     ask = rng.choice(("Repeat:", "Say this again:", "Copy:", "Write:"))
     return Conversation(messages=[*_system(rng), user(f"{ask}\n{text}"), says(text)])
 
@@ -262,7 +269,7 @@ _KINDS: tuple[tuple[Callable[[Random], Conversation], float], ...] = (
     (mend_a_mistake, 1),
     (look_up, 2),
     (act_in_a_world, 0.5),
-    (repeat, 8),
+    (repeat, 4),
     (answer_from_text, 1),
     (talk, 1),
 )

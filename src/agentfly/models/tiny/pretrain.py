@@ -9,6 +9,7 @@ import math
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, TextIO
 
 from agentfly.models.progress import Progress, quiet
@@ -33,16 +34,16 @@ class Recipe:
 
     size: str = "tiny"
     seed: int = 0
-    max_tokens: int = 8_000_000
-    bare_tokens: int = 800_000
-    """Over this many, tools and system prompts come into the conversations."""
-    rows: int = 4
-    width: int = 512
-    lr: float = 3e-3
+    max_tokens: int = 6_000_000
+    easy_tokens: int = 500_000
+    """So long the conversations are easy; over as many again, the full ones come in."""
+    rows: int = 16
+    lr: float = 1.5e-3
     warmup_steps: int = 50
     stop_at: float = 0.33
     """Share of held-out questions solved at temperature 1."""
-    measure_every: int = 50
+    measure_every: int = 25_000
+    """Tokens between two measures."""
     questions: int = 256
 
 
@@ -70,25 +71,21 @@ def _train(
     import torch
 
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=0.01)
-    stream = batches(
-        tokenizer,
-        rows=recipe.rows,
-        width=recipe.width,
-        bare_tokens=recipe.bare_tokens,
-        seed=recipe.seed,
-    )
-    started = time.monotonic()
+    stream = batches(tokenizer, rows=recipe.rows, easy_tokens=recipe.easy_tokens, seed=recipe.seed)
+    tokens, losses, started = 0, [], time.monotonic()
     for step, batch in enumerate(stream):
-        tokens = step * batch.ids_NT.numel()
-        loss = _update(model, optimizer, batch, _rate(recipe, step, tokens))
-        if step % recipe.measure_every == 0:
-            solved = _measure(model, tokenizer, recipe)
+        losses.append(_update(model, optimizer, batch, _rate(recipe, step, tokens)))
+        due = (tokens + batch.tokens) // recipe.measure_every > tokens // recipe.measure_every
+        tokens += batch.tokens
+        if due:
+            loss, solved = round(fmean(losses), 4), _measure(model, tokenizer, recipe)
             seconds = round(time.monotonic() - started, 1)
-            record = {"step": step, "tokens": tokens, "loss": round(loss, 4), "solved": solved}
+            record = {"step": step, "tokens": tokens, "loss": loss, "solved": solved}
             _write(log, {**record, "seconds": seconds})
-            progress(f"loss {loss:.2f}, {solved:.0%} solved", tokens / recipe.max_tokens)
+            progress(f"loss {loss:.2f}, {solved:.0%} solved", min(1.0, tokens / recipe.max_tokens))
             if solved >= recipe.stop_at or tokens >= recipe.max_tokens:
                 return
+            losses.clear()
 
 
 def _measure(

@@ -34,7 +34,7 @@ from agentfly.engines.local import LocalEngine
 from agentfly.models import resolve_model
 from agentfly.types import Request, SamplingParams, Seed
 
-MODELS = {"smollm2": "smollm2-135m-instruct", "tiny": "tiny-random"}
+MODELS = {"smollm2": "smollm2-135m-instruct", "tiny": "tiny"}
 CHAINS = 64
 TURNS = 3
 GROUP = 8

@@ -1,0 +1,141 @@
+"""Which sequences are kept, within a fixed amount of memory.
+
+A running sequence is never evicted. An idle one (a chain between two turns, or one that has ended
+and may still lend its prompt) stays until somebody needs its memory; the least recently used goes
+first. The bound may be overstepped for the moment in which one sequence moves to a larger buffer.
+"""
+
+from collections import OrderedDict
+
+from agentfly.engines.local.counters import Counters
+from agentfly.engines.local.keyvalues import CacheShape, KeyValues, TokenIds
+from agentfly.engines.local.prefix import Prefix, PrefixIndex
+
+GROWTH = 1.5
+"""Factor by which a full buffer grows: few moves, little waste."""
+
+FIRST_ROOM = 64
+"""Tokens that a new sequence may sample before its buffer must grow."""
+
+
+class Cache:
+    """All sequences, running and idle."""
+
+    def __init__(self, shape: CacheShape, *, max_bytes: int, counters: Counters) -> None:
+        self.shape = shape
+        self.max_tokens = max_bytes // shape.bytes_per_token
+        self._max_bytes = max_bytes
+        self._counters = counters
+        self._index = PrefixIndex()
+        self._running: dict[KeyValues, None] = {}
+        self._idle: OrderedDict[str, KeyValues] = OrderedDict()
+        self._idle_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._running) + len(self._idle)
+
+    def find(self, ids: TokenIds) -> Prefix | None:
+        """Return the longest beginning of `ids` that some sequence has, or is about to have."""
+        return self._index.find(ids)
+
+    def open(self, chain_id: str, ids: TokenIds, *, limit: int) -> KeyValues | None:
+        """Start a sequence with whatever beginning is cached; None if there is no room now.
+
+        `limit` is how long it may become.
+        """
+        capacity = min(len(ids) + FIRST_ROOM, limit)
+        prefix = self.find(ids)
+        if prefix is not None and self._idle.get(chain_id) is prefix.source:
+            return self._resume(prefix, ids, capacity)
+        if prefix is not None:
+            self._touch(prefix.source)
+        if not self._make_room(capacity * self.shape.bytes_per_token):
+            return None
+        sequence = KeyValues(self.shape, chain_id, ids, capacity=capacity)
+        # Making room may have cost the very sequence that was found.
+        self._reuse(sequence, self.find(ids))
+        self.forget(chain_id)
+        self._running[sequence] = None
+        self._index.add(sequence)
+        self._account(sequence.nbytes)
+        return sequence
+
+    def grow(self, sequence: KeyValues, *, limit: int) -> bool:
+        """See to it that one more token fits; False if there is no room for that now."""
+        if sequence.known < sequence.capacity:
+            return True
+        wanted = min(int(sequence.capacity * GROWTH) + 1, limit)
+        for capacity in (wanted, sequence.capacity + 1):
+            extra = (capacity - sequence.capacity) * self.shape.bytes_per_token
+            if self._make_room(extra):
+                sequence.resize(capacity)
+                self._account(extra)
+                return True
+        return False
+
+    def park(self, sequence: KeyValues) -> None:
+        """Keep a sequence that has nothing to do until its chain's next turn."""
+        sequence.truncate(sequence.computed)
+        del self._running[sequence]
+        self.forget(sequence.chain_id)
+        self._idle[sequence.chain_id] = sequence
+        self._idle_bytes += sequence.nbytes
+        self._index.add(sequence)
+
+    def drop(self, sequence: KeyValues) -> None:
+        """Free a running sequence."""
+        del self._running[sequence]
+        self._index.remove(sequence)
+        self._account(-sequence.nbytes)
+
+    def drop_idle(self) -> None:
+        """Free every sequence that isn't running."""
+        for chain_id in list(self._idle):
+            self.forget(chain_id)
+
+    def forget(self, chain_id: str) -> None:
+        """Free what a chain left behind between two turns, if anything."""
+        sequence = self._idle.pop(chain_id, None)
+        if sequence is not None:
+            self._idle_bytes -= sequence.nbytes
+            self._index.remove(sequence)
+            self._account(-sequence.nbytes)
+
+    def _resume(self, prefix: Prefix, ids: TokenIds, capacity: int) -> KeyValues | None:
+        """Go on with the chain's own sequence, in its own buffer if that is large enough."""
+        sequence = prefix.source
+        extra = max(0, capacity - sequence.capacity) * self.shape.bytes_per_token
+        del self._idle[sequence.chain_id]
+        self._idle_bytes -= sequence.nbytes
+        self._running[sequence] = None
+        if not self._make_room(extra):
+            self.park(sequence)
+            return None
+        sequence.continue_as(ids, shared=prefix.length, capacity=capacity)
+        self._index.add(sequence)
+        self._account(extra)
+        self._counters.reused_tokens += prefix.length
+        return sequence
+
+    def _reuse(self, sequence: KeyValues, prefix: Prefix | None) -> None:
+        if prefix is not None and prefix.ready:
+            sequence.copy_prefix(prefix.source, prefix.ready)
+            self._counters.reused_tokens += prefix.ready
+
+    def _touch(self, sequence: KeyValues) -> None:
+        if self._idle.get(sequence.chain_id) is sequence:
+            self._idle.move_to_end(sequence.chain_id)
+
+    def _make_room(self, nbytes: int) -> bool:
+        running_bytes = self._counters.cache_bytes - self._idle_bytes
+        if running_bytes + nbytes > self._max_bytes:
+            return False
+        while self._counters.cache_bytes + nbytes > self._max_bytes:
+            self.forget(next(iter(self._idle)))
+            self._counters.evictions += 1
+        return True
+
+    def _account(self, nbytes: int) -> None:
+        counters = self._counters
+        counters.cache_bytes += nbytes
+        counters.peak_cache_bytes = max(counters.peak_cache_bytes, counters.cache_bytes)

@@ -1,0 +1,125 @@
+"""From token ids to logits, with attention left to the caller.
+
+There are two ways: `LeanForward` for the Llama family, and `HostedForward`, which runs any Hugging
+Face decoder with its attention replaced. Either is proven equal to the module's own forward pass
+before the first token is sampled.
+"""
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention as sdpa
+
+from agentfly.engines.local.attention import Attend
+from agentfly.engines.local.hosted import HostedForward
+from agentfly.engines.local.keyvalues import CacheShape
+from agentfly.engines.local.lean import LeanForward, is_lean
+from agentfly.errors import ConfigError
+
+PROBE_TOKENS = 12
+"""Enough for a wrong position, mask or scale to show."""
+
+TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
+"""Of the largest logit."""
+
+HALF_TOLERANCE = 0.1
+"""In half precision two right ways differ by some hundredths."""
+
+
+class Forward(Protocol):
+    """One pass over a flat batch."""
+
+    def __call__(
+        self, ids_N: Tensor, positions_N: Tensor, attend: Attend, picks_P: Tensor
+    ) -> Tensor:
+        """Return the logits PxV of the tokens at `picks_P`."""
+
+
+def make_forward(twin: Any) -> Forward:
+    """Choose the way for a module of the engine's own."""
+    return LeanForward(twin) if is_lean(twin) else HostedForward(twin)
+
+
+def prove_forward(twin: Any) -> CacheShape:
+    """Refuse a module for which the engine would compute other logits than the module itself.
+
+    Returns what the cache must hold for it.
+    """
+    count = min(PROBE_TOKENS, twin.get_input_embeddings().num_embeddings)
+    ids = torch.arange(count, device=twin.device)
+    probe = _Probe()
+    with torch.inference_mode():
+        theirs = twin(input_ids=ids[None], use_cache=False).logits[0]
+        ours = make_forward(twin)(ids, ids, probe, ids)
+    _check_equal(type(twin).__name__, ours.float(), theirs.float(), twin.dtype)
+    return _cache_shape(type(twin).__name__, probe.shapes, twin)
+
+
+def prove_rows_independent(forward: Forward, *, rows: int, twin: Any) -> None:
+    """Refuse a model whose logits for a token change with its place or company in a batch."""
+    vocabulary = twin.get_input_embeddings().num_embeddings
+    ids = torch.arange(rows, device=twin.device) % vocabulary
+    others = (ids + rows) % vocabulary
+    zeros = torch.zeros_like(ids)
+    every = torch.arange(rows, device=twin.device)
+    with torch.inference_mode():
+        expected = forward(ids, zeros, _attend_to_itself, every)
+        for place in range(rows):
+            company = others.clone()
+            company[place] = ids[0]
+            if not torch.equal(
+                forward(company, zeros, _attend_to_itself, every)[place], expected[0]
+            ):
+                raise ConfigError(
+                    f"deterministic mode can't be had for {type(twin).__name__} on this machine: "
+                    "what a token gets depends on its neighbours in the batch (a mixture of "
+                    "experts, or a library for matrix products that isn't reproducible)"
+                )
+
+
+def _attend_to_itself(_layer: int, q: Tensor, k: Tensor, v: Tensor, _scaling: float) -> Tensor:
+    """Attention of tokens that each are the first of their sequence."""
+    return v.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+
+
+class _Probe:
+    """Plain causal attention over one sequence, which notes what a cache would have to hold."""
+
+    def __init__(self) -> None:
+        self.shapes: dict[int, tuple[int, int]] = {}
+
+    def __call__(self, layer: int, q: Tensor, k: Tensor, v: Tensor, scaling: float) -> Tensor:
+        if k.shape != v.shape:
+            raise ConfigError(
+                f"keys of shape {tuple(k.shape)} with values of shape {tuple(v.shape)}: the local "
+                "engine needs them alike. Use another model, or the vllm engine"
+            )
+        self.shapes[layer] = (k.shape[1], k.shape[2])
+        groups = q.shape[1] // k.shape[1]
+        keys, values = (x.repeat_interleave(groups, 1).transpose(0, 1)[None] for x in (k, v))
+        out = sdpa(q.transpose(0, 1)[None], keys, values, is_causal=True, scale=scaling)
+        return out[0].transpose(0, 1)
+
+
+def _check_equal(name: str, ours: Tensor, theirs: Tensor, dtype: torch.dtype) -> None:
+    error = ((ours - theirs).abs().max() / theirs.abs().max().clamp_min(1e-6)).item()
+    allowed = TOLERANCE.get(dtype, HALF_TOLERANCE)
+    if not error <= allowed:
+        raise ConfigError(
+            f"the local engine computes other logits than {name} itself: they differ by "
+            f"{error:.2g} of the largest, allowed is {allowed:.2g}. Either the weights aren't "
+            "finite, or its attention isn't ordinary: use the vllm engine for such a model"
+        )
+
+
+def _cache_shape(name: str, shapes: dict[int, tuple[int, int]], twin: Any) -> CacheShape:
+    if len(set(shapes.values())) != 1 or set(shapes) != set(range(len(shapes))):
+        raise ConfigError(
+            f"the layers of {name} have keys of different shapes: {shapes}. The local engine needs "
+            "them all alike: use the vllm engine for this model"
+        )
+    heads, width = shapes[0]
+    return CacheShape(
+        layers=len(shapes), heads=heads, width=width, dtype=twin.dtype, device=twin.device
+    )

@@ -1,0 +1,121 @@
+"""One request in the engine: what was asked, what has been sampled, and who waits for it."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from agentfly.engines.local.keyvalues import KeyValues, TokenIds
+from agentfly.engines.local.sampling import Draw, Sampled
+from agentfly.engines.local.stop import StopWatch
+from agentfly.errors import AgentFlyError
+from agentfly.types import Completion, FinishReason, OnToken, Request, SamplingParams
+
+
+class Reply:
+    """Carries the answer from the engine's thread to a coroutine in whatever loop it runs."""
+
+    def __init__(self, on_token: OnToken | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._on_token = on_token
+        self.future: asyncio.Future[object] = self._loop.create_future()
+
+    @property
+    def given(self) -> bool:
+        """Whether the waiter has its answer: it was neither cancelled nor failed."""
+        done = self.future.done() and not self.future.cancelled()
+        return done and self.future.exception() is None
+
+    def give(self, answer: object) -> None:
+        """Answer the waiter."""
+        self._call(lambda: self.future.set_result(answer))
+
+    def fail(self, error: AgentFlyError) -> None:
+        """Raise in the waiter."""
+        self._call(lambda: self.future.set_exception(error))
+
+    def tell(self, sampled: Sampled) -> None:
+        """Call `on_token` in the waiter's thread."""
+        if self._on_token is not None:
+            self._call(lambda: self._tell(sampled))
+
+    def _tell(self, sampled: Sampled) -> None:
+        assert self._on_token is not None
+        try:
+            self._on_token(sampled.token_id, sampled.logprob)
+        except Exception as error:  # noqa: BLE001 - the waiter's own code: the waiter gets it
+            self.future.set_exception(error)
+
+    def _call(self, act: Callable[[], None]) -> None:
+        def unless_done() -> None:
+            if not self.future.done():
+                act()
+
+        try:
+            self._loop.call_soon_threadsafe(unless_done)
+        except RuntimeError:
+            # The loop is closed: the waiter is gone with it.
+            return
+
+
+class Job:
+    """A request on its way; only the engine's thread touches it once it is submitted."""
+
+    def __init__(
+        self,
+        prompt_ids: Sequence[int],
+        params: SamplingParams,
+        *,
+        request: Request,
+        watch: StopWatch,
+        limit: int,
+        reply: Reply,
+    ) -> None:
+        self.request = request
+        self.reply = reply
+        self.limit = limit
+        """How long prompt and completion may become together."""
+        self.sequence: KeyValues | None = None
+        """Its keys and values while it runs."""
+        self._prompt = np.asarray(prompt_ids, np.int64)
+        self._params = params
+        self._watch = watch
+        self._sampled: list[int] = []
+        self._logprobs: list[float] = []
+        self._versions: list[tuple[int, int]] = []
+
+    @property
+    def ids(self) -> TokenIds:
+        """Prompt and completion so far."""
+        return np.concatenate((self._prompt, np.asarray(self._sampled, np.int64)))
+
+    @property
+    def decodes(self) -> bool:
+        """Whether all that is left to compute is the token sampled last."""
+        return bool(self._sampled) and self.sequence is not None and self.sequence.pending == 1
+
+    def draw(self) -> Draw:
+        """Return how to sample the next token."""
+        seed = self.request.seed.child(len(self._sampled))
+        return Draw(self._params, seed.uniform())
+
+    def accept(self, sampled: Sampled, version: int) -> FinishReason | None:
+        """Record a token; say why the completion ends with it, if it does."""
+        self._sampled.append(sampled.token_id)
+        self._logprobs.append(sampled.logprob)
+        if self._versions and self._versions[-1][0] == version:
+            self._versions[-1] = (version, self._versions[-1][1] + 1)
+        else:
+            self._versions.append((version, 1))
+        self.reply.tell(sampled)
+        return self._watch.after(self._sampled)
+
+    def finish(self, reason: FinishReason) -> None:
+        """Hand the completion to the waiter."""
+        completion = Completion(
+            token_ids=tuple(self._sampled),
+            logprobs=tuple(self._logprobs),
+            versions=tuple(self._versions),
+            finish_reason=reason,
+        )
+        self.reply.give(completion)

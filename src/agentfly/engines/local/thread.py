@@ -1,0 +1,150 @@
+"""The thread that steps the model, and how others speak to it.
+
+Everything the thread does for others is an errand, run between two steps in the order of arrival.
+When the thread ends, for whatever reason, every waiter and every errand left fails with an
+EngineError that says why.
+"""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agentfly.engines.local.core import Core
+from agentfly.engines.local.job import Job, Reply
+from agentfly.engines.local.shards import single_threaded
+from agentfly.errors import AgentFlyError, EngineError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Errand:
+    run: Callable[[], None]
+    reply: Reply | None = None
+
+
+class EngineThread:
+    """Steps a core until it is closed."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._errands: queue.SimpleQueue[_Errand] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._end: EngineError | None = None
+        self._pauses = 0
+        self._closing: Reply | None = None
+
+    def submit(self, job: Job) -> None:
+        """Hand over a job; its reply gets the completion or an EngineError."""
+        self._post(_Errand(lambda: self._core.scheduler.submit(job), job.reply))
+
+    def abandon(self, job: Job) -> None:
+        """Give up a job."""
+        self._post(_Errand(lambda: self._core.scheduler.abandon(job)))
+
+    def load_weights(self, weights: object, version: int, reply: Reply) -> None:
+        """Change the weights between two steps, then answer."""
+        self._post(_Errand(lambda: self._answer(reply, weights, version), reply))
+
+    def pause(self, reply: Reply) -> None:
+        """Stop stepping, then answer. Pauses add up: each needs its `resume`."""
+
+        def pause() -> None:
+            self._pauses += 1
+            reply.give(None)
+
+        self._post(_Errand(pause, reply))
+
+    def resume(self) -> None:
+        """Take back one pause."""
+
+        def resume() -> None:
+            self._pauses -= 1
+
+        self._post(_Errand(resume))
+
+    def close(self, reply: Reply) -> None:
+        """End the thread, then answer."""
+
+        def close() -> None:
+            self._closing = reply
+
+        self._post(_Errand(close, reply))
+
+    def join(self) -> None:
+        """Wait for the thread's very last instructions, after it answered to `close`."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def _post(self, errand: _Errand) -> None:
+        with self._lock:
+            if self._end is None:
+                self._errands.put(errand)
+                self._start()
+                return
+        if errand.reply is not None:
+            errand.reply.fail(_copy(self._end))
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="agentfly-engine", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        end = EngineError("the engine was closed")
+        try:
+            single_threaded()
+            self._work()
+        except BaseException as error:  # noqa: BLE001 - every waiter is told; nobody else could be
+            _log.exception("the local engine's thread died")
+            end = EngineError(f"the engine's thread died: {type(error).__name__}: {error}")
+            end.__cause__ = error
+        self._finish(end)
+
+    def _work(self) -> None:
+        while self._closing is None:
+            self._run_errands()
+            if not self._pauses and self._closing is None:
+                self._core.step()
+
+    def _run_errands(self) -> None:
+        """Run all errands that have come; wait for one if there is nothing else to do."""
+        while True:
+            idle = self._closing is None and (self._pauses > 0 or not self._core.scheduler.busy)
+            try:
+                errand = self._errands.get(block=idle)
+            except queue.Empty:
+                return
+            errand.run()
+
+    def _answer(self, reply: Reply, weights: object, version: int) -> None:
+        try:
+            self._core.load_weights(weights, version)
+        except AgentFlyError as error:
+            # The caller's mistake, found before any weight was changed: the engine goes on.
+            reply.fail(error)
+        else:
+            reply.give(None)
+
+    def _finish(self, end: EngineError) -> None:
+        with self._lock:
+            self._end = end
+        waiting = [job.reply for job in self._core.scheduler.jobs]
+        while not self._errands.empty():
+            reply = self._errands.get().reply
+            waiting += [reply] if reply is not None else []
+        for reply in waiting:
+            reply.fail(_copy(end))
+        self._core.close()
+        if self._closing is not None:
+            self._closing.give(None)
+
+
+def _copy(error: EngineError) -> EngineError:
+    """Return one of its own for each waiter: a raised exception carries its raiser's traceback."""
+    copied = EngineError(*error.args)
+    copied.__cause__ = error.__cause__
+    return copied

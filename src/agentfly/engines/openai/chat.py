@@ -1,0 +1,101 @@
+"""Chat with any OpenAI-compatible server: messages in, a message out."""
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any, Literal
+
+from agentfly.engines.openai.messages import ChatAnswer, to_wire
+from agentfly.engines.remote.endpoint import Endpoint
+from agentfly.engines.remote.server import Call, Server
+from agentfly.runtime.clock import LoopClock
+from agentfly.types import Clock, Message, SamplingParams, Seed, ToolSpec
+
+LimitField = Literal["max_tokens", "max_completion_tokens"]
+"""What a server calls the limit on new tokens; OpenAI's reasoning models take the second only."""
+
+
+class OpenAIChat:
+    """A `ChatModel` over `/chat/completions`: good for evaluation and data, not for training.
+
+    >>> model = OpenAIChat("http://localhost:8000/v1", model="qwen3-8b")        # doctest: +SKIP
+    >>> judge = OpenAIChat(                                                     # doctest: +SKIP
+    ...     Endpoint(url="https://api.openai.com/v1", api_key_env="OPENAI_API_KEY",
+    ...              requests_per_minute=500, max_concurrent=32),
+    ...     model="gpt-5", limit_field="max_completion_tokens")
+    >>> await judge.reply([Message(role="user", content="2+2?")], (),           # doctest: +SKIP
+    ...                   SamplingParams(), deadline=clock.now() + 60)
+    Message(role='assistant', content='4', ...)
+
+    The tools are passed natively, for the server's own template and parser. An agent that teaches
+    its tools in the prompt passes none, and reads the calls from the text by itself.
+
+    Sampling parameters that OpenAI doesn't know (top_k, min_p, stop_token_ids) are sent only when
+    they are set; a server that doesn't know them either refuses the request.
+    """
+
+    def __init__(
+        self,
+        server: str | Endpoint,
+        *,
+        model: str,
+        limit_field: LimitField = "max_tokens",
+        extra: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        clock: Clock | None = None,
+    ) -> None:
+        """Prepare; nothing is sent yet.
+
+        Args:
+            server: Its address, or an endpoint with key, limits and retries.
+            model: The name that the server knows the model by.
+            limit_field: What this server calls the limit on new tokens.
+            extra: Further fields of every request, such as {"reasoning_effort": "low"}.
+            seed: Of the waits between attempts.
+            clock: Of the deadlines; by default the running event loop's.
+        """
+        self._server = Server(Endpoint.of(server), clock or LoopClock())
+        self._model = model
+        self._limit_field = limit_field
+        self._extra = dict(extra or {})
+        self._seed = Seed(seed)
+        self._calls = count()
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        params: SamplingParams,
+        *,
+        deadline: float,
+    ) -> Message:
+        """Answer the conversation; raise EngineError, or DeadlineError at the deadline."""
+        answer = await self._server.request(
+            Call(path="/chat/completions", body=self._body(messages, tools, params)),
+            lambda answer: answer.json(ChatAnswer, "a chat completion with choices[0].message"),
+            deadline=deadline,
+            seed=self._seed.child(next(self._calls)),
+        )
+        return answer.to_message()
+
+    async def close(self) -> None:
+        """Free everything. Waiters end with EngineError."""
+        await self._server.close()
+
+    def _body(
+        self, messages: Sequence[Message], tools: Sequence[ToolSpec], params: SamplingParams
+    ) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self._model,
+            "messages": [to_wire(message, native_calls=bool(tools)) for message in messages],
+            "temperature": params.temperature,
+            "top_p": params.top_p,
+            self._limit_field: params.max_tokens,
+        }
+        optional = {
+            "tools": [spec.to_openai() for spec in tools],
+            "stop": list(params.stop),
+            "stop_token_ids": list(params.stop_token_ids),
+            "top_k": params.top_k,
+            "min_p": params.min_p,
+        }
+        return body | {name: value for name, value in optional.items() if value} | self._extra

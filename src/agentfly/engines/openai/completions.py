@@ -1,0 +1,179 @@
+"""Token ids in, token ids and log-probabilities out, over `/completions`."""
+
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+from pydantic import AliasChoices, BaseModel, Field, FiniteFloat
+
+from agentfly.engines.remote.answer import Answer
+from agentfly.engines.remote.endpoint import Endpoint
+from agentfly.engines.remote.exact import Logprobs, require_exact
+from agentfly.engines.remote.sampled import Gathered, Piece, one_version
+from agentfly.engines.remote.server import Call, Server
+from agentfly.errors import ConfigError, EngineError
+from agentfly.runtime.clock import LoopClock
+from agentfly.types import Clock, Completion, OnToken, Request, SamplingParams, Tokenizer
+
+_EXPECTED = "a completion with choices[0].token_ids and choices[0].logprobs.token_logprobs"
+
+
+class OpenAICompletions:
+    """An `Engine` over a server that takes and gives token ids: vLLM, SGLang, and their like.
+
+    >>> engine = OpenAICompletions("http://localhost:30000/v1", model="qwen3-8b",  # doctest: +SKIP
+    ...                            logprobs="scaled")
+
+    It asks for `return_token_ids` and `logprobs`; a server that gives neither is refused at the
+    first completion, and `OpenAIChat` is the way to use it. Which parameters give the
+    log-probabilities that training needs depends on the server: see
+    `agentfly.engines.remote.exact`.
+
+    Such a server has no interface for new weights: whoever replaces them tells the engine by
+    `load_weights(None, version)`.
+    """
+
+    def __init__(
+        self,
+        server: str | Endpoint,
+        *,
+        model: str,
+        logprobs: Logprobs | None = None,
+        tokenizer: Tokenizer | None = None,
+        version: int = 0,
+        clock: Clock | None = None,
+    ) -> None:
+        """Prepare; nothing is sent yet.
+
+        Args:
+            server: Its address, or an endpoint with key, limits and retries.
+            model: The name that the server knows the model by.
+            logprobs: Which distribution the server's log-probabilities are of, if you know.
+            tokenizer: For agents that make their renderer from it; the engine needs none.
+            version: Of the server's weights as they are now.
+            clock: Of the deadlines; by default the running event loop's.
+        """
+        self.tokenizer = tokenizer
+        self._server = Server(Endpoint.of(server), clock or LoopClock())
+        self._model = model
+        self._logprobs = logprobs
+        self._version = version
+
+    async def sample(
+        self,
+        prompt_ids: Sequence[int],
+        params: SamplingParams,
+        *,
+        request: Request,
+        deadline: float,
+        on_token: OnToken | None = None,
+    ) -> Completion:
+        """Continue the prompt; raise EngineError, or DeadlineError at the deadline."""
+        require_exact(params, self._logprobs)
+        version = self._version
+        gathered = Gathered(params, on_token)
+        body = self._body(prompt_ids, params, request) | {"stream": on_token is not None}
+
+        async def read(answer: Answer) -> None:
+            if on_token is None:
+                gathered.add(_piece(await answer.json(_Answer, _EXPECTED), prompt_ids))
+            else:
+                await gathered.add_all(_pieces(answer, prompt_ids))
+
+        await self._server.request(
+            Call(path="/completions", body=body),
+            read,
+            deadline=deadline,
+            seed=request.seed.child("retry"),
+        )
+        if self._version != version:
+            raise EngineError(
+                f"the server's weights changed from version {version} to {self._version} under "
+                "this completion, and it doesn't say which tokens are whose"
+            )
+        return gathered.completion(one_version(version))
+
+    async def load_weights(self, weights: object, version: int) -> None:
+        """Note that the server samples from other weights from now on."""
+        if weights is not None:
+            raise ConfigError(
+                "an OpenAI-compatible server takes no weights: use VllmEngine, or replace them by "
+                "your own means and then call load_weights(None, version)"
+            )
+        self._version = version
+
+    async def close(self) -> None:
+        """Free everything. Waiters end with EngineError."""
+        await self._server.close()
+
+    def _body(
+        self, prompt_ids: Sequence[int], params: SamplingParams, request: Request
+    ) -> dict[str, Any]:
+        return {
+            "model": self._model,
+            "prompt": list(prompt_ids),
+            "return_token_ids": True,
+            "logprobs": 1,
+            "max_tokens": params.max_tokens,
+            "temperature": params.temperature,
+            "top_p": params.top_p,
+            "top_k": params.top_k or -1,
+            "min_p": params.min_p,
+            "stop": list(params.stop),
+            "stop_token_ids": list(params.stop_token_ids),
+            # Only what we name ends a turn; and stop strings may be the text of special tokens.
+            "ignore_eos": True,
+            "skip_special_tokens": False,
+            # A model's own generation config would set these behind our back.
+            "repetition_penalty": 1.0,
+            "presence_penalty": 0.0,
+            "frequency_penalty": 0.0,
+            "seed": request.seed.value >> 1,
+        }
+
+
+class _WireLogprobs(BaseModel):
+    token_logprobs: list[FiniteFloat | None]
+
+
+class _WireChoice(BaseModel):
+    token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | None = None
+    logprobs: _WireLogprobs | None = None
+    finish_reason: str | None = None
+    stop_reason: int | str | None = Field(
+        default=None, validation_alias=AliasChoices("stop_reason", "matched_stop")
+    )
+
+
+class _Answer(BaseModel):
+    choices: list[_WireChoice]
+
+
+async def _pieces(answer: Answer, prompt_ids: Sequence[int]) -> AsyncGenerator[Piece, None]:
+    async for data in answer.events():
+        event = answer.read(data, _Answer, _EXPECTED)
+        if event.choices:
+            yield _piece(event, prompt_ids)
+
+
+def _piece(answer: _Answer, prompt_ids: Sequence[int]) -> Piece:
+    if not answer.choices:
+        raise EngineError("the server returned no choice; expected one completion")
+    choice = answer.choices[0]
+    if choice.token_ids is None or (choice.logprobs is None and choice.token_ids):
+        raise EngineError(
+            f"the server returned {'no token ids' if choice.token_ids is None else 'no logprobs'}, "
+            "so its completions can't be trained on. Use one that knows `return_token_ids` "
+            "(vLLM, SGLang), or OpenAIChat for evaluation and data"
+        )
+    if choice.prompt_token_ids is not None and choice.prompt_token_ids != list(prompt_ids):
+        raise EngineError(
+            f"the server changed the prompt: {len(prompt_ids)} tokens were sent, and it sampled "
+            f"after {len(choice.prompt_token_ids)}. Does it add a start token by itself?"
+        )
+    return Piece(
+        token_ids=choice.token_ids,
+        logprobs=choice.logprobs.token_logprobs if choice.logprobs else (),
+        finish_reason=choice.finish_reason,
+        stop_reason=choice.stop_reason,
+    )

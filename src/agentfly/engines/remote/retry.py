@@ -1,0 +1,70 @@
+"""Asking again what failed for a reason that may pass."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from agentfly.errors import ConfigError, EngineError
+from agentfly.types import Clock, Seed
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+class UnavailableError(EngineError):
+    """The server can't answer now: 429, 5xx, or a broken connection."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        """Seconds that the server asked us to wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """How often, and how patiently, to ask again.
+
+    >>> [round(Retry().wait(failures, Seed(7)), 2) for failures in (1, 2, 3)]
+    [0.5, 0.69, 1.73]
+    """
+
+    attempts: int = 6
+    first_wait: float = 0.5
+    longest_wait: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1:
+            raise ConfigError(f"attempts must be at least 1, got {self.attempts}")
+
+    def wait(self, failures: int, seed: Seed) -> float:
+        """Return seconds to wait: doubled with each failure, and jittered over the upper half."""
+        longest = min(self.longest_wait, self.first_wait * 2.0 ** (failures - 1))
+        return longest * (0.5 + 0.5 * seed.child(failures).uniform())
+
+
+ONCE = Retry(attempts=1)
+"""For what must not be done twice."""
+
+
+async def retrying(
+    attempt: Callable[[], Awaitable[T]], *, retry: Retry, seed: Seed, clock: Clock, deadline: float
+) -> T:
+    """Repeat an attempt that raises UnavailableError, while attempts and time are left."""
+    failures = 0
+    while True:
+        try:
+            return await attempt()
+        except UnavailableError as error:
+            failures += 1
+            wait = max(retry.wait(failures, seed), error.retry_after or 0.0)
+            if failures >= retry.attempts:
+                raise EngineError(f"{error} (attempt {failures} of {retry.attempts})") from error
+            if clock.now() + wait >= deadline:
+                raise EngineError(
+                    f"{error} (attempt {failures}); the next attempt, {wait:.3g} s from now, would "
+                    "come after the deadline"
+                ) from error
+            _log.warning("%s; attempt %d follows in %.3g s", error, failures + 1, wait)
+        await clock.sleep(wait)

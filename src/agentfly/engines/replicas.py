@@ -1,0 +1,225 @@
+"""Several replicas of an engine behind one.
+
+    chain's first request ──► the least loaded replica that is up
+    its later requests    ──► the same one, which holds its cache
+    a replica fails       ──► down for a while; request and chain move to another
+
+A replica that is down is used again when its wait is over, or when no other is left: so a request
+that no replica can answer makes trouble for itself only.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agentfly.errors import ConfigError, DeadlineError, EngineError
+from agentfly.runtime.clock import LoopClock
+from agentfly.types import Clock, Completion, Engine, OnToken, Request, SamplingParams
+
+FIRST_REST = 1.0
+"""Seconds that a replica is left alone after a failure; doubled with each one that follows."""
+LONGEST_REST = 60.0
+REMEMBERED_CHAINS = 100_000
+"""Chains whose replica is remembered; the longest unheard of are forgotten first."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Replica:
+    index: int
+    engine: Engine
+    under_way: int = 0
+    chains: int = 0
+    failures: int = 0
+    """In a row."""
+    up_at: float = 0.0
+    outdated: str | None = None
+    """Why it lacks the current weights; it is not sampled from until it has them."""
+
+    @property
+    def load(self) -> tuple[int, int, int]:
+        return (self.under_way, self.chains, self.index)
+
+    def failed(self, now: float) -> None:
+        """Rest; of all requests that one crash ends, only the first counts."""
+        if now < self.up_at:
+            return
+        rest = min(LONGEST_REST, FIRST_REST * 2.0 ** min(self.failures, 30))
+        self.failures += 1
+        self.up_at = now + rest
+
+    def succeeded(self) -> None:
+        self.failures = 0
+        self.up_at = 0.0
+
+
+class ReplicatedEngine:
+    """One engine made of several, of any kind.
+
+    >>> engine = ReplicatedEngine([VllmEngine(url) for url in urls])            # doctest: +SKIP
+
+    A replica that answers too slowly is not taken for dead: give HTTP engines an endpoint with
+    `request_seconds` well below the chains' own time limit, so that a hanging server fails early
+    enough for another to take over.
+    """
+
+    def __init__(self, engines: Sequence[Engine], *, clock: Clock | None = None) -> None:
+        """Put engines behind one; closing it closes them."""
+        if not engines:
+            raise ConfigError("a replicated engine needs at least one engine, got none")
+        self.tokenizer = getattr(engines[0], "tokenizer", None)
+        self._replicas = [_Replica(index, engine) for index, engine in enumerate(engines)]
+        self._clock = clock or LoopClock()
+        self._homes: OrderedDict[str, _Replica] = OrderedDict()
+        self._closed = False
+
+    async def sample(
+        self,
+        prompt_ids: Sequence[int],
+        params: SamplingParams,
+        *,
+        request: Request,
+        deadline: float,
+        on_token: OnToken | None = None,
+    ) -> Completion:
+        """Continue the prompt on the chain's replica, or on another if that fails."""
+        heard = _Heard(on_token)
+        failures: dict[_Replica, EngineError] = {}
+        while not self._closed:
+            replica = self._choose(request.chain_id, failures)
+            if replica is None:
+                break
+            try:
+                return await self._sample_on(
+                    replica, prompt_ids, params, request=request, deadline=deadline, on_token=heard
+                )
+            except EngineError as error:
+                if heard.tokens:
+                    raise
+                failures[replica] = error
+                _log.warning("replica %d failed: %s", replica.index, error)
+        raise self._exhausted(failures)
+
+    async def load_weights(self, weights: object, version: int) -> None:
+        """Load them into all replicas; one that fails rests until it has taken newer ones."""
+        mistakes: list[ConfigError] = []
+        async with asyncio.TaskGroup() as group:
+            for replica in self._replicas:
+                group.create_task(self._load_into(replica, weights, version, mistakes))
+        if mistakes:
+            raise mistakes[0]
+        if all(replica.outdated for replica in self._replicas):
+            raise EngineError(f"no replica could load version {version}: {self._reasons()}")
+
+    async def close(self) -> None:
+        """Close all replicas. Waiters end with EngineError."""
+        self._closed = True
+        errors: list[EngineError] = []
+        async with asyncio.TaskGroup() as group:
+            for replica in self._replicas:
+                group.create_task(_close(replica, errors))
+        if errors:
+            raise errors[0]
+
+    def _choose(self, chain_id: str, tried: dict[_Replica, EngineError]) -> _Replica | None:
+        """Return the chain's home if it is up, else a new home; None if there is none left."""
+        now = self._clock.now()
+        left = [r for r in self._replicas if r not in tried and r.outdated is None]
+        up = [r for r in left if r.up_at <= now]
+        home = self._homes.get(chain_id)
+        if home in up:
+            self._homes.move_to_end(chain_id)
+            return home
+        # With none up, the one that is due first has had the longest time to recover.
+        chosen = min(up or left, key=lambda r: (r.up_at if not up else 0.0, r.load), default=None)
+        if chosen is not None:
+            self._move(chain_id, chosen)
+        return chosen
+
+    def _move(self, chain_id: str, replica: _Replica) -> None:
+        self._forget(chain_id)
+        self._homes[chain_id] = replica
+        replica.chains += 1
+        if len(self._homes) > REMEMBERED_CHAINS:
+            self._forget(next(iter(self._homes)))
+
+    def _forget(self, chain_id: str) -> None:
+        home = self._homes.pop(chain_id, None)
+        if home is not None:
+            home.chains -= 1
+
+    async def _sample_on(
+        self,
+        replica: _Replica,
+        prompt_ids: Sequence[int],
+        params: SamplingParams,
+        *,
+        request: Request,
+        deadline: float,
+        on_token: "_Heard",
+    ) -> Completion:
+        replica.under_way += 1
+        try:
+            completion = await replica.engine.sample(
+                prompt_ids, params, request=request, deadline=deadline, on_token=on_token.or_none
+            )
+        except EngineError:
+            replica.failed(self._clock.now())
+            raise
+        finally:
+            replica.under_way -= 1
+        replica.succeeded()
+        return completion
+
+    async def _load_into(
+        self, replica: _Replica, weights: object, version: int, mistakes: list[ConfigError]
+    ) -> None:
+        try:
+            await replica.engine.load_weights(weights, version)
+        except ConfigError as error:
+            mistakes.append(error)
+        except (EngineError, DeadlineError) as error:
+            replica.outdated = str(error)
+            _log.error("replica %d did not load version %d: %s", replica.index, version, error)
+        else:
+            replica.outdated = None
+
+    def _exhausted(self, failures: dict[_Replica, EngineError]) -> EngineError:
+        if self._closed:
+            return EngineError("the engine is closed")
+        said = [f"replica {replica.index}: {error}" for replica, error in failures.items()]
+        return EngineError(f"no replica could answer: {'; '.join([*said, self._reasons()])}")
+
+    def _reasons(self) -> str:
+        return "; ".join(
+            f"replica {r.index} lacks the current weights: {r.outdated}"
+            for r in self._replicas
+            if r.outdated
+        )
+
+
+class _Heard:
+    """Passes tokens on and counts them: once one was heard, no other replica may start anew."""
+
+    def __init__(self, on_token: OnToken | None) -> None:
+        self._on_token = on_token
+        self.tokens = 0
+
+    @property
+    def or_none(self) -> OnToken | None:
+        return None if self._on_token is None else self._pass
+
+    def _pass(self, token_id: int, logprob: float) -> None:
+        self.tokens += 1
+        if self._on_token is not None:
+            self._on_token(token_id, logprob)
+
+
+async def _close(replica: _Replica, errors: list[EngineError]) -> None:
+    try:
+        await replica.engine.close()
+    except EngineError as error:
+        errors.append(error)

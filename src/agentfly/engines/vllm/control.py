@@ -1,0 +1,81 @@
+"""vLLM's routes for reinforcement learning.
+
+They are there when the server was started with VLLM_SERVER_DEV_MODE=1, and they are not guarded by
+a key: keep such a server off the open network. Nothing here is tried twice, because half of an
+update that ran twice would be worse than none.
+"""
+
+from pydantic import BaseModel
+
+from agentfly.engines.remote.answer import Answer
+from agentfly.engines.remote.retry import ONCE
+from agentfly.engines.remote.server import Call, Server
+from agentfly.engines.vllm.lora import LoraAdapter
+from agentfly.errors import EngineError
+
+
+class _WorldSize(BaseModel):
+    world_size: int
+
+
+class _Success(BaseModel):
+    success: bool
+
+
+class Control:
+    """What can be asked of a vLLM server besides sampling."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    async def pause(self, *, keep_cache: bool, deadline: float) -> None:
+        """Freeze all requests where they are; new ones wait."""
+        query = {"mode": "keep"} | ({"clear_cache": "false"} if keep_cache else {})
+        await self._done(Call(path="/pause", query=query), deadline)
+
+    async def resume(self, *, deadline: float) -> None:
+        """Let all requests go on."""
+        await self._done(Call(path="/resume"), deadline)
+
+    async def abort_all(self, *, deadline: float) -> None:
+        """End all requests: their waiters get what was sampled, marked as aborted."""
+        await self._done(Call(path="/abort_requests", body={}), deadline)
+
+    async def label_weights(self, version: int, *, deadline: float) -> None:
+        """Say under which version tokens are sampled from now on."""
+        body = {"new_version": str(version)}
+        await self._done(Call(path="/update_weight_version", body=body), deadline)
+
+    async def forget_cache(self, *, deadline: float) -> None:
+        """Forget all keys and values, those of frozen requests included: they are recomputed."""
+        query = {"reset_running_requests": "true", "reset_external": "true"}
+        call = Call(path="/reset_prefix_cache", query=query)
+        if not (
+            await self._server.request(call, _succeeded, deadline=deadline, retry=ONCE)
+        ).success:
+            raise EngineError("vLLM could not forget the keys that the old weights made")
+
+    async def load_adapter(self, adapter: LoraAdapter, *, deadline: float) -> None:
+        """Load a LoRA adapter, in place of one of the same name."""
+        body = {"lora_name": adapter.name, "lora_path": str(adapter.path), "load_inplace": True}
+        await self._done(Call(path="/v1/load_lora_adapter", body=body), deadline)
+
+    async def world_size(self, *, deadline: float) -> int:
+        """Ask how many workers hold the model."""
+        call = Call(method="GET", path="/get_world_size")
+        return (await self._server.request(call, _world_size, deadline=deadline)).world_size
+
+    async def _done(self, call: Call, deadline: float) -> None:
+        await self._server.request(call, _anything, deadline=deadline, retry=ONCE)
+
+
+async def _anything(answer: Answer) -> None:
+    await answer.body()
+
+
+async def _succeeded(answer: Answer) -> _Success:
+    return await answer.json(_Success, "whether it succeeded")
+
+
+async def _world_size(answer: Answer) -> _WorldSize:
+    return await answer.json(_WorldSize, "its world size")

@@ -1,0 +1,249 @@
+"""An engine over a vLLM server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any, Literal
+
+from agentfly.engines.remote.answer import Answer
+from agentfly.engines.remote.endpoint import Endpoint
+from agentfly.engines.remote.exact import Logprobs, require_exact
+from agentfly.engines.remote.sampled import Gathered, one_version
+from agentfly.engines.remote.server import Call, Server
+from agentfly.engines.vllm.control import Control
+from agentfly.engines.vllm.generate import PATH, Generation, generate_body
+from agentfly.engines.vllm.lora import LoraAdapter
+from agentfly.engines.vllm.transfer import WeightSync, WeightTransfer
+from agentfly.engines.vllm.versions import runs
+from agentfly.errors import ConfigError, DeadlineError, EngineError, boundary
+from agentfly.runtime.clock import LoopClock
+from agentfly.runtime.invoke import invoke
+from agentfly.types import (
+    Clock,
+    Completion,
+    OnToken,
+    Request,
+    SamplingParams,
+    Tokenizer,
+    VersionRuns,
+)
+
+StaleCache = Literal["recompute", "keep"]
+"""What becomes of the keys and values of requests in flight when the weights change."""
+
+RESUME_SECONDS = 30.0
+"""What the server has to take up its work again, or to drop it."""
+
+
+class VllmEngine:
+    """Samples from a vLLM server, and gives it new weights after each update.
+
+    >>> server = await start_vllm("Qwen/Qwen3-8B", log="vllm.log")              # doctest: +SKIP
+    >>> engine = VllmEngine(server.endpoint, logprobs="processed",              # doctest: +SKIP
+    ...                     transfer=NcclTransfer(address="10.0.0.1"))
+
+    New weights: the server is paused (requests freeze where they are), receives the weights,
+    labels them with their version, and goes on. A completion may span versions, and vLLM tells
+    which token is whose. With `stale_cache="recompute"` the keys and values of frozen requests are
+    computed anew; with "keep" their next tokens attend to keys that older weights made.
+
+    If an update fails half-way, the server's weights are of no known version: it stays paused, its
+    requests end with EngineError, and so do new ones, until weights are loaded again.
+    """
+
+    def __init__(
+        self,
+        server: str | Endpoint,
+        *,
+        logprobs: Logprobs | None = None,
+        transfer: WeightTransfer | None = None,
+        stale_cache: StaleCache = "recompute",
+        update_seconds: float = 600.0,
+        tokenizer: Tokenizer | None = None,
+        version: int = 0,
+        clock: Clock | None = None,
+    ) -> None:
+        """Prepare; nothing is sent yet.
+
+        Args:
+            server: Its address without `/v1`, or an endpoint with key, limits and retries.
+            logprobs: "processed" for a server made by `start_vllm`, or started by hand with
+                `--logprobs-mode processed_logprobs`; "raw" for one without that option.
+            transfer: How weights get to the server; LoRA adapters need none.
+            stale_cache: See above.
+            update_seconds: A weight update that takes longer has failed.
+            tokenizer: For agents that make their renderer from it; the engine needs none.
+            version: Of the server's weights as they are now.
+            clock: Of the deadlines; by default the running event loop's.
+        """
+        self.tokenizer = tokenizer
+        self._clock = clock or LoopClock()
+        self._server = Server(_root(Endpoint.of(server)), self._clock)
+        self._control = Control(self._server)
+        self._logprobs = logprobs
+        self._transfer = transfer
+        self._sync: WeightSync | None = None
+        self._stale_cache = stale_cache
+        self._update_seconds = update_seconds
+        self._updating = asyncio.Lock()
+        self._pauses = 0
+        self._adapter: str | None = None
+        self._version = version
+        self._unlabelled: int | None = version
+        self._torn: str | None = None
+
+    async def sample(
+        self,
+        prompt_ids: Sequence[int],
+        params: SamplingParams,
+        *,
+        request: Request,
+        deadline: float,
+        on_token: OnToken | None = None,
+    ) -> Completion:
+        """Continue the prompt; raise EngineError, or DeadlineError at the deadline."""
+        require_exact(params, self._logprobs)
+        self._require_whole_weights()
+        unlabelled, version = self._unlabelled, self._version
+        gathered, generation = Gathered(params, on_token), Generation()
+
+        async def read(answer: Answer) -> None:
+            if on_token is None:
+                gathered.add(await generation.whole(answer))
+            else:
+                await gathered.add_all(generation.stream(answer))
+
+        await self._server.request(
+            self._call(prompt_ids, params, request, stream=on_token is not None),
+            read,
+            deadline=deadline,
+            seed=request.seed.child("retry"),
+        )
+        if generation.labels is not None:
+            labels = generation.labels
+            return gathered.completion(lambda count: runs(labels, count, unlabelled=unlabelled))
+        return gathered.completion(partial(self._unreported, version))
+
+    async def load_weights(self, weights: Any, version: int) -> None:
+        """Sample from these weights from now on.
+
+        Args:
+            weights: What the transfer sends (for `NcclTransfer` a state dict); a LoraAdapter; or
+                None when the server has got them by other means.
+            version: What each token sampled from now on is recorded under.
+        """
+        self._require_way(weights)
+        deadline = self._clock.now() + self._update_seconds
+        async with self._updating, self._paused(deadline):
+            self._torn = f"the update to version {version} did not come to its end"
+            await self._push(weights, deadline)
+            await self._control.label_weights(version, deadline=deadline)
+            if self._stale_cache == "recompute":
+                await self._control.forget_cache(deadline=deadline)
+            self._torn = None
+            self._version, self._unlabelled = version, None
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """Freeze all requests inside the block, for example to give the GPU to somebody else."""
+        async with self._paused(self._clock.now() + self._update_seconds):
+            yield
+
+    async def close(self) -> None:
+        """Free everything but the server itself. Waiters end with EngineError."""
+        await self._server.close()
+
+    def _call(
+        self, prompt_ids: Sequence[int], params: SamplingParams, request: Request, *, stream: bool
+    ) -> Call:
+        body = generate_body(prompt_ids, params, request, stream=stream)
+        if self._adapter is not None:
+            body["model"] = self._adapter
+        # A server of several data-parallel ranks keeps a session at the rank that has its cache.
+        return Call(path=PATH, body=body, headers={"X-Session-ID": request.chain_id})
+
+    def _require_way(self, weights: Any) -> None:
+        if self._transfer is None and not isinstance(weights, LoraAdapter | None):
+            raise ConfigError(
+                f"weights of type {type(weights).__name__} need a way to the server: pass "
+                "transfer=NcclTransfer(address=...) to VllmEngine, or load a LoraAdapter"
+            )
+
+    def _unreported(self, version: int, count: int) -> VersionRuns:
+        """Take the version at the start for all tokens, if it is still the same."""
+        if self._version != version:
+            raise EngineError(
+                f"the weights changed from version {version} to {self._version} under this "
+                "completion, and the server doesn't say which tokens are whose"
+            )
+        return one_version(version)(count)
+
+    def _require_whole_weights(self) -> None:
+        if self._torn is not None and not self._updating.locked():
+            raise EngineError(
+                f"the server's weights are of no known version: {self._torn}. Load weights again"
+            )
+
+    @asynccontextmanager
+    async def _paused(self, deadline: float) -> AsyncIterator[None]:
+        """Pause at the first entrance, resume at the last exit."""
+        self._pauses += 1
+        try:
+            if self._pauses == 1:
+                keep = self._stale_cache == "keep"
+                await self._control.pause(keep_cache=keep, deadline=deadline)
+            yield
+        except BaseException:
+            # What led here is worth more than a failure to take up the work again.
+            with suppress(EngineError, DeadlineError):
+                await self._leave_pause()
+            raise
+        await self._leave_pause()
+
+    async def _leave_pause(self) -> None:
+        self._pauses -= 1
+        if self._pauses:
+            return
+        deadline = self._clock.now() + RESUME_SECONDS
+        if self._torn is None:
+            await self._control.resume(deadline=deadline)
+        else:
+            # Torn weights must not be sampled from, and nobody should wait for them either.
+            await self._control.abort_all(deadline=deadline)
+
+    async def _push(self, weights: Any, deadline: float) -> None:
+        if weights is None:
+            return
+        if isinstance(weights, LoraAdapter):
+            await self._control.load_adapter(weights, deadline=deadline)
+            self._adapter = weights.name
+            return
+        assert self._transfer is not None, "_require_way comes first"
+        sync = await self._connected(self._transfer, deadline)
+        await self._in_thread("sending", partial(self._transfer.send, sync, weights), deadline)
+
+    async def _connected(self, transfer: WeightTransfer, deadline: float) -> WeightSync:
+        if self._sync is None:
+            sync = WeightSync(
+                self._server.endpoint,
+                world_size=await self._control.world_size(deadline=deadline),
+                seconds=self._update_seconds,
+            )
+            await self._in_thread("connecting", partial(transfer.connect, sync), deadline)
+            self._sync = sync
+        return self._sync
+
+    async def _in_thread(self, doing: str, work: Any, deadline: float) -> None:
+        name = f"{doing} weights to {self._server.endpoint.url}"
+        with boundary(EngineError, name):
+            await invoke(work, name=name, clock=self._clock, deadline=deadline)
+
+
+def _root(endpoint: Endpoint) -> Endpoint:
+    if endpoint.url.rstrip("/").endswith("/v1"):
+        raise ConfigError(
+            f"give vLLM's address without /v1, got {endpoint.url!r}: its routes for training lie "
+            "beside that"
+        )
+    return endpoint

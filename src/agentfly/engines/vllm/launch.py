@@ -1,0 +1,170 @@
+"""A vLLM server as a child process: started, watched until it is healthy, and ended with us."""
+
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+from agentfly.engines.remote.answer import Answer
+from agentfly.engines.remote.endpoint import Endpoint
+from agentfly.engines.remote.retry import ONCE
+from agentfly.engines.remote.server import Call, Server
+from agentfly.errors import DeadlineError, EngineError
+from agentfly.runtime.clock import LoopClock
+from agentfly.runtime.process import Child, start
+from agentfly.types import Clock
+
+POLL_SECONDS = 0.25
+"""How often to look whether the server is up."""
+PROBE_SECONDS = 10.0
+"""A health check that takes longer has failed."""
+WEEK = 7 * 24 * 3600.0
+LOG_TAIL = 2000
+"""Characters of the log's end that an error message repeats."""
+
+
+async def start_vllm(  # noqa: PLR0913 - keyword-only, each a choice of its own
+    model: str | Path,
+    *,
+    log: str | Path,
+    port: int | None = None,
+    lora: bool = False,
+    weight_transfer: str = "nccl",
+    arguments: Sequence[str] = (),
+    command: Sequence[str] = ("vllm", "serve"),
+    environment: Mapping[str, str] | None = None,
+    startup_seconds: float = 900.0,
+    lifetime: float = WEEK,
+    clock: Clock | None = None,
+) -> "VllmServer":
+    """Start `vllm serve` on this machine, and return when it is healthy.
+
+    Args:
+        model: A folder or a hub id.
+        log: The file that everything it says is appended to.
+        port: On the loopback interface; by default a free one.
+        lora: Whether LoRA adapters will be loaded.
+        weight_transfer: vLLM's name of the way that weights come.
+        arguments: Further options, such as ("--tensor-parallel-size", "2").
+        command: The program.
+        environment: Further variables, such as {"CUDA_VISIBLE_DEVICES": "1"}.
+        startup_seconds: What it has to load the model and become healthy.
+        lifetime: Seconds after which it is killed, whatever happens.
+        clock: Of the wait; by default the running event loop's.
+
+    Raises:
+        ConfigError: There is no such program.
+        EngineError: It exited; the message has the end of its log.
+        DeadlineError: It did not become healthy in time.
+    """
+    port = port or _free_port()
+    options = (*_options(port, weight_transfer), *(("--enable-lora",) if lora else ()))
+    with _open(log) as file:
+        child = await start(
+            [*command, str(model), *options, *arguments],
+            name=f"vllm {model}",
+            lifetime=lifetime,
+            env={**os.environ, **_environment(lora=lora), **(environment or {})},
+            stdout=file,
+            stderr=file,
+        )
+    server = VllmServer(child, Endpoint(url=f"http://127.0.0.1:{port}"), Path(log))
+    try:
+        await server.become_healthy(startup_seconds, clock or LoopClock())
+    except BaseException:
+        await server.close()
+        raise
+    return server
+
+
+class VllmServer:
+    """A running server. Close it, or use it as an asynchronous context manager."""
+
+    def __init__(self, child: Child, endpoint: Endpoint, log: Path) -> None:
+        self.endpoint = endpoint
+        """Where engines find it."""
+        self.pid = child.pid
+        self._child = child
+        self._log = log
+
+    async def become_healthy(self, seconds: float, clock: Clock) -> None:
+        """Wait until it answers its health check."""
+        deadline = clock.now() + seconds
+        probe = Server(self.endpoint, clock)
+        try:
+            while not await _is_healthy(probe, min(deadline, clock.now() + PROBE_SECONDS)):
+                self._require_alive()
+                if clock.now() >= deadline:
+                    raise DeadlineError(
+                        f"{self._child.name} was not healthy within {seconds:g} s. "
+                        f"{self._last_words()}"
+                    )
+                await clock.sleep(POLL_SECONDS)
+        finally:
+            await probe.close()
+
+    async def close(self) -> None:
+        """End it and all its processes."""
+        await self._child.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def _require_alive(self) -> None:
+        code = self._child.returncode
+        if code is not None:
+            raise EngineError(
+                f"{self._child.name} exited with code {code} while it started. {self._last_words()}"
+            )
+
+    def _last_words(self) -> str:
+        said = self._log.read_bytes()[-LOG_TAIL:].decode(errors="replace").strip()
+        return f"Its log, {self._log}, ends with:\n{said}" if said else f"{self._log} is empty"
+
+
+async def _is_healthy(server: Server, deadline: float) -> bool:
+    try:
+        call = Call(method="GET", path="/health")
+        await server.request(call, Answer.body, deadline=deadline, retry=ONCE)
+    except (EngineError, DeadlineError):
+        return False
+    return True
+
+
+def _options(port: int, weight_transfer: str) -> tuple[str, ...]:
+    return (
+        *("--host", "127.0.0.1", "--port", str(port)),
+        # After temperature: right for training as long as nothing is truncated.
+        *("--logprobs-mode", "processed_logprobs"),
+        # A model's own generation config must not change how we sample.
+        *("--generation-config", "vllm"),
+        *("--weight-transfer-config", json.dumps({"backend": weight_transfer})),
+    )
+
+
+def _environment(*, lora: bool) -> dict[str, str]:
+    """Switch on the routes that training needs; they are for the loopback interface only."""
+    routes = {"VLLM_SERVER_DEV_MODE": "1"}
+    return routes | ({"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"} if lora else {})
+
+
+def _open(log: str | Path) -> BinaryIO:
+    return Path(log).open("ab")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,339 @@
+"""Several engines behind one: where a chain goes, and what happens when its replica fails."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentfly.chat import ByteTokenizer
+from agentfly.engines import ScriptedEngine
+from agentfly.engines.replicas import LONGEST_REST, ReplicatedEngine
+from agentfly.errors import ConfigError, DeadlineError, EngineError
+from agentfly.runtime.clock import LoopClock
+from agentfly.testing import check_engine, run_in_virtual_time
+from agentfly.types import Completion, FinishReason, OnToken, Request, SamplingParams, Seed
+
+SECOND = 1.0
+
+
+class Replica:
+    """Answers after a while with its own number; or fails, as told."""
+
+    def __init__(self, number: int, *, seconds: float = SECOND) -> None:
+        self.number = number
+        self.seconds = seconds
+        self.error: Exception | None = None
+        self.fails_after: int | None = None
+        """Tokens that are heard before the failure."""
+        self.chains: list[str] = []
+        self.loaded: list[int] = []
+        self.load_error: Exception | None = None
+        self.closed = False
+        self.most = 0
+        self._busy = 0
+
+    async def sample(
+        self,
+        prompt_ids: Sequence[int],
+        params: SamplingParams,
+        *,
+        request: Request,
+        deadline: float,
+        on_token: OnToken | None = None,
+    ) -> Completion:
+        self.chains.append(request.chain_id)
+        self._busy += 1
+        self.most = max(self.most, self._busy)
+        try:
+            await asyncio.sleep(self.seconds)
+        finally:
+            self._busy -= 1
+        for _ in range(self.fails_after or 0):
+            assert on_token is not None
+            on_token(self.number, -1.0)
+        if self.error is not None:
+            raise self.error
+        if on_token is not None:
+            on_token(self.number, -1.0)
+        return Completion(
+            token_ids=(self.number,),
+            logprobs=(-1.0,),
+            versions=((self.loaded[-1] if self.loaded else 0, 1),),
+            finish_reason=FinishReason.STOP,
+        )
+
+    async def load_weights(self, weights: object, version: int) -> None:
+        await asyncio.sleep(0.1)
+        if self.load_error is not None:
+            raise self.load_error
+        self.loaded.append(version)
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def ask(engine: ReplicatedEngine, chain: str, on_token: OnToken | None = None) -> int:
+    """Return the number of the replica that answered."""
+    request = Request(chain_id=chain, group_id="g", turn=0, seed=Seed(0))
+    deadline = LoopClock().now() + 100
+    completion = await engine.sample(
+        (1,), SamplingParams(), request=request, deadline=deadline, on_token=on_token
+    )
+    return completion.token_ids[0]
+
+
+async def ask_all(engine: ReplicatedEngine, chains: Sequence[str]) -> list[int]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(ask(engine, chain)) for chain in chains]
+    return [task.result() for task in tasks]
+
+
+def virtual(
+    scenario: Callable[[], Coroutine[Any, Any, None]],
+) -> Callable[[], None]:
+    def test() -> None:
+        run_in_virtual_time(scenario())
+
+    test.__name__ = scenario.__name__
+    return test
+
+
+def replicas(count: int) -> tuple[list[Replica], ReplicatedEngine]:
+    made = [Replica(number) for number in range(count)]
+    return made, ReplicatedEngine(made)
+
+
+async def test_it_keeps_the_contract_of_an_engine() -> None:
+    engines = [ScriptedEngine(["hello"], tokenizer=ByteTokenizer()) for _ in range(3)]
+    await check_engine(ReplicatedEngine(engines), (1, 2), params=SamplingParams(max_tokens=4))
+
+
+@virtual
+async def test_new_chains_go_to_the_least_loaded() -> None:
+    made, engine = replicas(3)
+    made[0].seconds = 10 * SECOND
+    async with asyncio.TaskGroup() as group:
+        for chain in range(6):
+            group.create_task(ask(engine, f"old{chain}"))
+        await asyncio.sleep(2 * SECOND)
+        # Replica 0 still has its two; the others are free.
+        for chain in range(4):
+            group.create_task(ask(engine, f"new{chain}"))
+    assert [len(replica.chains) for replica in made] == [2, 4, 4]
+
+
+@virtual
+async def test_among_equally_busy_ones_the_one_with_fewer_chains_is_chosen() -> None:
+    made, engine = replicas(3)
+    for chain in range(9):
+        await ask(engine, f"c{chain}")
+    assert [len(replica.chains) for replica in made] == [3, 3, 3]
+
+
+@virtual
+async def test_a_chain_stays_with_its_replica_however_busy_that_is() -> None:
+    made, engine = replicas(2)
+    home = await ask(engine, "a")
+    made[home].seconds = 10 * SECOND
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(ask(engine, "a")) for _ in range(5)]
+    assert {task.result() for task in tasks} == {home}
+
+
+@virtual
+async def test_a_chain_moves_when_its_replica_fails_and_stays_there() -> None:
+    made, engine = replicas(2)
+    assert await ask(engine, "a") == 0
+    made[0].error = EngineError("died")
+    assert await ask(engine, "a") == 1
+    made[0].error = None
+    await asyncio.sleep(1000)
+    assert await ask(engine, "a") == 1
+    assert await ask(engine, "b") == 0, "it is used again, for others"
+
+
+@virtual
+async def test_a_failed_replica_is_left_alone_for_longer_and_longer() -> None:
+    made, engine = replicas(2)
+    made[0].error = EngineError("died")
+    made[0].seconds = 0.0
+    # The other has many chains, so that replica 0 would be chosen whenever it is up.
+    await ask_all(engine, [f"c{n}" for n in range(50)])
+    tries = []
+    for number in range(400):
+        before = len(made[0].chains)
+        assert await ask(engine, f"d{number}") == 1
+        if len(made[0].chains) > before:
+            tries.append(LoopClock().now())
+    gaps = [later - earlier for earlier, later in pairwise(tries)]
+    assert gaps == sorted(gaps)
+    assert gaps[0] < 10
+    assert LONGEST_REST <= gaps[-1] <= LONGEST_REST + 2 * SECOND
+
+
+@virtual
+async def test_a_success_wipes_out_earlier_failures() -> None:
+    made, engine = replicas(2)
+    made[0].seconds = 0.0
+
+    async def rest_after_failure() -> float:
+        """Return seconds until replica 0 is asked again."""
+        made[0].error = EngineError("died")
+        start, count = LoopClock().now(), len(made[0].chains)
+        while len(made[0].chains) < count + 2:
+            await ask(engine, f"c{LoopClock().now()}")
+            await asyncio.sleep(0.1)
+        made[0].error = None
+        return LoopClock().now() - start
+
+    await ask_all(engine, [f"busy{n}" for n in range(400)])
+    first = await rest_after_failure()
+    await asyncio.sleep(100)
+    assert await ask(engine, "well") == 0
+    assert await rest_after_failure() == pytest.approx(first, abs=1.5 * SECOND)
+
+
+@virtual
+async def test_a_request_that_none_can_answer_harms_no_other() -> None:
+    made, engine = replicas(3)
+    for replica in made:
+        replica.error = EngineError("prompt too long")
+        replica.seconds = 0.0
+    with pytest.raises(EngineError, match=r"replica 0: prompt too long; replica 1: .*replica 2: "):
+        await ask(engine, "poison")
+    assert [replica.chains for replica in made] == [["poison"]] * 3
+    for replica in made:
+        replica.error = None
+    # All rest at this moment, and are used all the same.
+    assert sorted(await ask_all(engine, ["a", "b", "c"])) == [0, 1, 2]
+
+
+@virtual
+async def test_what_was_heard_is_not_said_again_by_another() -> None:
+    made, engine = replicas(2)
+    made[0].error = EngineError("broke in the middle")
+    made[0].fails_after = 2
+    heard: list[int] = []
+    with pytest.raises(EngineError, match="broke in the middle"):
+        await ask(engine, "a", on_token=lambda token, _: heard.append(token))
+    assert heard == [0, 0]
+    assert made[1].chains == []
+    made[0].fails_after = 0
+    assert await ask(engine, "b", on_token=lambda token, _: heard.append(token)) == 1
+
+
+@virtual
+async def test_deadlines_and_mistakes_pass_through() -> None:
+    made, engine = replicas(2)
+    for error in (DeadlineError("too slow"), ConfigError("bad ids")):
+        made[0].error = made[1].error = error
+        with pytest.raises(type(error)):
+            await ask(engine, "a")
+    assert len(made[0].chains) + len(made[1].chains) == 2
+
+
+@virtual
+async def test_weights_go_to_all_and_one_without_them_is_not_sampled_from() -> None:
+    made, engine = replicas(3)
+    await engine.load_weights(None, 1)
+    assert [replica.loaded for replica in made] == [[1]] * 3
+    made[0].load_error = EngineError("no memory")
+    made[1].load_error = DeadlineError("too slow")
+    await engine.load_weights(None, 2)
+    assert set(await ask_all(engine, ["a", "b", "c", "d"])) == {2}
+    made[0].load_error = made[1].load_error = None
+    await engine.load_weights(None, 3)
+    assert set(await ask_all(engine, ["e", "f", "g"])) == {0, 1, 2}
+
+
+@virtual
+async def test_weights_that_none_could_load_are_an_error() -> None:
+    made, engine = replicas(2)
+    for replica in made:
+        replica.load_error = EngineError("no memory")
+    with pytest.raises(EngineError, match=r"no replica could load version 4: .*no memory"):
+        await engine.load_weights(None, 4)
+    with pytest.raises(EngineError, match="replica 1 lacks the current weights: no memory"):
+        await ask(engine, "a")
+
+
+@virtual
+async def test_a_mistake_in_the_weights_is_told_as_such() -> None:
+    made, engine = replicas(2)
+    made[1].load_error = ConfigError("which transfer?")
+    with pytest.raises(ConfigError, match=r"which transfer\?"):
+        await engine.load_weights({}, 1)
+
+
+@virtual
+async def test_closing_closes_all_even_if_one_can_not() -> None:
+    made, engine = replicas(3)
+
+    async def stuck() -> None:
+        raise EngineError("stuck")
+
+    made[0].close = stuck  # type: ignore[method-assign]
+    with pytest.raises(EngineError, match="stuck"):
+        await engine.close()
+    assert made[1].closed
+    assert made[2].closed
+    with pytest.raises(EngineError, match="the engine is closed"):
+        await ask(engine, "a")
+
+
+def test_there_must_be_one() -> None:
+    with pytest.raises(ConfigError, match="at least one engine"):
+        ReplicatedEngine([])
+
+
+@virtual
+async def test_chains_unheard_of_for_long_are_forgotten() -> None:
+    _, engine = replicas(2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("agentfly.engines.replicas.REMEMBERED_CHAINS", 3)
+        for chain in range(10):
+            await ask(engine, f"c{chain}")
+    assert sorted(engine._homes) == ["c7", "c8", "c9"]
+    assert sum(replica.chains for replica in engine._replicas) == 3
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    outages=st.lists(st.tuples(st.integers(0, 2), st.floats(0, 20), st.floats(0.1, 5)), max_size=6),
+    chains=st.integers(1, 12),
+)
+def test_no_request_is_lost_while_one_replica_lives(
+    outages: list[tuple[int, float, float]], chains: int
+) -> None:
+    """Replicas 0 to 2 come and go; replica 3 is always there."""
+
+    async def main() -> None:
+        made, engine = replicas(4)
+
+        async def outage(number: int, start: float, length: float) -> None:
+            await asyncio.sleep(start)
+            made[number].error = EngineError("away")
+            await asyncio.sleep(length)
+            made[number].error = None
+
+        async def chain(name: str) -> None:
+            for _ in range(10):
+                await ask(engine, name)
+
+        async with asyncio.TaskGroup() as group:
+            for number, start, length in outages:
+                group.create_task(outage(number, start, length))
+            for number in range(chains):
+                group.create_task(chain(f"c{number}"))
+        asked = Counter(name for replica in made for name in replica.chains)
+        assert all(asked[f"c{number}"] >= 10 for number in range(chains))
+        assert all(replica.under_way == 0 for replica in engine._replicas)
+        if not outages:
+            assert set(asked.values()) == {10}
+
+    run_in_virtual_time(main())

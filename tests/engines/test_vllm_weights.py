@@ -1,0 +1,233 @@
+"""New weights for a vLLM server: in the right order, labelled, and never half."""
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from tests.engines.test_vllm_engine import FIRST, PROMPT, SEED, sample, serving
+from tests.engines.vllm_standin import FakeVllm, token_at
+
+from agentfly.engines.vllm import LoraAdapter, NcclTransfer, VllmEngine, WeightSync
+from agentfly.errors import ConfigError, DeadlineError, EngineError
+from agentfly.types import SamplingParams
+
+LONG = SamplingParams(max_tokens=12)
+WEIGHTS = {"embed.weight": (4, 2), "head.weight": (4, 2)}
+
+
+class FakeTransfer:
+    """Speaks as vLLM's NCCL trainer-side engine does, and moves nothing.
+
+    The announcement blocks until the tensors are sent, so it must run beside the sending.
+    """
+
+    def __init__(self) -> None:
+        self.sent: list[Mapping[str, Any]] = []
+        self.error: Exception | None = None
+
+    def connect(self, sync: WeightSync) -> None:
+        sync.init_weight_transfer_engine(
+            {
+                "master_address": "127.0.0.1",
+                "master_port": 29600,
+                "rank_offset": 1,
+                "world_size": sync.world_size + 1,
+                "packed": True,
+            }
+        )
+
+    def send(self, sync: WeightSync, weights: Any) -> None:
+        sync.start_weight_update()
+        announcement = threading.Thread(
+            target=sync.update_weights,
+            args=(
+                {
+                    "names": list(weights),
+                    "dtype_names": ["bfloat16"] * len(weights),
+                    "shapes": [list(shape) for shape in weights.values()],
+                },
+            ),
+        )
+        announcement.start()
+        announcement.join()
+        if self.error is not None:
+            raise self.error
+        self.sent.append(weights)
+        sync.finish_weight_update()
+
+
+async def test_an_update_is_announced_sent_labelled_and_taken_up_in_order() -> None:
+    fake, transfer = FakeVllm(), FakeTransfer()
+    async with serving(fake, transfer=transfer) as (engine, server):
+        await engine.load_weights(WEIGHTS, 1)
+        await engine.load_weights(WEIGHTS, 2)
+        assert (await sample(engine)).versions == ((2, 4),)
+        init = next(r for r in server.received if r.path == "/init_weight_transfer_engine")
+    update = ["start", "update", "finish", "version", "reset_cache", "resume"]
+    assert fake.log == ["pause", "init", *update, "pause", *update]
+    assert init.body["init_info"]["world_size"] == 3, "two workers and the learner"
+    assert transfer.sent == [WEIGHTS, WEIGHTS]
+
+
+async def test_weights_that_came_by_other_means_are_only_labelled() -> None:
+    fake = FakeVllm()
+    async with serving(fake) as (engine, _):
+        await engine.load_weights(None, 7)
+        assert (await sample(engine)).versions == ((7, 4),)
+    assert fake.log == ["pause", "version", "reset_cache", "resume"]
+
+
+async def test_a_completion_may_span_versions_and_each_token_names_its_own() -> None:
+    fake = FakeVllm(seconds_per_token=0.02)
+    async with serving(fake, version=3) as (engine, server):
+        heard: list[int] = []
+        task = asyncio.get_running_loop().create_task(
+            sample(engine, LONG, on_token=lambda t, _: heard.append(t))
+        )
+        await until(lambda: len(heard) >= 3)
+        await engine.load_weights(None, 4)
+        completion = await task
+        assert len(server.received) == 5
+    [(first, before), (second, after)] = completion.versions
+    assert (first, second) == (3, 4)
+    assert before >= 3
+    assert before + after == 12
+    assert completion.token_ids == tuple(FIRST[:12])
+
+
+@pytest.mark.parametrize(("policy", "forgotten"), [("recompute", True), ("keep", False)])
+async def test_old_keys_are_forgotten_or_kept_as_told(policy: Any, forgotten: bool) -> None:
+    fake = FakeVllm()
+    async with serving(fake, stale_cache=policy) as (engine, _):
+        await engine.load_weights(None, 1)
+    assert (fake.cache_resets > 0) is forgotten
+    assert ("reset_cache" in fake.log) is forgotten
+
+
+async def test_an_adapter_is_loaded_in_place_and_sampled_from() -> None:
+    fake = FakeVllm()
+    async with serving(fake) as (engine, server):
+        await engine.load_weights(LoraAdapter(path="/runs/1"), 1)
+        first = await sample(engine)
+        await engine.load_weights(LoraAdapter(path="/runs/2"), 2)
+        second = await sample(engine)
+        bodies = [r.body for r in server.received if r.path == "/v1/load_lora_adapter"]
+    assert bodies == [
+        {"lora_name": "policy", "lora_path": f"/runs/{n}", "load_inplace": True} for n in (1, 2)
+    ]
+    wire_seed = SEED.value >> 1
+    assert first.token_ids == tuple(token_at(PROMPT, wire_seed, i, "/runs/1") for i in range(4))
+    assert second.token_ids == tuple(token_at(PROMPT, wire_seed, i, "/runs/2") for i in range(4))
+    assert (first.versions, second.versions) == (((1, 4),), ((2, 4),))
+
+
+async def test_pausing_freezes_requests_and_resuming_lets_them_go_on() -> None:
+    fake = FakeVllm(seconds_per_token=0.01)
+    async with serving(fake) as (engine, server):
+        async with engine.paused():
+            task = asyncio.get_running_loop().create_task(sample(engine))
+            await server.until_received(2)
+            await engine.load_weights(None, 1)
+            assert fake.paused, "an update inside the block must not end the pause"
+            assert not task.done()
+        assert (await task).versions == ((1, 4),)
+    assert fake.log.count("pause") == fake.log.count("resume") == 1
+
+
+@pytest.mark.parametrize(
+    "route", ["/start_weight_update", "/update_weight_version", "/reset_prefix_cache"]
+)
+async def test_half_an_update_is_never_sampled_from(route: str) -> None:
+    fake = FakeVllm(seconds_per_token=0.02)
+    async with serving(fake, transfer=FakeTransfer()) as (engine, server):
+        waiter = asyncio.get_running_loop().create_task(sample(engine, LONG))
+        await server.until_received(1)
+        fake.failing = {route}
+        with pytest.raises(EngineError, match=r"answered 500: .*CUDA error"):
+            await engine.load_weights(WEIGHTS, 1)
+        with pytest.raises(EngineError, match="with the reason 'abort'"):
+            await waiter
+        assert fake.paused
+        with pytest.raises(EngineError, match=r"of no known version.*to version 1.*Load weights"):
+            await sample(engine)
+        fake.failing = set()
+        fake.update = "ready"
+        await engine.load_weights(WEIGHTS, 2)
+        assert (await sample(engine)).versions == ((2, 4),)
+
+
+async def test_a_failure_of_the_transfer_itself_is_a_typed_error() -> None:
+    transfer = FakeTransfer()
+    transfer.error = RuntimeError("NCCL timeout")
+    async with serving(FakeVllm(), transfer=transfer) as (engine, _):
+        with pytest.raises(EngineError, match=r"sending weights to .*RuntimeError: NCCL timeout"):
+            await engine.load_weights(WEIGHTS, 1)
+
+
+async def test_a_transfer_that_hangs_ends_in_time() -> None:
+    never = threading.Event()
+
+    class Hanging(FakeTransfer):
+        def send(self, sync: WeightSync, weights: Any) -> None:
+            never.wait(30)
+
+    async with serving(FakeVllm(), transfer=Hanging(), update_seconds=0.5) as (engine, _):
+        with pytest.raises(DeadlineError, match="sending weights"):
+            await engine.load_weights(WEIGHTS, 1)
+        with pytest.raises(EngineError, match="of no known version"):
+            await sample(engine)
+    never.set()
+
+
+async def test_a_server_that_is_gone_leaves_a_typed_error() -> None:
+    async with serving(FakeVllm()) as (_, server):
+        url = server.url
+    engine = VllmEngine(url, update_seconds=5)
+    with pytest.raises(EngineError, match="/pause: the connection broke"):
+        await engine.load_weights(None, 1)
+    await engine.close()
+
+
+async def test_weights_without_a_way_are_a_mistake_that_costs_nothing() -> None:
+    fake = FakeVllm()
+    async with serving(fake) as (engine, _):
+        with pytest.raises(ConfigError, match=r"dict need a way.*NcclTransfer\(address=\.\.\.\)"):
+            await engine.load_weights(WEIGHTS, 1)
+        await sample(engine)
+    assert fake.log == []
+
+
+async def test_nccl_needs_vllm_here_too() -> None:
+    async with serving(FakeVllm(), transfer=NcclTransfer(address="127.0.0.1")) as (engine, _):
+        with pytest.raises(ConfigError, match="pip install vllm"):
+            await engine.load_weights(WEIGHTS, 1)
+
+
+async def test_a_server_that_lost_its_weights_is_found_out() -> None:
+    fake = FakeVllm()
+    async with serving(fake) as (engine, _):
+        await engine.load_weights(None, 1)
+        fake.label = "default"
+        with pytest.raises(EngineError, match="Was the server restarted"):
+            await sample(engine)
+
+
+async def test_a_server_that_reports_no_labels_is_believed_while_nothing_changes() -> None:
+    fake = FakeVllm(seconds_per_token=0.02, reports_labels=False)
+    async with serving(fake, version=2) as (engine, server):
+        assert (await sample(engine)).versions == ((2, 4),)
+        task = asyncio.get_running_loop().create_task(sample(engine, LONG))
+        await server.until_received(2)
+        await engine.load_weights(None, 3)
+        with pytest.raises(EngineError, match="changed from version 2 to 3 under this completion"):
+            await task
+
+
+async def until(condition: Any) -> None:
+    for _ in range(2000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise TimeoutError

@@ -1,0 +1,196 @@
+import asyncio
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+from tests.tools.tool_calls import call, context, run
+
+from agentfly.errors import ConfigError, EnvError
+from agentfly.tools import Toolbox, answer, calculator, finish, tool
+from agentfly.types import EnvSpec, ToolCall, ToolResult, ToolStatus
+
+
+class Shop:
+    def reset(self) -> None: ...
+    def close(self) -> None: ...
+
+
+@tool
+def search(query: str, limit: int = 5) -> str:
+    """Search."""
+    return query.upper() * limit
+
+
+@tool
+def buy(item: str, shop: Shop) -> str:
+    """Buy."""
+    raise NotImplementedError
+
+
+@tool
+def look(shop: Shop) -> str:
+    """Look."""
+    raise NotImplementedError
+
+
+async def results(tools: list[Any], *calls: ToolCall) -> tuple[ToolResult, ...]:
+    return await Toolbox(tools).run(calls, lambda index: context())
+
+
+async def test_calls_run_at_once_and_answer_in_order() -> None:
+    last_began = asyncio.Event()
+    gate = threading.Barrier(2, timeout=20)
+
+    @tool
+    async def first() -> str:
+        """Wait for the last."""
+        await last_began.wait()
+        return "first"
+
+    @tool
+    def meet(name: str) -> str:
+        """Wait for the other in another thread."""
+        gate.wait()
+        return name
+
+    @tool
+    async def last() -> str:
+        """Let the first go."""
+        last_began.set()
+        return "last"
+
+    calls = (
+        call("first"),
+        call("meet", '{"name": "a"}'),
+        call("meet", '{"name": "b"}'),
+        call("last"),
+    )
+    async with asyncio.timeout(20):
+        answers = await results([first, meet, last], *calls)
+    assert [a.observation for a in answers] == ["first", "a", "b", "last"]
+
+
+async def test_each_call_has_its_own_context() -> None:
+    @tool
+    def whoami(task: Any) -> str:
+        """Say it."""
+        return str(task.fields["n"])
+
+    answers = await Toolbox([whoami]).run([call("whoami")] * 3, lambda index: context({"n": index}))
+    assert [a.observation for a in answers] == ["0", "1", "2"]
+
+
+async def test_no_calls() -> None:
+    assert await results([search]) == ()
+
+
+async def test_an_unknown_tool_is_told_what_there_is() -> None:
+    (result,) = await results([search, finish], call("serach"))
+    assert result.status is ToolStatus.UNKNOWN_TOOL
+    assert result.observation == (
+        "There is no tool 'serach'. Did you mean 'search'? Known: finish, search.\n"
+        "You can call: search(query: string, limit: integer = 5); finish(answer: string)"
+    )
+    (result,) = await results([search], call("\ud800"))
+    result.observation.encode()
+    (result,) = await results([], call("search"))
+    assert result.observation.endswith("There are no tools: answer in plain text.")
+
+
+async def test_a_call_that_could_not_be_read() -> None:
+    unread = ToolCall(id="1", name="", arguments="", problem="the call has no name")
+    (result,) = await results([search, finish], unread)
+    assert result.status is ToolStatus.MALFORMED
+    assert result.observation == (
+        "The tool call could not be read: the call has no name\n"
+        "You can call: search(query: string, limit: integer = 5); finish(answer: string)"
+    )
+    cut = ToolCall(id="1", name="finish", arguments='{"ans', problem="it was cut off")
+    (result,) = await results([search, finish], cut)
+    assert result.observation.endswith("You can call: finish(answer: string)")
+
+
+async def test_a_failure_of_infrastructure_is_raised_as_itself_and_ends_the_others() -> None:
+    ended: list[str] = []
+
+    @tool
+    async def crash() -> str:
+        """Crash."""
+        await asyncio.sleep(0.01)
+        try:
+            raise KeyError("socket")
+        except KeyError as error:
+            raise EnvError("the shop is gone") from error
+
+    @tool
+    async def linger() -> str:
+        """Linger."""
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append("linger")
+        raise NotImplementedError
+
+    with pytest.raises(EnvError, match="the shop is gone") as caught:
+        await results([crash, linger], call("linger"), call("crash"))
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert ended == ["linger"]
+
+
+async def test_one_failing_call_leaves_the_others_alone() -> None:
+    @tool
+    def fail() -> str:
+        """Fail."""
+        raise ValueError("no")
+
+    statuses = [
+        r.status
+        for r in await results([fail, search], call("fail"), call("search", '{"query": "x"}'))
+    ]
+    assert statuses == [ToolStatus.ERROR, ToolStatus.OK]
+
+
+def test_environments_are_listed_once() -> None:
+    assert Toolbox([buy, look, search]).environments == (EnvSpec(Shop),)
+
+
+def test_names_are_unique() -> None:
+    with pytest.raises(ConfigError, match="two tools are named 'search'"):
+        Toolbox([search, search])
+
+
+def test_a_plain_function_is_no_tool() -> None:
+    def plain() -> None: ...
+
+    not_a_tool: Any = plain
+    with pytest.raises(ConfigError, match="plain is not a tool: decorate it with @tool"):
+        Toolbox([not_a_tool])
+
+
+def test_a_method_needs_its_instance() -> None:
+    class Account:
+        @tool
+        def pay(self) -> str:
+            """Pay."""
+            raise NotImplementedError
+
+    with pytest.raises(ConfigError, match=r"method without its instance: pass it as instance\.pay"):
+        Toolbox([Account.pay])
+    assert [spec.name for spec in Toolbox([Account().pay]).specs] == ["pay"]
+
+
+async def test_finish_and_answer_end_the_chain() -> None:
+    for ending, name in ((finish, "finish"), (answer, "answer")):
+        assert ending.spec.name == name
+        result = await run(ending, answer=42)
+        assert result == ToolResult(observation="42", ends_chain=True)
+    assert not (await run(calculator, expression="1+1")).ends_chain
+
+
+def test_nothing_heavy_is_imported_before_it_is_used() -> None:
+    heavy = "('mcp', 'numpy', 'PIL', 'torch', 'transformers')"
+    code = f"import sys, agentfly.tools; print(*(m for m in {heavy} if m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
