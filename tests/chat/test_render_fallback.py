@@ -1,5 +1,7 @@
 """What a template can't render is worded otherwise, and the wording is as documented."""
 
+from collections.abc import Sequence
+
 from agentfly.chat import ByteTokenizer, TemplateRenderer, check_template
 from agentfly.chat.formats import CallFormat, Reading
 from agentfly.types import (

@@ -9,7 +9,7 @@ from agentfly.agents.textual import TextualChatModel
 from agentfly.chat import CHATML, ChatTemplate, TemplateRenderer
 from agentfly.chat.formats import CallFormat
 from agentfly.errors import ConfigError
-from agentfly.models import resolve_model
+from agentfly.models import load_model, resolve_model
 from agentfly.types import ChatModel, Engine, Renderer, Tokenizer
 
 
@@ -66,7 +66,6 @@ def load_engine(folder: Path, tokenizer: Tokenizer) -> Engine:
     """Load a folder into the local engine, in bfloat16 where the hardware computes in it."""
     try:
         import torch
-        from transformers import AutoModelForCausalLM
 
         from agentfly.engines.local import LocalEngine
         from agentfly.engines.local.weights import bfloat16_pays
@@ -77,8 +76,7 @@ def load_engine(folder: Path, tokenizer: Tokenizer) -> Engine:
         ) from error
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if bfloat16_pays(device) else torch.float32
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(device).eval()
-    return LocalEngine(model, tokenizer)
+    return LocalEngine(load_model(folder, dtype=dtype, device=device), tokenizer)
 
 
 def _with_format(renderer: Renderer, call_format: CallFormat | None) -> Renderer:

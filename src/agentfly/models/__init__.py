@@ -12,6 +12,7 @@ Nothing here imports torch before a model has to be made.
 """
 
 from agentfly.models.cache import cache_folder
+from agentfly.models.loading import load_model
 from agentfly.models.progress import Progress, progress_bar
 from agentfly.models.resolve import resolve_model
 from agentfly.models.zoo import ModelInfo, fetch, list_models, model_info
@@ -22,6 +23,7 @@ __all__ = [
     "cache_folder",
     "fetch",
     "list_models",
+    "load_model",
     "model_info",
     "progress_bar",
     "resolve_model",

@@ -11,15 +11,16 @@ import os
 import shutil
 import sys
 import zipfile
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, redirect_stderr, suppress
+from contextlib import redirect_stderr, suppress
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentfly.errors import ConfigError
 from agentfly.models.cache import sha256
+from agentfly.models.loading import no_progress_bars
 from agentfly.models.progress import Progress
 from agentfly.runtime.process import start
 
@@ -153,8 +154,9 @@ def _convert(gguf: Path, folder: Path) -> None:
     import torch
     from transformers import AutoTokenizer
 
-    # Making a module draws random numbers, which are the user's.
-    with torch.random.fork_rng(devices=[]), _no_progress_bars():
+    # Making a module draws random numbers, which are the user's. The reader of GGUF files asks
+    # nobody before it shows its bar.
+    with torch.random.fork_rng(devices=[]), no_progress_bars(), redirect_stderr(StringIO()):
         packed = _dequantised(gguf)
         plain = _plain_copy(packed).bfloat16()
         plain.save_pretrained(folder)
@@ -182,19 +184,3 @@ def _plain_copy(model: "LlamaForCausalLM") -> "LlamaForCausalLM":
     plain = LlamaForCausalLM(LlamaConfig(**shape, rms_norm_eps=1e-5))
     plain.load_state_dict(model.state_dict())
     return plain
-
-
-@contextmanager
-def _no_progress_bars() -> Iterator[None]:
-    """Keep the libraries' own bars from the terminal: ours is there already."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        # The reader of GGUF files asks nobody before it shows its bar.
-        with redirect_stderr(StringIO()):
-            yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()

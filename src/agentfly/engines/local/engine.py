@@ -87,11 +87,16 @@ class LocalEngine:
             threads=threads or _threads_for(model),
         )
         self._thread = EngineThread(self._core)
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._clock = clock or LoopClock()
         config = model.config.get_text_config(decoder=True)
-        self._context = getattr(config, "max_position_embeddings", None) or 2**31
+        self._context: int = getattr(config, "max_position_embeddings", None) or 2**31
         self._vocabulary = model.get_input_embeddings().num_embeddings
+
+    @property
+    def context_length(self) -> int:
+        """How many tokens the model can see at once."""
+        return self._context
 
     @property
     def counters(self) -> Mapping[str, int]:
@@ -161,10 +166,10 @@ class LocalEngine:
         self, prompt_ids: Sequence[int], params: SamplingParams, request: Request, reply: Reply
     ) -> Job:
         self._check_prompt(prompt_ids)
-        room = min(params.max_tokens, self._context - len(prompt_ids))
+        room = min(params.max_tokens, self.context_length - len(prompt_ids))
         limit = len(prompt_ids) + room
         self._check_size(limit, room)
-        watch = StopWatch(params, self._tokenizer, room)
+        watch = StopWatch(params, self.tokenizer, room)
         return Job(prompt_ids, params, request=request, watch=watch, limit=limit, reply=reply)
 
     def _check_prompt(self, prompt_ids: Sequence[int]) -> None:
@@ -181,7 +186,7 @@ class LocalEngine:
         if room < 1:
             raise EngineError(
                 f"the prompt has {limit - room} tokens and the model's context holds "
-                f"{self._context}: nothing can follow. Limit the chain's context length"
+                f"{self.context_length}: nothing can follow. Limit the chain's context length"
             )
         if limit > self._core.cache.max_tokens:
             raise EngineError(
