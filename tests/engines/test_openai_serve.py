@@ -28,7 +28,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 STARTUP_SECONDS = 100.0
 QUICK = Retry(attempts=2, first_wait=0.05)
 QUESTION = [Message(role="user", content="What is 12*34?")]
-GREEDY = SamplingParams(temperature=0.0, max_tokens=8)
+GREEDY = SamplingParams(temperature=0.0, max_tokens=40)
 CALCULATOR = ToolSpec(
     name="calculator",
     description="Work out an expression.",
@@ -52,7 +52,7 @@ class Serving:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def serving(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serving]:
-    model = resolve_model("tiny")
+    model = resolve_model("tiny-random")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
