@@ -13,7 +13,7 @@ import pytest
 
 from agentfly.errors import DeadlineError, EnvError
 from agentfly.runtime.clock import LoopClock
-from agentfly.runtime.invoke import invoke, is_async
+from agentfly.runtime.invoke import invoke, is_async, supervised
 from agentfly.runtime.threads import WorkerThreads
 
 CLOCK = LoopClock()
@@ -203,18 +203,26 @@ async def test_cancelling_the_caller_cancels_the_coroutine() -> None:
     assert ended.is_set()
 
 
-async def test_a_caller_that_was_cancelled_before_it_began_leaves_no_coroutine_unawaited() -> None:
+async def test_a_coroutine_that_is_cancelled_before_its_first_step_is_not_left_unawaited() -> None:
+    """As at the end of a program, when all tasks are cancelled at once."""
+    this = asyncio.current_task()
+
+    def cancel_all() -> None:
+        for task in asyncio.all_tasks():
+            if task is not this:
+                task.cancel()
+
     async with asyncio.TaskGroup() as group:
-        calling = group.create_task(cancelled_before_the_first_step())
+        calling = group.create_task(called(later))
+        asyncio.get_running_loop().call_soon(cancel_all)
     assert calling.cancelled()
     gc.collect()  # warnings are errors: an unawaited coroutine would fail the test
 
 
-async def cancelled_before_the_first_step() -> None:
-    current = asyncio.current_task()
-    assert current is not None
-    current.cancel()
-    await called(later)
+async def test_anything_that_can_be_awaited_can_be_supervised() -> None:
+    future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    future.set_result("done")
+    assert await supervised(future, "the future") == "done"
 
 
 async def test_a_coroutine_that_cancels_itself_is_an_error_not_a_cancellation() -> None:

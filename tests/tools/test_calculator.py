@@ -60,6 +60,7 @@ from agentfly.types import ToolStatus
         ("1e20 * 10", "1e+21"),
         ("3 / 2", "1.5"),
         ("0 * -1", "0"),
+        (" + ".join(["(1)"] * 60), "60"),
     ],
 )
 async def test_results(expression: str, shown: str) -> None:

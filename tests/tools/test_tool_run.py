@@ -210,8 +210,9 @@ async def test_the_chains_own_deadline_is_raised() -> None:
         await asyncio.sleep(60)
         raise NotImplementedError
 
-    with pytest.raises(DeadlineError):
-        await dig.run(call("dig"), context(seconds=0.1))
+    async with asyncio.timeout(20):
+        with pytest.raises(DeadlineError):
+            await dig.run(call("dig"), context(seconds=0.1))
 
 
 async def test_a_timeout_inside_a_tool_is_the_tools_own_error() -> None:

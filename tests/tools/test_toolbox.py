@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import subprocess
 import sys
 import threading
@@ -9,7 +10,7 @@ from tests.tools.tool_calls import call, context, run
 
 from agentfly.errors import ConfigError, EnvError
 from agentfly.tools import Toolbox, answer, calculator, finish, tool
-from agentfly.types import EnvSpec, ToolCall, ToolResult, ToolStatus
+from agentfly.types import Context, EnvSpec, ToolCall, ToolResult, ToolSpec, ToolStatus
 
 
 class Shop:
@@ -150,6 +151,35 @@ async def test_one_failing_call_leaves_the_others_alone() -> None:
         for r in await results([fail, search], call("fail"), call("search", '{"query": "x"}'))
     ]
     assert statuses == [ToolStatus.ERROR, ToolStatus.OK]
+
+
+class Stubborn:
+    """A tool of a user's own class, which fits the protocol and ignores its cancellation."""
+
+    spec = ToolSpec(name="stubborn", description="Wait.", parameters={"type": "object"})
+    environments = ()
+
+    def __init__(self) -> None:
+        self.released = asyncio.Event()
+
+    async def run(self, call: ToolCall, context: Context) -> ToolResult:
+        while not self.released.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.released.wait()
+        return ToolResult(observation=f"{call.name} in turn {context.turn}")
+
+
+async def test_a_tool_of_ones_own_class() -> None:
+    own = Stubborn()
+    own.released.set()
+    (result,) = await results([own], call("stubborn"))
+    assert result.observation == "stubborn in turn 0"
+    own.released.clear()
+    async with asyncio.timeout(20):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await results([own], call("stubborn"))
+    own.released.set()
 
 
 def test_environments_are_listed_once() -> None:

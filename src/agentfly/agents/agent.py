@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Self, TypedDict, Unpack
 
 from agentfly.agents.kind import KINDS, ToolCalling
 from agentfly.agents.model import Model, open_model
@@ -174,8 +174,14 @@ class Agent:
         raise ConfigError("an event loop is running already: write `await agent.run(...)` here")
 
     async def close(self) -> None:
-        """Free the model. Only needed for one that the agent itself has loaded by its name."""
+        """Free the model that was loaded by its name; an engine that you made is yours to close."""
         await self.model.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     def setup(
         self, *, max_turns: int | None = None, sampling: SamplingParams | None = None

@@ -1,13 +1,14 @@
 """From what a user calls a model to what the chain loop needs of it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 from agentfly.agents.textual import TextualChatModel
 from agentfly.chat import CHATML, ChatTemplate, TemplateRenderer
 from agentfly.chat.formats import CallFormat
+from agentfly.engines import ScriptedEngine
 from agentfly.errors import ConfigError
 from agentfly.models import load_model, resolve_model
 from agentfly.types import ChatModel, Engine, Renderer, Tokenizer
@@ -23,9 +24,12 @@ class Model:
     context_length: float = math.inf
     """How many tokens the model can see at once."""
 
+    owned: bool = False
+    """Whether it was loaded here, by its name, and is to be freed here too."""
+
     async def close(self) -> None:
-        """Free the engine."""
-        if self.engine is not None:
+        """Free the engine that was loaded here; what a user made is the user's to close."""
+        if self.owned and self.engine is not None:
             await self.engine.close()
 
 
@@ -59,7 +63,7 @@ def _open_named(
     folder = resolve_model(name)
     own = TemplateRenderer.from_folder(folder, format=call_format)
     engine = load_engine(folder, own.tokenizer)
-    return open_model(engine, renderer or own, call_format)
+    return replace(open_model(engine, renderer or own, call_format), owned=True)
 
 
 def load_engine(folder: Path, tokenizer: Tokenizer) -> Engine:
@@ -97,11 +101,10 @@ def _with_format(renderer: Renderer, call_format: CallFormat | None) -> Renderer
 
 
 def _renderer_of(engine: Engine, call_format: CallFormat | None) -> Renderer:
-    """Make a renderer from the engine's own tokenizer, in ChatML."""
-    tokenizer = getattr(engine, "tokenizer", None)
-    if tokenizer is None:
+    """Render for a script in ChatML; a real model's own template can't be guessed."""
+    if not isinstance(engine, ScriptedEngine):
         raise ConfigError(
-            f"{type(engine).__name__} has no tokenizer, so its prompts can't be rendered: "
-            "pass renderer=TemplateRenderer(tokenizer, template)"
+            f"how to render prompts for a {type(engine).__name__} is not known: pass "
+            "renderer=TemplateRenderer.from_folder(folder), or name the model's folder instead"
         )
-    return TemplateRenderer(tokenizer, ChatTemplate(CHATML), format=call_format)
+    return TemplateRenderer(engine.tokenizer, ChatTemplate(CHATML), format=call_format)

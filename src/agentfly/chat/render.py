@@ -84,6 +84,7 @@ class TemplateRenderer:
         )
         self.watch = RewriteWatch(writer=self.writer)
         self._probe = SuffixProbe(self.template, self.dialect, self.encoder)
+        self._opened: tuple[object, tuple[int, ...]] = (None, ())
         self._learn_ends()
 
     def _learn_ends(self) -> None:
@@ -148,8 +149,12 @@ class TemplateRenderer:
         return (*self.call_format.stop_strings, *self._spelled_ends)
 
     def open(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> tuple[int, ...]:
-        """Render the first prompt."""
-        return tuple(self.encoder.encode(self.writer.pieces(messages, tools)))
+        """Render the first prompt; the chains of a group ask for the same one in turn."""
+        asked = (tuple(messages), tuple(tools))
+        if self._opened[0] != asked:
+            ids = tuple(self.encoder.encode(self.writer.pieces(messages, tools)))
+            self._opened = (asked, ids)
+        return self._opened[1]
 
     def extend(
         self,

@@ -105,7 +105,8 @@ class TokenVoice:
             turn=turn,
             seed=self._attempt.seed.child("turn", turn),
         )
-        params = replace(self._params, max_tokens=self._room())
+        room = self._room()
+        params = self._params if room == self._params.max_tokens else self._bounded(room)
         with boundary(EngineError, f"sampling turn {turn}"):
             sampling = self._engine.sample(
                 self._ids, params, request=request, deadline=deadline, on_token=on_token
@@ -130,6 +131,9 @@ class TokenVoice:
         ends = [message.content.find(string) for string in self._user_stops]
         found = [end for end in ends if end >= 0]
         return replace(message, content=message.content[: min(found)]) if found else message
+
+    def _bounded(self, room: int) -> SamplingParams:
+        return replace(self._params, max_tokens=room)
 
     def _room(self) -> int:
         left = min(

@@ -78,12 +78,16 @@ async def _called(
 
 async def supervised(awaitable: Awaitable[T], name: str) -> T:
     """Await foreign code that may refuse to be cancelled, cancel itself or call `exit()`."""
-    task = asyncio.get_running_loop().create_task(_contained(awaitable, name), name=name)
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(_contained(awaitable, name), name=name)
     if inspect.iscoroutine(awaitable):
         # Cancelled before its first step, the task would leave the coroutine unawaited.
         task.add_done_callback(lambda _: awaitable.close())
+    # A future of our own, because awaiting the task itself would pass a cancellation on to it.
+    ended = asyncio.Event()
+    task.add_done_callback(lambda _: ended.set())
     try:
-        await asyncio.wait({task})
+        await ended.wait()
     except asyncio.CancelledError:
         await _end(task)
         raise

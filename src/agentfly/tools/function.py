@@ -81,7 +81,9 @@ class FunctionTool(Generic[P, R]):
             return presentable(read, self.max_length)
         given = await injected(self.spec.name, self.sources, context, self.defaults)
         result = await self._answer({**read.values, **given}, context)
-        return presentable(dataclasses.replace(result, repaired=read.repaired), self.max_length)
+        if read.repaired:
+            result = dataclasses.replace(result, repaired=True)
+        return presentable(result, self.max_length)
 
     async def _answer(self, arguments: dict[str, Any], context: Context) -> ToolResult:
         called: functools.partial[R] = functools.partial(self.function, **arguments)
