@@ -18,8 +18,7 @@
 Only a `ChainError` is data; whatever else escapes is a bug or a mistake, and stops the run.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 
 class AgentFlyError(Exception):
@@ -78,8 +77,7 @@ class RewardError(InfrastructureError):
     """A reward raised, ran out of time or returned something that is not a finite number."""
 
 
-@contextmanager
-def boundary(kind: type[AgentFlyError], doing: str) -> Iterator[None]:
+class boundary:  # noqa: N801 - reads as the statement that it is
     """Classify once whatever foreign code raises.
 
     Errors of AgentFly pass through unchanged, so that the innermost boundary names the cause.
@@ -89,9 +87,23 @@ def boundary(kind: type[AgentFlyError], doing: str) -> Iterator[None]:
     Traceback (most recent call last):
     agentfly.errors.EnvError: stepping turn 0 raised KeyError: 'boom'
     """
-    try:
-        yield
-    except AgentFlyError:
-        raise
-    except Exception as error:
-        raise kind(f"{doing} raised {type(error).__name__}: {error}") from error
+
+    __slots__ = ("_doing", "_kind")
+
+    def __init__(self, kind: type[AgentFlyError], doing: str) -> None:
+        self._kind = kind
+        self._doing = doing
+
+    def __enter__(self) -> None:
+        """Begin to watch."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Raise what came out as `kind`, unless it is classified already or no error at all."""
+        if isinstance(error, Exception) and not isinstance(error, AgentFlyError):
+            text = f"{self._doing} raised {type(error).__name__}: {error}"
+            raise self._kind(text) from error

@@ -1,6 +1,7 @@
 """Several engines behind one: where a chain goes, and what happens when its replica fails."""
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from itertools import pairwise
@@ -9,9 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.engines.http_standin import Handler, Received, Reply, standing_in
+from tests.engines.vllm_standin import FakeVllm
 
 from agentfly.chat import ByteTokenizer
-from agentfly.engines import ScriptedEngine
+from agentfly.engines import Endpoint, OpenAICompletions, ScriptedEngine, VllmEngine
+from agentfly.engines.remote.retry import Retry
 from agentfly.engines.replicas import LONGEST_REST, ReplicatedEngine
 from agentfly.errors import ConfigError, DeadlineError, EngineError
 from agentfly.runtime.clock import LoopClock
@@ -337,3 +341,111 @@ def test_no_request_is_lost_while_one_replica_lives(
             assert set(asked.values()) == {10}
 
     run_in_virtual_time(main())
+
+
+@virtual
+async def test_after_a_rest_one_request_tries_and_the_others_do_not_wait_for_it() -> None:
+    made, engine = replicas(2)
+    made[0].error = EngineError("died")
+    made[0].seconds = 0.0
+    await ask_all(engine, [f"c{n}" for n in range(50)])
+    asked = len(made[0].chains)
+    made[0].seconds = 20 * SECOND
+    await asyncio.sleep(5 * SECOND)
+    start = LoopClock().now()
+    async with asyncio.TaskGroup() as group:
+        trial = group.create_task(ask(engine, "d0"))
+        await asyncio.sleep(0.1)
+        others = [group.create_task(ask(engine, f"d{n}")) for n in range(1, 30)]
+        await asyncio.wait(others)
+        assert LoopClock().now() - start < 10 * SECOND
+    assert len(made[0].chains) == asked + 1
+    assert {trial.result(), *(task.result() for task in others)} == {1}
+
+
+@virtual
+async def test_a_trial_that_is_answered_brings_a_replica_back_for_all() -> None:
+    made, engine = replicas(2)
+    made[0].error = EngineError("died")
+    await ask(engine, "a")
+    made[0].error = None
+    await asyncio.sleep(5 * SECOND)
+    assert await ask(engine, "trial") == 0
+    assert sorted(await ask_all(engine, ["b", "c", "d", "e"])) == [0, 0, 1, 1]
+
+
+@virtual
+async def test_a_trial_that_is_cancelled_makes_place_for_the_next() -> None:
+    made, engine = replicas(2)
+    made[0].error = EngineError("died")
+    await ask(engine, "a")
+    made[0].error = None
+    await asyncio.sleep(5 * SECOND)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5 * SECOND):
+            await ask(engine, "impatient")
+    assert await ask(engine, "b") == 0
+
+
+@virtual
+async def test_troubles_say_which_replica_is_out_of_use_and_why() -> None:
+    made, engine = replicas(3)
+    assert engine.troubles == {}
+    made[0].error = EngineError("connection refused")
+    made[2].load_error = EngineError("no memory")
+    await engine.load_weights(None, 1)
+    await ask(engine, "a")
+    assert engine.troubles == {
+        0: "down after 1 failures in a row: connection refused",
+        2: "lacks the current weights: no memory",
+    }
+    made[0].error = made[2].load_error = None
+    await engine.load_weights(None, 2)
+    await asyncio.sleep(5 * SECOND)
+    await ask(engine, "b")
+    assert engine.troubles == {}
+
+
+def test_the_context_is_as_long_as_the_shortest_of_all() -> None:
+    class Short(Replica):
+        context_length = 4096
+
+    assert ReplicatedEngine([Replica(0)]).context_length == math.inf
+    assert ReplicatedEngine([Replica(0), Short(1)]).context_length == 4096
+    vllm = VllmEngine("http://127.0.0.1:1", context_length=2048)
+    completions = OpenAICompletions("http://127.0.0.1:1/v1", model="m", context_length=1024)
+    assert ReplicatedEngine([Short(0), vllm]).context_length == 2048
+    assert ReplicatedEngine([vllm, completions]).context_length == 1024
+
+
+def over_http(urls: Sequence[str], attempts: int = 3) -> ReplicatedEngine:
+    retry = Retry(attempts=attempts, first_wait=0.01)
+    return ReplicatedEngine([VllmEngine(Endpoint(url=url, retry=retry)) for url in urls])
+
+
+def unavailable(moments: list[str]) -> Handler:
+    async def refuse(received: Received, reply: Reply) -> None:
+        moments.append(received.path)
+        await reply.json({"error": "starting"}, status=503)
+
+    return refuse
+
+
+async def test_one_unavailability_is_enough_while_another_replica_is_up() -> None:
+    refused: list[str] = []
+    async with standing_in(unavailable(refused)) as down, standing_in(FakeVllm()) as up:
+        engine = over_http([down.url, up.url])
+        await ask(engine, "a")
+        await engine.close()
+    assert len(refused) == 1
+
+
+async def test_the_last_replica_gets_all_its_attempts() -> None:
+    first: list[str] = []
+    last: list[str] = []
+    async with standing_in(unavailable(first)) as one, standing_in(unavailable(last)) as two:
+        engine = over_http([one.url, two.url])
+        with pytest.raises(EngineError, match="attempt 3 of 3"):
+            await ask(engine, "a")
+        await engine.close()
+    assert (len(first), len(last)) == (1, 3)

@@ -54,7 +54,7 @@ def test_a_model_is_built_once(cache: Path) -> None:
     assert (cache / "m" / "weights").read_bytes() == b"abc"
 
 
-@pytest.mark.parametrize("damage", ["changed", "cut", "gone", "no manifest"])
+@pytest.mark.parametrize("damage", ["changed", "cut", "gone", "no manifest", "empty manifest"])
 def test_a_damaged_model_is_made_anew(
     cache: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -66,8 +66,10 @@ def test_a_damaged_model_is_made_anew(
             (folder / "weights").write_bytes(b"ab")
         case "gone":
             (folder / "weights").unlink()
-        case _:
+        case "no manifest":
             (folder / "agentfly.json").unlink()
+        case _:
+            (folder / "agentfly.json").write_text('{"version": 1, "files": {}}')
     assert cached("m") is None
     with caplog.at_level(logging.WARNING):
         make("m", write_weights, needs=0, progress=quiet)
@@ -189,3 +191,18 @@ def test_a_cache_that_can_t_be_written(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("AGENTFLY_CACHE", str(tmp_path / "file"))
     with pytest.raises(ConfigError, match=r"can't be written.*AGENTFLY_CACHE"):
         make("m", write_weights, needs=0, progress=quiet)
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs Linux")
+def test_a_cache_that_can_t_even_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTFLY_CACHE", "/proc/x")
+    with pytest.raises(ConfigError, match=r"/proc/x/models can't be written.*AGENTFLY_CACHE"):
+        make("m", write_weights, needs=0, progress=quiet)
+
+
+def test_a_file_that_a_build_misses_is_no_fault_of_the_cache(cache: Path) -> None:
+    def build(folder: Path, progress: Progress) -> None:
+        (folder / "never written").read_bytes()
+
+    with pytest.raises(FileNotFoundError, match="never written"):
+        make("m", build, needs=0, progress=quiet)

@@ -3,17 +3,24 @@
     chain's first request ──► the least loaded replica that is up
     its later requests    ──► the same one, which holds its cache
     a replica fails       ──► down for a while; request and chain move to another
+    its wait is over      ──► one request tries it; an answer, and it is up again
 
-A replica that is down is used again when its wait is over, or when no other is left: so a request
-that no replica can answer makes trouble for itself only.
+As long as another replica is up, one unavailability is enough to move on: HTTP engines make one
+attempt then, and are as patient as their endpoint says only where nobody else could answer.
+
+A replica that is down is used before its wait is over when no other is left: so a request that no
+replica can answer makes trouble for itself only.
 """
 
 import asyncio
 import logging
+import math
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
+from agentfly.engines.remote.retry import failing_over
 from agentfly.errors import ConfigError, DeadlineError, EngineError
 from agentfly.runtime.clock import LoopClock
 from agentfly.types import Clock, Completion, Engine, OnToken, Request, SamplingParams
@@ -35,7 +42,10 @@ class _Replica:
     chains: int = 0
     failures: int = 0
     """In a row."""
+    last_failure: str = ""
     up_at: float = 0.0
+    trials: int = 0
+    """Requests under way that began when it had failed and not yet answered again."""
     outdated: str | None = None
     """Why it lacks the current weights; it is not sampled from until it has them."""
 
@@ -43,8 +53,21 @@ class _Replica:
     def load(self) -> tuple[int, int, int]:
         return (self.under_way, self.chains, self.index)
 
-    def failed(self, now: float) -> None:
+    @property
+    def trouble(self) -> str | None:
+        if self.outdated is not None:
+            return f"lacks the current weights: {self.outdated}"
+        if self.failures:
+            return f"down after {self.failures} failures in a row: {self.last_failure}"
+        return None
+
+    def is_up(self, now: float) -> bool:
+        """Tell whether it may be asked: after a failure, by one request at a time."""
+        return self.up_at <= now and not (self.failures and self.trials)
+
+    def failed(self, error: EngineError, now: float) -> None:
         """Rest; of all requests that one crash ends, only the first counts."""
+        self.last_failure = str(error)
         if now < self.up_at:
             return
         rest = min(LONGEST_REST, FIRST_REST * 2.0 ** min(self.failures, 30))
@@ -64,6 +87,9 @@ class ReplicatedEngine:
     A replica that answers too slowly is not taken for dead: give HTTP engines an endpoint with
     `request_seconds` well below the chains' own time limit, so that a hanging server fails early
     enough for another to take over.
+
+    >>> engine.troubles                                                         # doctest: +SKIP
+    {1: 'down after 3 failures in a row: http://localhost:8002/...: connection refused'}
     """
 
     def __init__(self, engines: Sequence[Engine], *, clock: Clock | None = None) -> None:
@@ -75,6 +101,16 @@ class ReplicatedEngine:
         self._clock = clock or LoopClock()
         self._homes: OrderedDict[str, _Replica] = OrderedDict()
         self._closed = False
+
+    @property
+    def context_length(self) -> float:
+        """The longest sequence that every replica takes, as far as they tell."""
+        return min(getattr(r.engine, "context_length", math.inf) for r in self._replicas)
+
+    @property
+    def troubles(self) -> Mapping[int, str]:
+        """Why which replicas are down or lack the current weights, by their number."""
+        return {r.index: r.trouble for r in self._replicas if r.trouble is not None}
 
     async def sample(
         self,
@@ -93,9 +129,10 @@ class ReplicatedEngine:
             if replica is None:
                 break
             try:
-                return await self._sample_on(
-                    replica, prompt_ids, params, request=request, deadline=deadline, on_token=heard
-                )
+                with failing_over() if self._others_up(replica, failures) else nullcontext():
+                    return await self._sample_on(
+                        replica, prompt_ids, params, request, deadline=deadline, on_token=heard
+                    )
             except EngineError as error:
                 if heard.tokens:
                     raise
@@ -111,7 +148,7 @@ class ReplicatedEngine:
                 group.create_task(self._load_into(replica, weights, version, mistakes))
         if mistakes:
             raise mistakes[0]
-        if all(replica.outdated for replica in self._replicas):
+        if all(replica.outdated is not None for replica in self._replicas):
             raise EngineError(f"no replica could load version {version}: {self._reasons()}")
 
     async def close(self) -> None:
@@ -126,9 +163,8 @@ class ReplicatedEngine:
 
     def _choose(self, chain_id: str, tried: dict[_Replica, EngineError]) -> _Replica | None:
         """Return the chain's home if it is up, else a new home; None if there is none left."""
-        now = self._clock.now()
-        left = [r for r in self._replicas if r not in tried and r.outdated is None]
-        up = [r for r in left if r.up_at <= now]
+        left = self._left(tried)
+        up = self._up(left)
         home = self._homes.get(chain_id)
         if home in up:
             self._homes.move_to_end(chain_id)
@@ -138,6 +174,16 @@ class ReplicatedEngine:
         if chosen is not None:
             self._move(chain_id, chosen)
         return chosen
+
+    def _left(self, tried: dict[_Replica, EngineError]) -> list[_Replica]:
+        return [r for r in self._replicas if r not in tried and r.outdated is None]
+
+    def _up(self, replicas: Sequence[_Replica]) -> list[_Replica]:
+        now = self._clock.now()
+        return [replica for replica in replicas if replica.is_up(now)]
+
+    def _others_up(self, replica: _Replica, tried: dict[_Replica, EngineError]) -> bool:
+        return any(other is not replica for other in self._up(self._left(tried)))
 
     def _move(self, chain_id: str, replica: _Replica) -> None:
         self._forget(chain_id)
@@ -156,20 +202,23 @@ class ReplicatedEngine:
         replica: _Replica,
         prompt_ids: Sequence[int],
         params: SamplingParams,
-        *,
         request: Request,
+        *,
         deadline: float,
         on_token: "_Heard",
     ) -> Completion:
+        trial = 1 if replica.failures else 0
+        replica.trials += trial
         replica.under_way += 1
         try:
             completion = await replica.engine.sample(
                 prompt_ids, params, request=request, deadline=deadline, on_token=on_token.or_none
             )
-        except EngineError:
-            replica.failed(self._clock.now())
+        except EngineError as error:
+            replica.failed(error, self._clock.now())
             raise
         finally:
+            replica.trials -= trial
             replica.under_way -= 1
         replica.succeeded()
         return completion
@@ -195,9 +244,9 @@ class ReplicatedEngine:
 
     def _reasons(self) -> str:
         return "; ".join(
-            f"replica {r.index} lacks the current weights: {r.outdated}"
-            for r in self._replicas
-            if r.outdated
+            f"replica {replica.index} {replica.trouble}"
+            for replica in self._replicas
+            if replica.outdated is not None
         )
 
 

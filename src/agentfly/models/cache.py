@@ -65,11 +65,21 @@ def make(name: str, build: Build, *, needs: int, progress: Progress) -> Path:
     """
     folder = cache_folder() / name
     with _disk_errors(folder.parent, needs):
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        _make_parent(folder)
         with _locked(name, progress):
             if not _intact(folder):
                 _replace(folder, lambda half: build(half, progress), needs)
     return folder
+
+
+def _make_parent(folder: Path) -> None:
+    """Make the cache itself; it can fail in more ways than what is done inside it afterwards."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise
+        raise ConfigError(_unwritable(folder.parent, error)) from error
 
 
 def _replace(folder: Path, build: Callable[[Path], None], needs: int) -> None:
@@ -113,12 +123,12 @@ def _seal(folder: Path) -> None:
 def _intact(folder: Path) -> bool:
     try:
         files = json.loads((folder / MANIFEST).read_text())["files"]
-        return all(
+        return bool(files) and all(
             (folder / name).stat().st_size == entry["size"]
             and sha256(folder / name) == entry["sha256"]
             for name, entry in files.items()
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
@@ -164,21 +174,24 @@ def _locked(name: str, progress: Progress) -> Iterator[None]:
 @contextmanager
 def _disk_errors(folder: Path, needs: int) -> Iterator[None]:
     """Tell a person what to do about a cache folder that can't be written."""
-    way_out = "set AGENTFLY_CACHE to a folder on another disk"
     try:
         yield
     except OSError as error:
         if error.errno in _FULL:
             raise ConfigError(
                 f"the disk is full: {needs / 1e6:.0f} MB are needed in {folder}. "
-                f"Free some space, or {way_out}"
+                f"Free some space, or {_WAY_OUT}"
             ) from error
         if error.errno in _FORBIDDEN:
-            raise ConfigError(
-                f"the cache {folder} can't be written: {error}. Mend its rights, or {way_out}"
-            ) from error
+            raise ConfigError(_unwritable(folder, error)) from error
         raise
 
+
+def _unwritable(folder: Path, error: OSError) -> str:
+    return f"the cache {folder} can't be written: {error}. Mend its rights, or {_WAY_OUT}"
+
+
+_WAY_OUT = "set AGENTFLY_CACHE to a folder on another disk"
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST)

@@ -1,5 +1,7 @@
 """Models of a Hugging Face hub, by their id `organisation/name`."""
 
+import json
+import re
 import threading
 import urllib.error
 import urllib.request
@@ -13,6 +15,8 @@ ANSWER_SECONDS = 8.0
 
 _WANTED = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 """Settings, tokenizer, and the weights in one format, not the same weights three times over."""
+_WEIGHTS = re.compile(r"(?!.*-\d+-of-\d+).*\.safetensors|pytorch_model\.bin")
+"""Weights in one file; a shard alone is none."""
 
 
 def download(name: str) -> Path:
@@ -26,9 +30,39 @@ def download(name: str) -> Path:
             "run `pip install 'agentfly[local]'`"
         ) from error
     with suppress(LocalEntryNotFoundError):
-        return Path(snapshot_download(name, allow_patterns=_WANTED, local_files_only=True))
+        folder = Path(snapshot_download(name, allow_patterns=_WANTED, local_files_only=True))
+        if is_whole(folder):
+            return folder
     _check_reachable(name)
-    return _downloaded(name)
+    folder = _downloaded(name)
+    if not is_whole(folder):
+        raise ConfigError(
+            f"the hub model {name!r} has no weights that can be loaded: expected config.json with "
+            "model.safetensors or its shards. Choose a repository that has them"
+        )
+    return folder
+
+
+def is_whole(folder: Path) -> bool:
+    """Tell whether a folder has a model's settings and all its weights.
+
+    A snapshot may lack them: a download was broken off, or somebody fetched the tokenizer alone.
+    """
+    if not (folder / "config.json").is_file():
+        return False
+    files = [path.name for path in folder.iterdir() if path.is_file()]
+    if any(_WEIGHTS.fullmatch(name) for name in files):
+        return True
+    return any(_is_complete(folder / name) for name in files if name.endswith(".index.json"))
+
+
+def _is_complete(index: Path) -> bool:
+    """Tell whether all shards are here that an index of weights names."""
+    try:
+        shards = set(json.loads(index.read_text())["weight_map"].values())
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False
+    return bool(shards) and all((index.parent / shard).is_file() for shard in shards)
 
 
 def _downloaded(name: str) -> Path:
@@ -56,7 +90,7 @@ def _check_reachable(name: str) -> None:
         trouble = _trouble_reaching(constants.ENDPOINT)
     if trouble:
         raise ConfigError(
-            f"there is no folder {name!r} here and no copy of a hub model of that id, and "
+            f"there is no folder {name!r} here and no whole copy of a hub model of that id, and "
             f"{constants.ENDPOINT} can't be reached: {trouble}. Connect, or give a local folder, "
             "or a built-in model such as 'smollm2-135m-instruct', which needs only a package index"
         )

@@ -5,11 +5,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agentfly.errors import ConfigError
+from agentfly.errors import ConfigError, boundary
 
 
 def load_model(folder: str | Path, *, dtype: Any, device: Any) -> Any:
-    """Load a causal language model with transformers, quietly, ready to be sampled from."""
+    """Load a causal language model with transformers, quietly, ready to be sampled from.
+
+    Raises:
+        ConfigError: transformers is not installed, or the folder is damaged or not a model's.
+    """
     try:
         from transformers import AutoModelForCausalLM
     except ImportError as error:
@@ -17,9 +21,23 @@ def load_model(folder: str | Path, *, dtype: Any, device: Any) -> Any:
             f"running a model here needs the extra `local` ({error.name} is missing): "
             "pip install 'agentfly[local]'"
         ) from error
-    with no_progress_bars():
+    with no_progress_bars(), _told(folder):
         model = AutoModelForCausalLM.from_pretrained(Path(folder).absolute(), dtype=dtype)
-    return model.to(device).eval()
+    with boundary(ConfigError, f"moving the model {folder} to {device}"):
+        return model.to(device).eval()
+
+
+@contextmanager
+def _told(folder: str | Path) -> Iterator[None]:
+    """Say what to do about a folder that can't be loaded, whatever a library says of it."""
+    try:
+        with boundary(ConfigError, f"loading {folder}"):
+            yield
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error}. Are its files whole, and of a kind that your version of transformers knows? "
+            "Fetch it again, or write it anew with `save_pretrained`"
+        ) from error
 
 
 @contextmanager

@@ -37,8 +37,11 @@ async def invoke(
     it is, a TimeoutError of its own included.
     """
     asked_at = clock.now()
+    in_thread = not is_async(function)
     try:
-        async with clock.timeout_at(deadline) as timeout:
+        async with clock.timeout_at(
+            deadline if in_thread else min(deadline, asked_at + seconds)
+        ) as timeout:
 
             def its_time_begins() -> None:
                 own_deadline = min(deadline, clock.now() + seconds)
@@ -46,8 +49,10 @@ async def invoke(
 
             # Inside, the deadline is seen as a cancellation: a TimeoutError is the function's own.
             try:
+                if not in_thread:
+                    return await supervised(function(), name)
                 pool = threads or shared_threads()
-                return await _called(function, name, pool, its_time_begins)
+                return await _in_thread(function, name, pool, its_time_begins)
             except TimeoutError as error:
                 own = error
     except TimeoutError as error:
@@ -65,12 +70,9 @@ def is_async(function: Callable[..., Any]) -> bool:
     )
 
 
-async def _called(
+async def _in_thread(
     function: Callable[[], Any], name: str, threads: WorkerThreads, on_start: Callable[[], None]
 ) -> Any:
-    if is_async(function):
-        on_start()
-        return await supervised(function(), name)
     result = await threads.run(function, name=name, on_start=on_start)
     # A plain function may still hand back a coroutine, for example a lambda around one.
     return await supervised(result, name) if inspect.iscoroutine(result) else result

@@ -25,8 +25,12 @@ class Context:
     environments: Environments
     metadata: dict[str, Any] = field(default_factory=dict)
     """One dict per chain, kept with its trajectory: JSON values only."""
-    rng: random.Random = field(init=False, repr=False, compare=False)
-    """Seeded for this call alone."""
+    _rng: random.Random | None = field(default=None, init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rng", self.seed.random())
+    @property
+    def rng(self) -> random.Random:
+        """A generator that is seeded for this call alone."""
+        if self._rng is None:
+            object.__setattr__(self, "_rng", self.seed.random())
+        assert self._rng is not None, "it was just made"
+        return self._rng

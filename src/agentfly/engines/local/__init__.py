@@ -1,6 +1,7 @@
 """The local engine: continuous batching over a Hugging Face module, on CPU or CUDA.
 
 engine.py      LocalEngine: the engine's protocol, in any event loop
+arguments.py   what people hand to it, checked
 thread.py      the thread that steps the model, and the errands it runs between steps
 core.py        the engine without its thread: submit, step, load weights
 scheduler.py   which tokens go through the model next

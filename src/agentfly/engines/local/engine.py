@@ -7,12 +7,18 @@ from typing import Any, cast
 
 import torch
 
+from agentfly.engines.local.arguments import (
+    require_dtype,
+    require_positive,
+    require_stale_cache,
+    token_ids,
+)
 from agentfly.engines.local.core import Core, StaleCache
 from agentfly.engines.local.job import Job, Reply
 from agentfly.engines.local.stop import StopWatch
 from agentfly.engines.local.thread import EngineThread
 from agentfly.engines.local.weights import Dtype
-from agentfly.errors import ConfigError, DeadlineError, EngineError
+from agentfly.errors import DeadlineError, EngineError
 from agentfly.runtime.clock import LoopClock
 from agentfly.types import Clock, Completion, OnToken, Request, SamplingParams, Tokenizer
 
@@ -76,6 +82,9 @@ class LocalEngine:
             threads: Parts of the batch that run side by side; by default as many as torch uses.
             clock: Of the deadlines; by default the running event loop's.
         """
+        require_stale_cache(stale_cache)
+        require_dtype(dtype)
+        require_positive(max_running=max_running, cache_bytes=cache_bytes, threads=threads)
         self._core = Core(
             model,
             dtype=dtype,
@@ -118,15 +127,15 @@ class LocalEngine:
         end of the model's context. `on_token` is called in the event loop's thread.
         """
         job = self._job(prompt_ids, params, request, Reply(on_token))
-        started = self._clock.now()
+        seconds = deadline - self._clock.now()
         self._thread.submit(job)
         try:
             async with self._clock.timeout_at(deadline):
                 return cast(Completion, await job.reply.future)
         except TimeoutError as error:
             raise DeadlineError(
-                f"the completion of chain {request.chain_id!r}, turn {request.turn}, took longer "
-                f"than its {deadline - started:.3g} s"
+                f"the completion of chain {request.chain_id!r}, turn {request.turn}, "
+                f"{_lateness(seconds)}"
             ) from error
         finally:
             if not job.reply.given:
@@ -165,22 +174,12 @@ class LocalEngine:
     def _job(
         self, prompt_ids: Sequence[int], params: SamplingParams, request: Request, reply: Reply
     ) -> Job:
-        self._check_prompt(prompt_ids)
-        room = min(params.max_tokens, self.context_length - len(prompt_ids))
-        limit = len(prompt_ids) + room
+        ids = token_ids(prompt_ids, self._vocabulary)
+        room = min(params.max_tokens, self.context_length - len(ids))
+        limit = len(ids) + room
         self._check_size(limit, room)
         watch = StopWatch(params, self.tokenizer, room)
-        return Job(prompt_ids, params, request=request, watch=watch, limit=limit, reply=reply)
-
-    def _check_prompt(self, prompt_ids: Sequence[int]) -> None:
-        if not prompt_ids:
-            raise ConfigError("a prompt needs at least one token, got none")
-        low, high = min(prompt_ids), max(prompt_ids)
-        if low < 0 or high >= self._vocabulary:
-            raise ConfigError(
-                f"the prompt has token id {low if low < 0 else high}, expected 0 to "
-                f"{self._vocabulary - 1}: was it made with another model's tokenizer?"
-            )
+        return Job(ids, params, request=request, watch=watch, limit=limit, reply=reply)
 
     def _check_size(self, limit: int, room: int) -> None:
         if room < 1:
@@ -193,6 +192,12 @@ class LocalEngine:
                 f"prompt and completion may take {limit} tokens, and the cache holds "
                 f"{self._core.cache.max_tokens}. Raise cache_bytes, or lower max_tokens"
             )
+
+
+def _lateness(seconds: float) -> str:
+    if seconds <= 0:
+        return "was asked for after its deadline had passed"
+    return f"took longer than its {seconds:.3g} s"
 
 
 def _threads_for(model: Any) -> int:

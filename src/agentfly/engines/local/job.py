@@ -1,7 +1,7 @@
 """One request in the engine: what was asked, what has been sampled, and who waits for it."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -63,7 +63,7 @@ class Job:
 
     def __init__(
         self,
-        prompt_ids: Sequence[int],
+        prompt_ids: TokenIds,
         params: SamplingParams,
         *,
         request: Request,
@@ -77,7 +77,7 @@ class Job:
         """How long prompt and completion may become together."""
         self.sequence: KeyValues | None = None
         """Its keys and values while it runs."""
-        self._prompt = np.asarray(prompt_ids, np.int64)
+        self._prompt = prompt_ids
         self._params = params
         self._watch = watch
         self._sampled: list[int] = []

@@ -5,6 +5,7 @@ projections were measured and set aside: with one thread for each part of the ba
 nothing, and they would need a copy of the weights.
 """
 
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +84,7 @@ class LeanForward:
         self._head = _Projection(module.lm_head.weight, module.lm_head.bias)
         self._rotary = module.model.rotary_emb
         self._table = self._make_table(ROTARY_BLOCK)
+        self._growing = threading.Lock()
 
     def __call__(
         self, ids_N: Tensor, positions_N: Tensor, attend: Attend, picks_P: Tensor
@@ -108,11 +110,15 @@ class LeanForward:
         return layer.o(attend(index, q, k, v, layer.scaling).flatten(1))
 
     def _rotation(self, positions_N: Tensor) -> tuple[Tensor, Tensor]:
-        needed = int(positions_N.max()) + 1
-        if needed > self._table.shape[1]:
-            self._table = self._make_table(-(-needed // ROTARY_BLOCK) * ROTARY_BLOCK)
-        cos, sin = self._table[:, positions_N].unsqueeze(2)
+        cos, sin = self._table_of(int(positions_N.max()) + 1)[:, positions_N].unsqueeze(2)
         return cos, sin
+
+    def _table_of(self, length: int) -> Tensor:
+        # Shards run side by side, and none may take away the longer table of another.
+        with self._growing:
+            if length > self._table.shape[1]:
+                self._table = self._make_table(-(-length // ROTARY_BLOCK) * ROTARY_BLOCK)
+            return self._table
 
     def _make_table(self, length: int) -> Tensor:
         positions = torch.arange(length, device=self._embed.device)[None]

@@ -19,6 +19,8 @@ from agentfly.types import SamplingParams
 CANDIDATES = 1024
 """A truncated distribution nearly always fits into so many tokens; if not, all are sorted."""
 
+TINIEST = torch.finfo(torch.float32).tiny
+
 BLOCK = 256
 """Tokens that are summed at once on the way to a quantile."""
 
@@ -46,19 +48,22 @@ def sample(logits_NV: Tensor, draws: Sequence[Draw]) -> list[Sampled]:
     Log-probabilities are those of the temperature-scaled, untruncated distribution; of temperature
     1 where the row is greedy.
     """
-    scaled_NV = logits_NV.float() / _column(logits_NV, [_temperature(draw) for draw in draws])
-    top_N1 = scaled_NV.amax(-1, keepdim=True)
-    weights_NV = (scaled_NV - top_N1).exp_()
+    wide_NV = logits_NV.float()
+    # The maximum goes first: divided by a tiny temperature it would overflow.
+    scaled_NV = wide_NV - wide_NV.amax(-1, keepdim=True)
+    scaled_NV /= _column(logits_NV, [_temperature(draw) for draw in draws])
+    weights_NV = scaled_NV.exp()
     log_total_N = weights_NV.sum(-1).double().log()
     ids_N = _choose(scaled_NV, weights_NV, draws)
     chosen_N = scaled_NV.gather(-1, ids_N[:, None]).squeeze(-1)
-    logprobs_N = chosen_N.double() - top_N1.squeeze(-1).double() - log_total_N
+    logprobs_N = chosen_N.double() - log_total_N
     pairs = zip(ids_N.tolist(), logprobs_N.tolist(), strict=True)
     return [Sampled(token_id, logprob) for token_id, logprob in pairs]
 
 
 def _temperature(draw: Draw) -> float:
-    return draw.params.temperature or 1.0
+    # What float32 can't tell from 0 would make 0/0 of the maximum.
+    return max(draw.params.temperature, TINIEST) if draw.params.temperature else 1.0
 
 
 def _choose(scaled_NV: Tensor, weights_NV: Tensor, draws: Sequence[Draw]) -> Tensor:
@@ -105,15 +110,38 @@ def _truncates(params: SamplingParams) -> bool:
 
 
 def truncate(weights_NV: Tensor, params: Sequence[SamplingParams]) -> Tensor:
-    """Set to 0 all weights but those that top_k, then top_p, then min_p let through."""
+    """Set to 0 all weights but those that top_k, then top_p, then min_p let through.
+
+    Each row is truncated as it would be alone; of equal weights, those of lower ids go first.
+    """
     size = weights_NV.shape[-1]
-    width = min(CANDIDATES, size)
-    sorted_NK, ids_NK = weights_NV.topk(width)
+    left_NV, settled_N = _truncate_within(weights_NV, params, min(CANDIDATES, size))
+    if size > CANDIDATES:
+        rest = (~settled_N).nonzero().flatten().tolist()
+        if rest:
+            left_NV[rest], _ = _truncate_within(weights_NV[rest], [params[i] for i in rest], size)
+    return left_NV
+
+
+def _truncate_within(
+    weights_NV: Tensor, params: Sequence[SamplingParams], width: int
+) -> tuple[Tensor, Tensor]:
+    """Truncate to at most `width` candidates; also say for which rows these were enough."""
+    sorted_NK, ids_NK = _largest(weights_NV, width)
     kept_NK, settled_N = _kept(sorted_NK, weights_NV.sum(-1, keepdim=True), params)
-    if width < size and not bool(settled_N.all()):
-        sorted_NK, ids_NK = weights_NV.sort(descending=True)
-        kept_NK, _ = _kept(sorted_NK, weights_NV.sum(-1, keepdim=True), params)
-    return torch.zeros_like(weights_NV).scatter_(-1, ids_NK, sorted_NK * kept_NK)
+    left_NV = torch.zeros_like(weights_NV).scatter_(-1, ids_NK, sorted_NK * kept_NK)
+    return left_NV, settled_N
+
+
+def _largest(weights_NV: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """Return the largest weights and their ids; of equal ones the lower id first."""
+    if width == weights_NV.shape[-1]:
+        sorted_NV, ids_NV = weights_NV.sort(descending=True, stable=True)
+        return sorted_NV, ids_NV
+    # topk orders equals as it likes; a stable sort leaves them in the order of their ids.
+    ids_NK = weights_NV.topk(width, sorted=False).indices.sort().values
+    sorted_NK, order_NK = weights_NV.gather(-1, ids_NK).sort(descending=True, stable=True)
+    return sorted_NK, ids_NK.gather(-1, order_NK)
 
 
 def _kept(
@@ -124,15 +152,18 @@ def _kept(
     top_k_N1 = _column(sorted_NK, [p.top_k or torch.inf for p in params])
     ranked_NK = torch.arange(width, device=sorted_NK.device) < top_k_N1
     below_N1 = sorted_NK[:, :1] * _column(sorted_NK, [p.min_p for p in params])
-    before_NK = (sorted_NK * ranked_NK).cumsum(-1) - sorted_NK
+    cumulated_NK = (sorted_NK * ranked_NK).cumsum(-1)
+    before_NK = cumulated_NK - sorted_NK
     # With a top_k within the candidates, top_p is a share of what that leaves.
-    mass_N1 = (sorted_NK * ranked_NK).sum(-1, keepdim=True).where(top_k_N1 <= width, total_N1)
+    mass_N1 = cumulated_NK[:, -1:].where(top_k_N1 <= width, total_N1)
     nucleus_N1 = mass_N1 * _column(sorted_NK, [p.top_p for p in params])
     whole_N1 = _column(sorted_NK, [float(p.top_p == 1) for p in params]).bool()
     kept_NK = ranked_NK & (whole_N1 | (before_NK < nucleus_N1)) & (sorted_NK >= below_N1)
     # A top_k beyond the candidates leaves a mass that only a full sort tells.
     known_N1 = (top_k_N1 <= width) | top_k_N1.isinf() | whole_N1
-    return kept_NK, known_N1.squeeze(-1) & ~kept_NK[:, -1]
+    # Those equal to the last candidate may have equals beyond it, with lower ids.
+    last_NK = (sorted_NK == sorted_NK[:, -1:]) & (sorted_NK > 0)
+    return kept_NK, known_N1.squeeze(-1) & ~(kept_NK & last_NK).any(-1)
 
 
 def _column(like: Tensor, values: Sequence[float]) -> Tensor:

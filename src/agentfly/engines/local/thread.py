@@ -35,7 +35,7 @@ class EngineThread:
         self._thread: threading.Thread | None = None
         self._end: EngineError | None = None
         self._pauses = 0
-        self._closing: Reply | None = None
+        self._closing: list[Reply] = []
 
     def submit(self, job: Job) -> None:
         """Hand over a job; its reply gets the completion or an EngineError."""
@@ -68,11 +68,7 @@ class EngineThread:
 
     def close(self, reply: Reply) -> None:
         """End the thread, then answer."""
-
-        def close() -> None:
-            self._closing = reply
-
-        self._post(_Errand(close, reply))
+        self._post(_Errand(lambda: self._closing.append(reply), reply))
 
     def join(self) -> None:
         """Wait for the thread's very last instructions, after it answered to `close`."""
@@ -100,25 +96,33 @@ class EngineThread:
             self._work()
         except BaseException as error:  # noqa: BLE001 - every waiter is told; nobody else could be
             _log.exception("the local engine's thread died")
-            end = EngineError(f"the engine's thread died: {type(error).__name__}: {error}")
-            end.__cause__ = error
+            end = _death_by(error)
         self._finish(end)
 
     def _work(self) -> None:
-        while self._closing is None:
+        while not self._closing:
             self._run_errands()
-            if not self._pauses and self._closing is None:
+            if not self._pauses and not self._closing:
                 self._core.step()
 
     def _run_errands(self) -> None:
         """Run all errands that have come; wait for one if there is nothing else to do."""
         while True:
-            idle = self._closing is None and (self._pauses > 0 or not self._core.scheduler.busy)
+            idle = not self._closing and (self._pauses > 0 or not self._core.scheduler.busy)
             try:
                 errand = self._errands.get(block=idle)
             except queue.Empty:
                 return
+            self._do(errand)
+
+    def _do(self, errand: _Errand) -> None:
+        try:
             errand.run()
+        except BaseException as error:
+            # It has left the queue: whoever waits for it would not be told with the others.
+            if errand.reply is not None:
+                errand.reply.fail(_death_by(error))
+            raise
 
     def _answer(self, reply: Reply, weights: object, version: int) -> None:
         try:
@@ -139,8 +143,14 @@ class EngineThread:
         for reply in waiting:
             reply.fail(_copy(end))
         self._core.close()
-        if self._closing is not None:
-            self._closing.give(None)
+        for reply in self._closing:
+            reply.give(None)
+
+
+def _death_by(error: BaseException) -> EngineError:
+    death = EngineError(f"the engine's thread died: {type(error).__name__}: {error}")
+    death.__cause__ = error
+    return death
 
 
 def _copy(error: EngineError) -> EngineError:

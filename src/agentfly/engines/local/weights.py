@@ -81,25 +81,33 @@ def _same_parameters(twin: Any, module: Any) -> bool:
     return all(mine is theirs for mine, theirs in pairs)
 
 
-def _copy_into(twin: Any, weights: Mapping[str, Tensor]) -> None:
+def _copy_into(twin: Any, weights: Mapping[str, Any]) -> None:
     """Copy all of the weights, or none of them if any doesn't fit."""
     own: dict[str, Tensor] = twin.state_dict()
     _check_names(twin, own, weights)
     for name, tensor in weights.items():
-        if tensor.shape != own[name].shape:
-            raise ConfigError(
-                f"weight {name!r} has shape {tuple(tensor.shape)}, expected "
-                f"{tuple(own[name].shape)}"
-            )
+        _check_tensor(name, tensor, own[name].shape)
     with torch.no_grad():
         for name, tensor in weights.items():
             own[name].copy_(tensor)
 
 
-def _check_names(twin: Any, own: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
+def _check_tensor(name: str, tensor: object, shape: torch.Size) -> None:
+    if not isinstance(tensor, Tensor):
+        raise ConfigError(
+            f"weight {name!r} must be a torch.Tensor, got {type(tensor).__name__}: arrays need "
+            "torch.from_numpy"
+        )
+    if tensor.shape != shape:
+        raise ConfigError(
+            f"weight {name!r} has shape {tuple(tensor.shape)}, expected {tuple(shape)}"
+        )
+
+
+def _check_names(twin: Any, own: Mapping[str, Tensor], weights: Mapping[str, Any]) -> None:
     tied = getattr(twin, "all_tied_weights_keys", None) or ()
     missing = sorted(own.keys() - weights.keys() - set(tied))
-    unknown = sorted(weights.keys() - own.keys())
+    unknown = sorted(weights.keys() - own.keys(), key=str)
     if missing or unknown:
         raise ConfigError(
             f"the weights don't fit {type(twin).__name__}: missing {missing[:5]}, unknown "

@@ -1,5 +1,6 @@
 """Token ids in, token ids and log-probabilities out, over `/completions`."""
 
+import math
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
@@ -39,6 +40,7 @@ class OpenAICompletions:
         model: str,
         logprobs: Logprobs | None = None,
         tokenizer: Tokenizer | None = None,
+        context_length: float = math.inf,
         version: int = 0,
         clock: Clock | None = None,
     ) -> None:
@@ -49,10 +51,13 @@ class OpenAICompletions:
             model: The name that the server knows the model by.
             logprobs: Which distribution the server's log-probabilities are of, if you know.
             tokenizer: For agents that make their renderer from it; the engine needs none.
+            context_length: The longest sequence that the server takes, if you know: a chain that
+                grows longer then ends by that limit, instead of by the server's refusal.
             version: Of the server's weights as they are now.
             clock: Of the deadlines; by default the running event loop's.
         """
         self.tokenizer = tokenizer
+        self.context_length = context_length
         self._server = Server(Endpoint.of(server), clock or LoopClock())
         self._model = model
         self._logprobs = logprobs

@@ -1,7 +1,9 @@
 """Asking again what failed for a reason that may pass."""
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -46,6 +48,31 @@ class Retry:
 
 ONCE = Retry(attempts=1)
 """For what must not be done twice."""
+
+_another_can_answer: ContextVar[bool] = ContextVar("another_can_answer", default=False)
+
+
+@contextmanager
+def failing_over() -> Iterator[None]:
+    """Give up at the first failure inside the block: another server stands ready to answer.
+
+    A context variable, because the hint goes through whatever engines lie between, and the
+    protocol of an engine need not know of it.
+
+    >>> with failing_over():
+    ...     unless_failing_over(Retry()).attempts
+    1
+    """
+    token = _another_can_answer.set(True)
+    try:
+        yield
+    finally:
+        _another_can_answer.reset(token)
+
+
+def unless_failing_over(retry: Retry) -> Retry:
+    """Return the patience that is left to a server."""
+    return ONCE if _another_can_answer.get() else retry
 
 
 async def retrying(

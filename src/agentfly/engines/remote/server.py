@@ -21,7 +21,7 @@ from agentfly.engines.remote.connection import broken, connections, import_httpx
 from agentfly.engines.remote.endpoint import Endpoint
 from agentfly.engines.remote.pace import Pace
 from agentfly.engines.remote.refusal import refusal
-from agentfly.engines.remote.retry import Retry, UnavailableError, retrying
+from agentfly.engines.remote.retry import Retry, UnavailableError, retrying, unless_failing_over
 from agentfly.errors import DeadlineError, EngineError
 from agentfly.types import Clock, Seed
 
@@ -83,7 +83,7 @@ class Server:
                 UnavailableError, after which another attempt is made.
             deadline: On the engine's clock, for all attempts together.
             seed: Of the waits between attempts.
-            retry: Other than the endpoint's own.
+            retry: Other than the endpoint's own, which `failing_over` may cut to one attempt.
         """
         session = await self._session()
         where = self._where(call)
@@ -93,7 +93,7 @@ class Server:
                 async with closing, self._clock.timeout_at(deadline):
                     return await retrying(
                         lambda: self._attempt(session, call, read, deadline),
-                        retry=retry or self.endpoint.retry,
+                        retry=retry or unless_failing_over(self.endpoint.retry),
                         seed=seed,
                         clock=self._clock,
                         deadline=deadline,

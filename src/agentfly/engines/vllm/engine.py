@@ -1,6 +1,7 @@
 """An engine over a vLLM server."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -52,7 +53,7 @@ class VllmEngine:
     requests end with EngineError, and so do new ones, until weights are loaded again.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - keyword-only, each a choice of its own
         self,
         server: str | Endpoint,
         *,
@@ -61,6 +62,7 @@ class VllmEngine:
         stale_cache: StaleCache = "recompute",
         update_seconds: float = 600.0,
         tokenizer: Tokenizer | None = None,
+        context_length: float = math.inf,
         version: int = 0,
         clock: Clock | None = None,
     ) -> None:
@@ -74,10 +76,13 @@ class VllmEngine:
             stale_cache: See above.
             update_seconds: A weight update that takes longer has failed.
             tokenizer: For agents that make their renderer from it; the engine needs none.
+            context_length: The longest sequence that the server takes, if you know: a chain that
+                grows longer then ends by that limit, instead of by the server's refusal.
             version: Of the server's weights as they are now.
             clock: Of the deadlines; by default the running event loop's.
         """
         self.tokenizer = tokenizer
+        self.context_length = context_length
         self._clock = clock or LoopClock()
         self._server = Server(_root(Endpoint.of(server)), self._clock)
         self._control = Control(self._server)
