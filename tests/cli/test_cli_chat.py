@@ -92,6 +92,15 @@ def test_a_model_calls_its_tool_and_the_result_is_shown() -> None:
         assert process.wait(timeout=WAIT_SECONDS) == 0
 
 
+@pytest.mark.timeout(240)
+def test_the_line_can_be_edited() -> None:
+    pytest.importorskip("readline")
+    with chat("tiny-random") as (terminal, process):
+        terminal.wait_for("> ")
+        terminal.type("/exit now\x02\x02\x02\x02\x0b\n")  # four steps back, cut off the rest
+        assert process.wait(timeout=WAIT_SECONDS) == 0
+
+
 def test_an_unknown_model_or_tool_is_told_in_one_line() -> None:
     for arguments, words in (
         (["tinny"], "Did you mean 'tiny'"),

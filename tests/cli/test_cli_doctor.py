@@ -3,7 +3,14 @@
 import os
 import subprocess
 import sys
+from importlib import reload
 from pathlib import Path
+
+import pytest
+
+from agentfly.cli import doctor as examination
+from agentfly.cli import wait_policy
+from agentfly.runtime import cores
 
 
 def doctor(**environment: str) -> subprocess.CompletedProcess[str]:
@@ -27,11 +34,16 @@ def test_a_sound_machine_passes() -> None:
         "torch",
         "bf16",
         "extra local",
+        "extra openai",
+        "extra parquet",
+        "extra vllm",
+        "extra webshop",
         "sandbox",
         "disk",
         "java",
     ):
         assert f" {what}" in run.stdout
+    assert "extra dev" not in run.stdout
 
 
 def test_the_wrong_wait_policy_is_named_with_its_fix() -> None:
@@ -52,3 +64,66 @@ def test_a_missing_runtime_is_named_with_its_fix(tmp_path: Path) -> None:
     run = doctor(OMP_WAIT_POLICY="passive", PATH=str(tmp_path))
     assert "– java" in run.stdout
     assert "default-jre-headless" in run.stdout
+
+
+def a_program(path: Path, script: str) -> None:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def test_programs_that_hang_or_say_nothing_are_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examination, "PROBE_SECONDS", 0.2)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for script in ("exec /bin/sleep 60", "exit 0", "exit 1"):
+        a_program(tmp_path / "java", script)
+        (java,) = examination._java()
+        assert java.state == "missing"
+        assert "-version" in java.fix
+    a_program(tmp_path / "unshare", "exec /bin/sleep 60")
+    (sandbox,) = examination._sandbox()
+    assert sandbox.state == "missing"
+    a_program(tmp_path / "java", "echo 'openjdk 17' >&2")
+    (java,) = examination._java()
+    assert (java.state, java.detail) == ("ok", "openjdk 17")
+
+
+def test_every_package_of_an_extra_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(examination, "_is_installed", lambda name: name != "gguf")
+    findings = {finding.what: finding for finding in examination._extras()}
+    assert findings["extra local"].detail == "without gguf"
+    assert "filelock" in examination._packages_of_extras()["local"]
+    assert findings["extra vllm"].state == "ok"
+
+
+@pytest.mark.parametrize("pays", [True, False])
+def test_bf16_is_judged_as_the_engine_judges_it(
+    monkeypatch: pytest.MonkeyPatch, pays: bool
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr("agentfly.engines.local.weights.bfloat16_pays", lambda device: pays)
+    assert examination._bf16().state == ("ok" if pays else "missing")
+
+
+def test_a_quota_below_the_cores_limits_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OMP_NUM_THREADS", "OMP_WAIT_POLICY"):
+        monkeypatch.setenv(name, "")  # so that what the module sets is undone
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(cores, "affine_cores", lambda: 8)
+    monkeypatch.setattr(cores, "cpu_quota", lambda: 2.5)
+    try:
+        reload(wait_policy)
+        assert os.environ["OMP_NUM_THREADS"] == "2"
+        monkeypatch.setattr(examination, "usable_cores", cores.usable_cores)
+        monkeypatch.setattr(examination, "affine_cores", cores.affine_cores)
+        monkeypatch.setattr(examination, "given_by_user", wait_policy.given_by_user)
+        (found,) = examination._threads()
+        assert (found.state, found.fix) == ("missing", "export OMP_NUM_THREADS=2")
+        assert "2 cores (of 8, by this container's quota)" in found.detail
+        monkeypatch.setenv("OMP_NUM_THREADS", "4")
+        reload(wait_policy)
+        assert os.environ["OMP_NUM_THREADS"] == "4"
+    finally:
+        monkeypatch.undo()
+        reload(wait_policy)

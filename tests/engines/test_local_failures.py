@@ -71,6 +71,17 @@ async def test_the_deadline_ends_a_request_with_its_own_error() -> None:
         assert engine.counters["cache_bytes"] == 0
 
 
+async def test_a_deadline_already_past_is_told_as_such() -> None:
+    async with running(llama()) as engine:
+        with pytest.raises(DeadlineError, match="turn 0, was asked for after its deadline had"):
+            await engine.sample(
+                random_ids(20),
+                ENDLESS,
+                request=request("c"),
+                deadline=asyncio.get_running_loop().time() - 1,
+            )
+
+
 async def test_a_thousand_random_cancels_leave_nothing_behind() -> None:
     rng = random.Random(4)
     threads_before = set(threading.enumerate())
@@ -148,6 +159,15 @@ async def test_closing_ends_every_waiter() -> None:
     assert engine.counters["cache_bytes"] == 0
 
 
+async def test_all_who_close_at_once_are_answered() -> None:
+    engine = LocalEngine(llama())
+    await ask(engine, random_ids(5), SamplingParams(max_tokens=2))
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        for _ in range(3):
+            group.create_task(engine.close())
+    assert not [t for t in threading.enumerate() if t.name.startswith("agentfly-engine")]
+
+
 def test_one_engine_serves_several_event_loops() -> None:
     engine = LocalEngine(llama())
     prompt = random_ids(20)
@@ -222,10 +242,38 @@ async def test_weights_that_do_not_fit_are_refused_and_change_nothing() -> None:
             await engine.load_weights(state, version=1)
         with pytest.raises(ConfigError, match="got int"):
             await engine.load_weights(5, version=1)
+        with pytest.raises(ConfigError, match=r"unknown \[3, 'x'\]"):
+            await engine.load_weights({"x": None, 3: None}, version=1)
         completion = await ask(engine, random_ids(9), SamplingParams(max_tokens=3))
     assert completion.versions == ((0, 3),)
     expected = plain_logprobs(llama(), random_ids(9), completion.token_ids)
     assert list(completion.logprobs) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("value", [None, [1.0], torch.ones(64).numpy()])
+async def test_weights_that_are_no_tensors_are_refused_and_change_nothing(value: Any) -> None:
+    model = llama()
+    state = {k: v + 1 for k, v in model.state_dict().items()} | {"model.norm.weight": value}
+    async with running(model) as engine, asyncio.timeout(20):
+        with pytest.raises(ConfigError, match=r"'model.norm.weight' must be a torch.Tensor, got"):
+            await engine.load_weights(state, version=1)
+        completion = await ask(engine, random_ids(9), SamplingParams(max_tokens=3))
+    assert completion.versions == ((0, 3),)
+    expected = plain_logprobs(llama(), random_ids(9), completion.token_ids)
+    assert list(completion.logprobs) == pytest.approx(expected, abs=1e-4)
+
+
+async def test_weights_that_kill_the_thread_fail_whoever_brought_them() -> None:
+    model = llama()
+    engine = LocalEngine(model)
+    # Nothing can be copied out of a tensor without data.
+    state = {k: v.to("meta") for k, v in model.state_dict().items()}
+    async with asyncio.timeout(20):
+        with pytest.raises(EngineError, match="the engine's thread died: NotImplementedError"):
+            await engine.load_weights(state, version=1)
+        with pytest.raises(EngineError, match="the engine's thread died: NotImplementedError"):
+            await ask(engine, [1], ENDLESS)
+        await engine.close()
 
 
 async def test_a_cancelled_pause_does_not_stop_the_engine_for_good() -> None:

@@ -136,9 +136,38 @@ def test_few_candidates_truncate_like_all_of_them(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampling, "CANDIDATES", 4)
         few = truncate(weights, params)
-    # Equal weights may be ordered either way.
-    assert torch.equal(whole.sort().values, few.sort().values)
+    assert torch.equal(whole, few)
     assert whole.max() == weights.max()
+
+
+@pytest.mark.parametrize("candidates", [4, 1024])
+def test_of_equal_weights_the_lower_ids_stay(
+    candidates: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sampling, "CANDIDATES", candidates)
+    # With four candidates, two of the four 0.2 are left out: top_k=4 can't be told from these.
+    weights = torch.tensor([[0.1, 0.2, 0.3, 0.2, 0.3, 0.2, 0.2, 0.1]])
+    left = [truncate(weights, [SamplingParams(top_k=k)])[0].nonzero().flatten() for k in (1, 2, 4)]
+    assert [ids.tolist() for ids in left] == [[2], [2, 4], [1, 2, 3, 4]]
+
+
+def test_a_row_is_truncated_alone_as_beside_one_that_needs_a_full_sort() -> None:
+    # Rounded to bfloat16, most logits have equals.
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(2, 3000, generator=generator).mul(2).bfloat16().float()
+    logits[1] = 0.0
+    mine, flat = SamplingParams(top_k=50), SamplingParams(top_p=0.9999)
+    alone = [sample(logits[:1], [Draw(mine, i / 100)])[0] for i in range(100)]
+    beside = [sample(logits, [Draw(mine, i / 100), Draw(flat, 0.5)])[0] for i in range(100)]
+    assert len({sampled.token_id for sampled in alone}) > 20
+    assert beside == alone
+
+
+@pytest.mark.parametrize("temperature", [1e-6, 1e-39, 1e-320])
+def test_the_coldest_temperatures_take_the_likeliest_token(temperature: float) -> None:
+    logits = torch.tensor([[1.0, 30.0, 29.0]])
+    sampled = sample(logits, [Draw(SamplingParams(temperature=temperature), 0.9)])[0]
+    assert (sampled.token_id, sampled.logprob) == (1, 0.0)
 
 
 @settings(deadline=None)

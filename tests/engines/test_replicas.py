@@ -396,7 +396,7 @@ async def test_troubles_say_which_replica_is_out_of_use_and_why() -> None:
     await engine.load_weights(None, 1)
     await ask(engine, "a")
     assert engine.troubles == {
-        0: "down after 1 failures in a row: connection refused",
+        0: "down (failures in a row: 1): connection refused",
         2: "lacks the current weights: no memory",
     }
     made[0].error = made[2].load_error = None

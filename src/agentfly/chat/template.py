@@ -88,9 +88,19 @@ def _compile(source: str) -> jinja2.Template:
         ) from error
 
 
+class _Sandbox(ImmutableSandboxedEnvironment):
+    """Jinja's sandbox, with a short way for what templates do most: reading a field of a dict."""
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Return `obj.attribute`; a dict's own methods come before its keys, as Jinja has it."""
+        if type(obj) is dict and attribute in obj and not hasattr(dict, attribute):
+            return obj[attribute]
+        return super().getattr(obj, attribute)
+
+
 @lru_cache(maxsize=1)
 def _environment() -> jinja2.Environment:
-    environment = ImmutableSandboxedEnvironment(
+    environment = _Sandbox(
         trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
     )
     environment.filters["tojson"] = _tojson

@@ -1,6 +1,7 @@
 """`agentfly chat`: talk to a model that may use tools."""
 
 import asyncio
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -16,6 +17,10 @@ from agentfly.types import (
     TokenSampled,
     Trajectory,
 )
+
+# With it loaded, `input` lets a person edit the line and call back earlier ones; not on Windows.
+with suppress(ImportError):
+    import readline  # noqa: F401
 
 
 def chat(

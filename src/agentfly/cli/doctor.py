@@ -1,19 +1,20 @@
 """`agentfly doctor`: what is wrong on this machine, each with its fix."""
 
+import importlib.metadata
 import importlib.util
-import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import typer
 
-from agentfly.cli.wait_policy import given_by_user
+from agentfly.cli.wait_policy import NUM_THREADS, WAIT_POLICY, given_by_user
 from agentfly.models import cache_folder
+from agentfly.runtime.cores import affine_cores, usable_cores
 
 State = Literal["ok", "missing", "wrong"]
 _MARKS = {"ok": "✓", "missing": "–", "wrong": "✗"}
@@ -21,6 +22,8 @@ _COLOURS = {"ok": typer.colors.GREEN, "missing": typer.colors.YELLOW, "wrong": t
 
 LITTLE_DISK_GB = 5.0
 """Less than this, and a model with its checkpoints may not fit."""
+PROBE_SECONDS = 20.0
+"""A program that has not answered by then is taken for broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +53,36 @@ def _python() -> Iterator[Finding]:
 
 
 def _threads() -> Iterator[Finding]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    asked = os.environ.get("OMP_NUM_THREADS", "")
-    detail = f"{cores} cores, {asked or 'no limit on'} threads for torch"
-    if asked.isdigit() and int(asked) > (cores or 1):
-        fix = f"export OMP_NUM_THREADS={cores}"
+    cores, visible = usable_cores(), affine_cores()
+    asked = given_by_user[NUM_THREADS]
+    limit = "" if cores == visible else f" (of {visible}, by this container's quota)"
+    detail = f"{cores} cores{limit}, {asked or 'no limit on'} threads for torch"
+    fix = f"export OMP_NUM_THREADS={cores}"
+    if asked.isdigit() and int(asked) > cores:
         yield Finding("threads", "wrong", f"{detail}: more than there are cores", fix)
+    elif limit and not asked:
+        yield Finding("threads", "missing", f"{detail} (set by this command line only)", fix)
     else:
         yield Finding("threads", "ok", detail)
-    policy = (given_by_user or "").lower()
+
+
+def _wait_policy() -> Iterator[Finding]:
+    policy = given_by_user[WAIT_POLICY].lower()
     if policy == "passive":
         yield Finding("wait policy", "ok", "passive")
-    else:
-        state: State = "wrong" if policy else "missing"
-        detail = f"{policy or 'unset'} (set by this command line, not by your own programs)"
-        fix = "export OMP_WAIT_POLICY=passive: busy waiting collapses torch beside other work"
-        yield Finding("wait policy", state, detail, fix)
+        return
+    state: State = "wrong" if policy else "missing"
+    detail = f"{policy or 'unset'} (set by this command line, not by your own programs)"
+    fix = "export OMP_WAIT_POLICY=passive: busy waiting collapses torch beside other work"
+    yield Finding("wait policy", state, detail, fix)
+
+
+_INSTALL_LOCAL = "pip install 'agentfly[local]'"
 
 
 def _torch() -> Iterator[Finding]:
     if importlib.util.find_spec("torch") is None:
-        yield Finding("torch", "missing", "not installed", "pip install 'agentfly[local]'")
+        yield Finding("torch", "missing", "not installed", _INSTALL_LOCAL)
         return
     import torch
 
@@ -83,43 +95,50 @@ def _torch() -> Iterator[Finding]:
 
 
 def _bf16() -> Finding:
-    flags = _cpu_flags()
-    native = sorted(flags & {"avx512_bf16", "amx_bf16", "bf16"})
-    if native:
-        return Finding("bf16", "ok", f"computed by the CPU ({', '.join(native)})")
-    fix = "none needed on a GPU; on this CPU keep dtype at float32"
-    return Finding("bf16", "missing", "not computed by this CPU: slower than float32", fix)
-
-
-def _cpu_flags() -> set[str]:
     try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return set()
-    lines = (line for line in text.splitlines() if line.startswith(("flags", "Features")))
-    return set(next(lines, ":").split(":", 1)[1].split())
+        import torch
+
+        from agentfly.engines.local.weights import bfloat16_pays
+    except ImportError as error:
+        return Finding("bf16", "missing", f"unknown without {error.name}", _INSTALL_LOCAL)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if bfloat16_pays(device):
+        return Finding("bf16", "ok", f"computed by the {device.type} device")
+    detail = f"not computed by the {device.type} device: slower than float32"
+    return Finding("bf16", "missing", detail, "none needed: models are loaded in float32 here")
 
 
-_EXTRAS = {
-    "local": ("torch", "transformers", "safetensors"),
-    "tokenizers": ("tokenizers",),
-    "math": ("math_verify",),
-    "mcp": ("mcp",),
-    "ray": ("ray",),
-    "search": ("bm25s", "tantivy"),
-    "alfworld": ("alfworld", "textworld"),
-    "scienceworld": ("scienceworld",),
-}
+_REQUIREMENT = re.compile(r"""([\w.-]+).*;.*\bextra == ['"](.+?)['"]""")
+"""As in "torch>=2.6; extra == 'local'"."""
+_FOR_DEVELOPERS = ("dev", "docs")
 
 
 def _extras() -> Iterator[Finding]:
-    for extra, modules in _EXTRAS.items():
-        missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    for extra, packages in sorted(_packages_of_extras().items()):
+        missing = [name for name in packages if not _is_installed(name)]
         if missing:
             fix = f"pip install 'agentfly[{extra}]'"
             yield Finding(f"extra {extra}", "missing", f"without {', '.join(missing)}", fix)
         else:
-            yield Finding(f"extra {extra}", "ok", ", ".join(modules))
+            yield Finding(f"extra {extra}", "ok", ", ".join(packages))
+
+
+def _packages_of_extras() -> dict[str, list[str]]:
+    """Return what each extra of the installed package asks for."""
+    extras: dict[str, list[str]] = {}
+    for requirement in importlib.metadata.requires("agentfly") or ():
+        found = _REQUIREMENT.match(requirement)
+        if found and found[2] not in _FOR_DEVELOPERS:
+            extras.setdefault(found[2], []).append(found[1])
+    return extras
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def _sandbox() -> Iterator[Finding]:
@@ -127,8 +146,7 @@ def _sandbox() -> Iterator[Finding]:
         yield Finding("sandbox", "missing", f"no namespaces on {sys.platform}", "install Docker")
         return
     probe = ["unshare", "--user", "--map-root-user", "--net", "--pid", "--fork", "true"]
-    allowed = shutil.which("unshare") and subprocess.run(probe, capture_output=True, check=False)
-    if allowed and allowed.returncode == 0:
+    if _output_of(probe) is not None:
         yield Finding("sandbox", "ok", "user, network and pid namespaces can be made")
     elif shutil.which("bwrap"):
         yield Finding("sandbox", "ok", "bubblewrap")
@@ -155,13 +173,29 @@ def _java() -> Iterator[Finding]:
         fix = "install a Java runtime, 8 or newer (Debian: apt install default-jre-headless)"
         yield Finding("java", "missing", "needed by ScienceWorld only", fix)
         return
-    shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    yield Finding("java", "ok", (shown.stderr or shown.stdout).splitlines()[0])
+    said = _output_of([java, "-version"])
+    if said:
+        yield Finding("java", "ok", said.splitlines()[0])
+    else:
+        fix = f"see what `{java} -version` says, and install a runtime that works"
+        yield Finding("java", "missing", f"{java} does not tell its version", fix)
+
+
+def _output_of(command: list[str]) -> str | None:
+    """Return what a program says; None if it is not there, fails or does not end."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=PROBE_SECONDS
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stderr or done.stdout
 
 
 _EXAMINATIONS: tuple[Callable[[], Iterator[Finding]], ...] = (
     _python,
     _threads,
+    _wait_policy,
     _torch,
     _extras,
     _sandbox,

@@ -58,7 +58,7 @@ class _Replica:
         if self.outdated is not None:
             return f"lacks the current weights: {self.outdated}"
         if self.failures:
-            return f"down after {self.failures} failures in a row: {self.last_failure}"
+            return f"down (failures in a row: {self.failures}): {self.last_failure}"
         return None
 
     def is_up(self, now: float) -> bool:
@@ -89,7 +89,7 @@ class ReplicatedEngine:
     enough for another to take over.
 
     >>> engine.troubles                                                         # doctest: +SKIP
-    {1: 'down after 3 failures in a row: http://localhost:8002/...: connection refused'}
+    {1: 'down (failures in a row: 3): http://localhost:8002/...: connection refused'}
     """
 
     def __init__(self, engines: Sequence[Engine], *, clock: Clock | None = None) -> None:

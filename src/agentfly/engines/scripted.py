@@ -135,11 +135,13 @@ def _cut(
     ids: list[int], params: SamplingParams, tokenizer: Tokenizer
 ) -> tuple[list[int], FinishReason]:
     """End where a real engine would have: end token, stop string or length, whichever is first."""
-    for count, token_id in enumerate(ids[: params.max_tokens], start=1):
-        if token_id in params.stop_token_ids:
-            return ids[:count], FinishReason.STOP
-        if params.stop and _contains_any(tokenizer.decode(ids[:count]), params.stop):
+    ends = [ids.index(stop) + 1 for stop in params.stop_token_ids if stop in ids]
+    end = min([*ends, params.max_tokens + 1])
+    for count in range(1, min(end, params.max_tokens + 1)) if params.stop else ():
+        if _contains_any(tokenizer.decode(ids[:count]), params.stop):
             return ids[:count], FinishReason.STOP_STRING
+    if end <= params.max_tokens:
+        return ids[:end], FinishReason.STOP
     return ids[: params.max_tokens], FinishReason.LENGTH
 
 

@@ -86,10 +86,15 @@ async def supervised(awaitable: Awaitable[T], name: str) -> T:
         # Cancelled before its first step, the task would leave the coroutine unawaited.
         task.add_done_callback(lambda _: awaitable.close())
     # A future of our own, because awaiting the task itself would pass a cancellation on to it.
-    ended = asyncio.Event()
-    task.add_done_callback(lambda _: ended.set())
+    ended = loop.create_future()
+
+    def tell(_: asyncio.Task[T]) -> None:
+        if not ended.done():
+            ended.set_result(None)
+
+    task.add_done_callback(tell)
     try:
-        await ended.wait()
+        await ended
     except asyncio.CancelledError:
         await _end(task)
         raise

@@ -42,7 +42,7 @@ def presentable(result: ToolResult, max_length: int | None = None) -> ToolResult
     text = result.observation.encode(errors="replace").decode()
     if max_length is not None and len(text) > max_length:
         text = f"{text[:max_length]}\n[cut: {len(text) - max_length} more characters]"
-    return replace(result, observation=text)
+    return result if text == result.observation else replace(result, observation=text)
 
 
 def _checked(result: ToolResult) -> ToolResult:

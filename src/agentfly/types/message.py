@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from agentfly.errors import ConfigError
 
 Role = Literal["system", "user", "assistant", "tool"]
+_ROLES = get_args(Role)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +53,8 @@ class Message:
     images: tuple[Image, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.role not in get_args(Role):
-            raise ConfigError(
-                f"unknown role {self.role!r}: expected one of {', '.join(get_args(Role))}"
-            )
+        if self.role not in _ROLES:
+            raise ConfigError(f"unknown role {self.role!r}: expected one of {', '.join(_ROLES)}")
         if self.tool_call_id is not None and self.role != "tool":
             raise ConfigError(f"only tool messages carry a tool_call_id, not {self.role} messages")
         if self.tool_calls and self.role != "assistant":

@@ -5,7 +5,7 @@ import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from agentfly.engines.remote.answer import Answer
 from agentfly.engines.remote.endpoint import Endpoint
@@ -20,6 +20,7 @@ from agentfly.engines.vllm.versions import runs
 from agentfly.errors import ConfigError, DeadlineError, EngineError, boundary
 from agentfly.runtime.clock import LoopClock
 from agentfly.runtime.invoke import invoke
+from agentfly.runtime.names import look_up
 from agentfly.types import (
     Clock,
     Completion,
@@ -89,6 +90,7 @@ class VllmEngine:
         self._logprobs = logprobs
         self._transfer = transfer
         self._sync: WeightSync | None = None
+        look_up(str(stale_cache), dict.fromkeys(get_args(StaleCache)), "stale_cache")
         self._stale_cache = stale_cache
         self._update_seconds = update_seconds
         self._updating = asyncio.Lock()
