@@ -38,19 +38,18 @@ async def invoke(
     """
     asked_at = clock.now()
     in_thread = not is_async(function)
+    first = deadline if in_thread else min(deadline, asked_at + seconds)
     try:
-        async with clock.timeout_at(
-            deadline if in_thread else min(deadline, asked_at + seconds)
-        ) as timeout:
-
-            def its_time_begins() -> None:
-                own_deadline = min(deadline, clock.now() + seconds)
-                timeout.reschedule(None if math.isinf(own_deadline) else own_deadline)
-
+        async with clock.timeout_at(first) as timeout:
             # Inside, the deadline is seen as a cancellation: a TimeoutError is the function's own.
             try:
                 if not in_thread:
                     return await supervised(function(), name)
+
+                def its_time_begins() -> None:
+                    own_deadline = min(deadline, clock.now() + seconds)
+                    timeout.reschedule(None if math.isinf(own_deadline) else own_deadline)
+
                 pool = threads or shared_threads()
                 return await _in_thread(function, name, pool, its_time_begins)
             except TimeoutError as error:
@@ -82,17 +81,17 @@ async def supervised(awaitable: Awaitable[T], name: str) -> T:
     """Await foreign code that may refuse to be cancelled, cancel itself or call `exit()`."""
     loop = asyncio.get_running_loop()
     task = loop.create_task(_contained(awaitable, name), name=name)
-    if inspect.iscoroutine(awaitable):
-        # Cancelled before its first step, the task would leave the coroutine unawaited.
-        task.add_done_callback(lambda _: awaitable.close())
     # A future of our own, because awaiting the task itself would pass a cancellation on to it.
     ended = loop.create_future()
 
-    def tell(_: asyncio.Task[T]) -> None:
+    def end(_: asyncio.Task[T]) -> None:
+        if inspect.iscoroutine(awaitable):
+            # Cancelled before its first step, the task would leave the coroutine unawaited.
+            awaitable.close()
         if not ended.done():
             ended.set_result(None)
 
-    task.add_done_callback(tell)
+    task.add_done_callback(end)
     try:
         await ended
     except asyncio.CancelledError:

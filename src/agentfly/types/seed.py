@@ -30,8 +30,8 @@ class Seed:
         """Walk down the tree by names and counters."""
         value = self.value
         for step in path:
-            digest = hashlib.blake2b(repr(step).encode(), digest_size=8, key=value.to_bytes(8))
-            value = int.from_bytes(digest.digest())
+            path_so_far = value.to_bytes(8) + repr(step).encode()
+            value = int.from_bytes(hashlib.blake2b(path_so_far, digest_size=8).digest())
         return Seed(value)
 
     def uniform(self) -> float:

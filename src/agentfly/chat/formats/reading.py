@@ -1,7 +1,7 @@
 """What a tool-call format is, and what it reads out of a completion's text."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from agentfly.types import ToolCall, ToolSpec
@@ -90,7 +90,17 @@ def assemble(text: str, found: Iterable[Found], *, drop: Sequence[str] = ()) -> 
 def numbered(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
     """Give `call_0`, `call_1`, ... to the calls whose format carries no ids."""
     return tuple(
-        call if call.id else replace(call, id=f"call_{index}") for index, call in enumerate(calls)
+        call if call.id else _with_id(call, f"call_{index}") for index, call in enumerate(calls)
+    )
+
+
+def _with_id(call: ToolCall, own: str) -> ToolCall:
+    return ToolCall(
+        id=own,
+        name=call.name,
+        arguments=call.arguments,
+        problem=call.problem,
+        repaired=call.repaired,
     )
 
 
