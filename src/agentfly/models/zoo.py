@@ -86,8 +86,8 @@ _ZOO = {
         parameters=5_213_440,
         context=4096,
         megabytes=21.0,
-        description="As tiny, but larger. Pre-trained on this machine when it is fetched: about "
-        "15 minutes on two cores.",
+        description="As tiny, but larger. Pre-trained on this machine when it is fetched, which "
+        "takes a while: a bar shows how far it is.",
         build=partial(build_pretrained, recipe=RECIPES["tiny-5m"]),
     ),
     "tiny-15m": _Entry(
@@ -95,8 +95,8 @@ _ZOO = {
         parameters=14_948_736,
         context=4096,
         megabytes=60.0,
-        description="As tiny, but larger still. Pre-trained on this machine when it is fetched: "
-        "about 40 minutes on two cores.",
+        description="As tiny, but larger still. Pre-trained on this machine when it is fetched, "
+        "which takes longer yet.",
         build=partial(build_pretrained, recipe=RECIPES["tiny-15m"]),
     ),
 }
