@@ -29,7 +29,7 @@ class Retry:
     """How often, and how patiently, to ask again.
 
     >>> [round(Retry().wait(failures, Seed(7)), 2) for failures in (1, 2, 3)]
-    [0.5, 0.69, 1.73]
+    [0.28, 0.9, 1.61]
     """
 
     attempts: int = 6
