@@ -55,6 +55,8 @@ SCRIPT = [call("look", place="cellar"), "Nothing there, ünïcödé 🦉."]
         {"question": "Look!"},
         ["Look!"],
         [{"question": "Look!"}],
+        [{"question": "Look!", "role": "a field of its own"}],
+        [{"role": "user", "content": "Look!", "weight": None}],
         [{"role": "user", "content": "Look!"}],
         [Message(role="user", content="Look!")],
         [{"messages": [{"role": "user", "content": "Look!"}]}],
