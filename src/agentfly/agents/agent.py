@@ -183,6 +183,12 @@ class Agent:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
+    def through(self, engine: Engine) -> Self:
+        """Return the same agent, speaking through another engine of the same model."""
+        other = copy.copy(self)
+        other.model = self.model.through(engine)
+        return other
+
     def setup(
         self, *, max_turns: int | None = None, sampling: SamplingParams | None = None
     ) -> ChainSetup:

@@ -10,27 +10,41 @@ from agentfly.chat import CHATML, ChatTemplate, TemplateRenderer
 from agentfly.chat.formats import CallFormat
 from agentfly.engines import ScriptedEngine
 from agentfly.errors import ConfigError
-from agentfly.models import load_model, resolve_model
+from agentfly.models import context_length, load_model, resolve_model
 from agentfly.types import ChatModel, Engine, Renderer, Tokenizer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Model:
     """An engine with its renderer, or a chat model."""
 
-    engine: Engine | None = None
     renderer: Renderer | None = None
     chat_model: ChatModel | None = None
     context_length: float = math.inf
     """How many tokens the model can see at once."""
+    folder: Path | None = None
+    """Where a named model lies. Its weights are read when its engine is first needed, so that an
+    agent which is only to be trained holds none of its own."""
+    given: Engine | None = None
+    """An engine that a user made, and closes."""
+    loaded: Engine | None = None
+    """The engine of the folder, made and closed here."""
 
-    owned: bool = False
-    """Whether it was loaded here, by its name, and is to be freed here too."""
+    @property
+    def engine(self) -> Engine | None:
+        """What samples tokens; None for a chat model."""
+        if self.given is None and self.loaded is None and self.folder is not None:
+            self.loaded = load_engine(self.folder, tokenizer_of(self.renderer))
+        return self.given or self.loaded
+
+    def through(self, engine: Engine) -> "Model":
+        """Speak through another engine, rendered in the same way."""
+        return replace(self, given=engine, loaded=None, chat_model=None)
 
     async def close(self) -> None:
         """Free the engine that was loaded here; what a user made is the user's to close."""
-        if self.owned and self.engine is not None:
-            await self.engine.close()
+        if self.loaded is not None:
+            await self.loaded.close()
 
 
 def open_model(
@@ -45,7 +59,7 @@ def open_model(
         engine = cast(Engine, model)
         own = _with_format(renderer, call_format) if renderer is not None else None
         return Model(
-            engine=engine,
+            given=engine,
             renderer=own or _renderer_of(engine, call_format),
             context_length=getattr(engine, "context_length", math.inf),
         )
@@ -61,12 +75,21 @@ def _open_named(
     name: str | Path, renderer: Renderer | None, call_format: CallFormat | None
 ) -> Model:
     folder = resolve_model(name)
-    own = TemplateRenderer.from_folder(folder, format=call_format)
-    engine = load_engine(folder, own.tokenizer)
-    return replace(open_model(engine, renderer or own, call_format), owned=True)
+    if renderer is not None:
+        renderer = _with_format(renderer, call_format)
+    return Model(
+        folder=folder,
+        renderer=renderer or TemplateRenderer.from_folder(folder, format=call_format),
+        context_length=context_length(folder),
+    )
 
 
-def load_engine(folder: Path, tokenizer: Tokenizer) -> Engine:
+def tokenizer_of(renderer: Renderer | None) -> Tokenizer | None:
+    """Return what a renderer encodes with, where it says so; stop strings need it."""
+    return getattr(renderer, "tokenizer", None)
+
+
+def load_engine(folder: Path, tokenizer: Tokenizer | None) -> Engine:
     """Load a folder into the local engine, in bfloat16 where the hardware computes in it."""
     try:
         import torch

@@ -46,6 +46,7 @@ def chat(
             sampling=SamplingParams(temperature=temperature, max_tokens=max_tokens),
             max_turns=max_turns,
         )
+        agent.setup()  # the weights are read now, not at the first question
     with asyncio.Runner() as runner:
         try:
             Conversation(agent, runner).go_on()

@@ -12,7 +12,7 @@ Nothing here imports torch before a model has to be made.
 """
 
 from agentfly.models.cache import cache_folder
-from agentfly.models.loading import load_model
+from agentfly.models.loading import context_length, load_model
 from agentfly.models.progress import Progress, progress_bar
 from agentfly.models.resolve import resolve_model
 from agentfly.models.zoo import ModelInfo, fetch, list_models, model_info
@@ -21,6 +21,7 @@ __all__ = [
     "ModelInfo",
     "Progress",
     "cache_folder",
+    "context_length",
     "fetch",
     "list_models",
     "load_model",

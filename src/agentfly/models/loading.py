@@ -1,5 +1,7 @@
 """Loading a model's folder into memory."""
 
+import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +27,19 @@ def load_model(folder: str | Path, *, dtype: Any, device: Any) -> Any:
         model = AutoModelForCausalLM.from_pretrained(Path(folder).absolute(), dtype=dtype)
     with boundary(ConfigError, f"moving the model {folder} to {device}"):
         return model.to(device).eval()
+
+
+def context_length(folder: str | Path) -> float:
+    """Read from a model's folder how many tokens it can see at once."""
+    file = Path(folder) / "config.json"
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{file} can't be read: {error}. A model's folder is what `save_pretrained` writes"
+        ) from error
+    text = config.get("text_config", config)
+    return float(text.get("max_position_embeddings") or math.inf)
 
 
 @contextmanager
