@@ -6,6 +6,7 @@
     ├── ToolError              a tool's author speaks to the model, word for word
     ├── DeadlineError          something did not answer in time
     ├── CallbackError          a user's callback raised: the run stops
+    ├── RunError               a run can't go on: too many of its chains failed, the disk is full
     └── ChainError             ends one chain, never its siblings
         ├── AgentError         the agent's own code raised
         ├── TrainingDataError  a trajectory carries no token ids to train on
@@ -43,6 +44,10 @@ class DeadlineError(AgentFlyError, TimeoutError):
 
 class CallbackError(AgentFlyError):
     """A user's callback raised. That is no chain's failure: it stops the run."""
+
+
+class RunError(AgentFlyError):
+    """A run can't go on, and says why; what it has saved so far can be resumed from."""
 
 
 class ChainError(AgentFlyError):

@@ -23,6 +23,7 @@ from typing import Any, Self
 
 from agentfly.errors import ConfigError, FormatError
 from agentfly.runtime.journal import Journal, read_records
+from agentfly.tasks.mixture import Mixture
 from agentfly.tasks.order import Order, Visit
 from agentfly.tasks.state import LedgerState, in_order
 from agentfly.types import Seed, StopReason, Task
@@ -77,6 +78,7 @@ class Ledger:
         *,
         seed: Seed,
         shuffle: bool = True,
+        weights: Mapping[str, float] | None = None,
         epochs: int | None = None,
         step: int | None = None,
     ) -> Self:
@@ -87,11 +89,16 @@ class Ledger:
             tasks: The same tasks, in the same order, as when the ledger was started.
             seed: Gives the order of each epoch.
             shuffle: False visits the tasks as they are listed.
+            weights: The share of each source, where there are several.
             epochs: How often to go through all tasks; None for as long as they are asked for.
             step: The step of the checkpoint that a run resumes from. Whatever the journal holds
                 after that step's training is undone, because the weights don't know of it.
         """
-        order = Order(tasks, seed=seed, shuffle=shuffle)
+        order: Order | Mixture
+        if weights is None:
+            order = Order(tasks, seed=seed, shuffle=shuffle)
+        else:
+            order = Mixture(tasks, weights, seed=seed, shuffle=shuffle)
         if path is None:
             return cls(LedgerState(order), None, epochs)
         journal = Journal(path, kind=KIND, version=FORMAT_VERSION)
@@ -198,7 +205,7 @@ class Ledger:
 
 
 def _restore(
-    journal: Journal, header: dict[str, Any], order: Order, step: int | None
+    journal: Journal, header: dict[str, Any], order: Order | Mixture, step: int | None
 ) -> LedgerState:
     state = LedgerState(order)
     lines = list(read_records(journal.path, kind=KIND, version=FORMAT_VERSION))

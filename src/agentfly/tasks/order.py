@@ -37,7 +37,7 @@ class Order:
     def __init__(self, tasks: Sequence[Task], *, seed: Seed, shuffle: bool) -> None:
         if not tasks:
             raise ConfigError("there are no tasks: got an empty list")
-        _require_distinct(tasks)
+        require_distinct(tasks)
         self._tasks = tuple(tasks)
         self._copies = Counter(task.id for task in tasks)
         self._seed = seed
@@ -79,7 +79,8 @@ class Order:
         return sorted(indices, key=lambda index: seed.child(index).value)
 
 
-def _require_distinct(tasks: Sequence[Task]) -> None:
+def require_distinct(tasks: Sequence[Task]) -> None:
+    """Refuse two different tasks under one id."""
     known: dict[str, Task] = {}
     for task in tasks:
         first = known.setdefault(task.id, task)

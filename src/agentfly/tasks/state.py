@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from agentfly.tasks.mixture import Mixture
 from agentfly.tasks.order import Order, Visit
 
 Change = Mapping[str, Any]
@@ -13,7 +14,7 @@ Change = Mapping[str, Any]
 class LedgerState:
     """Every visit is issued, then finished, then trained on or abandoned."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: Order | Mixture) -> None:
         self.order = order
         self.position = 0
         """How many visits have been issued, repetitions not counted."""

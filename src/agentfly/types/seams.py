@@ -261,3 +261,6 @@ class Tracker(Protocol):
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
         """Record the metrics of a step."""
+
+    def close(self) -> None:
+        """Hand over what is left. Closing twice does nothing."""
