@@ -2,10 +2,13 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from agentfly.errors import ConfigError, FormatError
 from agentfly.tasks import load_tasks
@@ -26,8 +29,11 @@ def write(path: Path) -> None:
     elif path.suffix == ".csv":
         path.write_text('\ufeffid,question,answer\na,2+2?,4\nb,"3+3?\nthink",6\n', encoding="utf-8")
     else:
-        parquet = pytest.importorskip("pyarrow.parquet")
-        parquet.write_table(pytest.importorskip("pyarrow").Table.from_pylist(ROWS), path)
+        write_parquet(path, ROWS)
+
+
+def write_parquet(path: Path, rows: list[dict[str, Any]]) -> None:
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
 
 
 @pytest.mark.parametrize("kind", ["json", "jsonl", "csv", "parquet"])
@@ -111,8 +117,6 @@ def test_keys_are_text() -> None:
     ],
 )
 def test_broken_files_are_named(tmp_path: Path, name: str, contents: bytes, problem: str) -> None:
-    if name.endswith("parquet"):
-        pytest.importorskip("pyarrow.parquet")
     (tmp_path / name).write_bytes(contents)
     with pytest.raises(FormatError, match=problem):
         load_tasks(tmp_path / name)
@@ -142,3 +146,66 @@ def test_a_function_that_fails_is_named() -> None:
 
     with pytest.raises(ConfigError, match="calling puzzles for tasks raised KeyError: 'level'"):
         load_tasks(puzzles)
+
+
+def test_parquet_keeps_messages_lists_numbers_and_what_is_absent(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"messages": [{"role": "user", "content": "hi"}], "golds": ["a", "ß"], "level": 3},
+        {"messages": [{"role": "user", "content": "ho"}], "golds": [], "level": None},
+    ]
+    write_parquet(tmp_path / "rows.parquet", rows)
+    first, second = load_tasks(tmp_path / "rows.parquet")
+    assert first.messages == (Message(role="user", content="hi"),)
+    assert first.fields["golds"] == ["a", "ß"]
+    assert (first.fields["level"], second.fields["level"]) == (3, None)
+    assert [first.id, second.id] == [task.id for task in load_tasks(rows)], "known by contents"
+
+
+def test_parquet_values_beyond_json_need_an_id(tmp_path: Path) -> None:
+    day = {"question": "which day?", "day": date(2026, 1, 2)}
+    write_parquet(tmp_path / "rows.parquet", [day])
+    with pytest.raises(ConfigError, match=r"rows\.parquet, row 1: a row's fields must be JSON"):
+        load_tasks(tmp_path / "rows.parquet")
+    write_parquet(tmp_path / "rows.parquet", [{"id": "a", **day}])
+    assert load_tasks(tmp_path / "rows.parquet")[0].fields["day"] == date(2026, 1, 2)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of settings, with files and a module beside them."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "load_rows", raising=False)
+    write(tmp_path / "sums.jsonl")
+    (tmp_path / "load_rows.py").write_text(
+        f"def sums():\n    yield from {ROWS!r}\ndef broken():\n    raise KeyError('x')\nlimit = 3\n"
+        "def number():\n    return 3\n"
+    )
+    return tmp_path
+
+
+def test_a_text_names_a_file_or_a_function_from_the_base(folder: Path) -> None:
+    assert load_tasks("sums.jsonl", source="sums", base=folder) == TASKS
+    assert load_tasks("load_rows:sums", source="sums", base=folder) == TASKS
+    assert load_tasks(str(folder / "sums.jsonl"), source="sums", base=Path("/elsewhere")) == TASKS
+
+
+def test_a_file_whose_name_looks_like_an_import_is_read(folder: Path) -> None:
+    (folder / "load_rows:sums").write_text("")
+    with pytest.raises(ConfigError, match="unknown kind of task file ''"):
+        load_tasks("load_rows:sums", base=folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("sum.jsonl", r"there is no file '.*/sum\.jsonl' to read tasks from"),
+        ("load_row:sums", r"there is no module 'load_row' in .* Did you mean 'load_rows'\?"),
+        ("load_rows:sum", r"load_rows has no function 'sum'\. Did you mean 'sums'\? Known: brok"),
+        ("load_rows:limit", r"load_rows:limit is no function that returns rows, but 3"),
+        ("load_rows:broken", r"calling broken for tasks raised KeyError: 'x'"),
+        ("load_rows:number", r"calling number for tasks raised TypeError: 'int' object is not"),
+    ],
+)
+def test_names_of_nothing_are_told(folder: Path, name: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        load_tasks(name, base=folder)

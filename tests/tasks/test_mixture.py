@@ -10,7 +10,9 @@ from agentfly.types import Seed, StopReason, Task
 
 
 def tasks() -> list[Task]:
-    rows = [("a", i) for i in range(5)] + [("b", i) for i in range(3)] + [("c", i) for i in range(7)]
+    rows = (
+        [("a", i) for i in range(5)] + [("b", i) for i in range(3)] + [("c", i) for i in range(7)]
+    )
     return [Task.from_row({"id": f"{source}{i}"}, source=source) for source, i in rows]
 
 

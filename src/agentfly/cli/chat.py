@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from agentfly.agents import Agent
+from agentfly.agents.named import find_tool
 from agentfly.cli.errors import told_plainly
-from agentfly.cli.named_tools import find_tools
 from agentfly.types import (
     Event,
     Message,
@@ -41,7 +41,7 @@ def chat(
         names = [name.strip() for name in tools.split(",") if name.strip()]
         agent = Agent(
             model,
-            tools=find_tools(names),
+            tools=[find_tool(name) for name in names],
             system_prompt=system,
             sampling=SamplingParams(temperature=temperature, max_tokens=max_tokens),
             max_turns=max_turns,

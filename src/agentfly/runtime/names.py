@@ -26,8 +26,12 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 
     >>> suggestion("serach", ["search", "open"])
     "Did you mean 'search'? Known: open, search."
+    >>> suggestion("gpro", ["gspo", "grpo"])
+    "Did you mean 'grpo'? Known: grpo, gspo."
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1)
+    # Two letters in the wrong order are the likeliest slip.
+    swapped = [other for other in names if sorted(other) == sorted(name)]
+    close = swapped or difflib.get_close_matches(name, names, n=1)
     guess = f"Did you mean {close[0]!r}? " if close else ""
     return f"{guess}Known: {', '.join(names) or 'none'}."

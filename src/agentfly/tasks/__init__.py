@@ -2,10 +2,12 @@
 
 from agentfly.tasks.ledger import Ledger, Progress
 from agentfly.tasks.load import Rows, load_tasks
+from agentfly.tasks.mixture import Mixture
 from agentfly.tasks.order import Order, Visit
 
 __all__ = [
     "Ledger",
+    "Mixture",
     "Order",
     "Progress",
     "Rows",

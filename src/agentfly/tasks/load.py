@@ -9,11 +9,12 @@ from typing import Any
 
 from agentfly.errors import ConfigError, FormatError, boundary
 from agentfly.runtime.names import look_up
+from agentfly.tasks.hub import HUB, HubDataset
 from agentfly.types import Task
 
 Row = Mapping[str, Any]
 Rows = str | Path | Iterable[Row] | Callable[[], Iterable[Row]]
-"""A file, the rows themselves, or a function that gives them."""
+"""A name as in a run's settings, a file, the rows themselves, or a function that gives them."""
 
 SHOWN = 10
 """How many bad rows an error lists."""
@@ -22,15 +23,26 @@ _Located = Iterator[tuple[str, Any]]
 """Where each row was found, and the row."""
 
 
-def load_tasks(rows: Rows, *, source: str = "default") -> list[Task]:
+def load_tasks(rows: Rows, *, source: str = "default", base: Path | None = None) -> list[Task]:
     """Read tasks from a JSON, JSON lines, CSV or Parquet file, a list of dicts, or a function.
+
+    A text is a file's path, `module:function`, or a dataset of a Hugging Face hub, `hub:dataset`
+    with `:split` or `:configuration:split`.
 
     A row has `question` or `messages` and any other fields. Its task is known by the row's own
     `id`, which must be unique, or else by its contents: equal rows are several visits to one task.
 
     >>> [task.id for task in load_tasks([{"id": 7, "question": "2+2?"}])]
     ['7']
+
+    Args:
+        rows: Where they are, or the rows themselves.
+        source: What to call where they came from.
+        base: The folder from which files and modules are looked for; by default the working
+            directory.
     """
+    if isinstance(rows, str):
+        rows = find_rows(rows, base=base)
     tasks: list[Task] = []
     problems: list[str] = []
     taken: dict[str, str] = {}
@@ -43,6 +55,25 @@ def load_tasks(rows: Rows, *, source: str = "default") -> list[Task]:
     if problems:
         raise ConfigError(_listed(problems))
     return tasks
+
+
+def find_rows(name: str, *, base: Path | None = None) -> Rows:
+    """Return the file, function or dataset that a text names, without reading it.
+
+    >>> find_rows("sums.jsonl", base=Path("data")).as_posix()
+    'data/sums.jsonl'
+    """
+    from agentfly.config import import_named, is_import_path  # rows that are given don't need it
+
+    if name.startswith(HUB):
+        return HubDataset.named(name)
+    path = (base or Path()) / name
+    if is_import_path(name) and not path.exists():
+        function: Rows = import_named(name, "function", base=base)
+        if not callable(function):
+            raise ConfigError(f"{name} is no function that returns rows, but {function!r}")
+        return function
+    return path
 
 
 def _task(row: object, source: str) -> Task:

@@ -1,0 +1,44 @@
+"""Settings: TOML, dotted overrides, every mistake reported at once."""
+
+from agentfly.config.import_path import import_named, is_import_path
+from agentfly.config.load import Check, load_settings
+from agentfly.config.page import settings_page
+from agentfly.config.plugin import Plugins
+from agentfly.config.problem import Problem, SettingsError
+from agentfly.config.settings import (
+    AlgorithmSettings,
+    CheckpointSettings,
+    EvalSettings,
+    LoraSettings,
+    ModelSettings,
+    RolloutSettings,
+    RunSettings,
+    Settings,
+    SourceSettings,
+    TrackSettings,
+    TrainSettings,
+)
+from agentfly.config.write import to_toml
+
+__all__ = [
+    "AlgorithmSettings",
+    "Check",
+    "CheckpointSettings",
+    "EvalSettings",
+    "LoraSettings",
+    "ModelSettings",
+    "Plugins",
+    "Problem",
+    "RolloutSettings",
+    "RunSettings",
+    "Settings",
+    "SettingsError",
+    "SourceSettings",
+    "TrackSettings",
+    "TrainSettings",
+    "import_named",
+    "is_import_path",
+    "load_settings",
+    "settings_page",
+    "to_toml",
+]

@@ -1,0 +1,113 @@
+"""`module:name`: something of a user's own, named in settings or on the command line."""
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from agentfly.errors import ConfigError, boundary
+from agentfly.runtime.names import suggestion
+
+
+def is_import_path(name: str) -> bool:
+    """Tell whether a text has the form `package.module:name`.
+
+    >>> is_import_path("my.tools:search"), is_import_path("calculator"), is_import_path("C:/a.csv")
+    (True, False, False)
+    """
+    module, colon, attribute = name.partition(":")
+    return bool(colon) and attribute.isidentifier() and all(map(str.isidentifier, _parts(module)))
+
+
+def import_named(
+    path: str, what: str, *, base: Path | None = None, fits: Callable[[Any], bool] = callable
+) -> Any:
+    """Return what `module:name` stands for.
+
+    The module is looked for in the folder `base`, then in the working directory, then among the
+    installed packages.
+
+    >>> import_named("math:sqrt", "function")(9.0)
+    3.0
+    >>> import_named("math:sqroot", "function")
+    Traceback (most recent call last):
+    agentfly.errors.ConfigError: math has no function 'sqroot'. Did you mean 'sqrt'? …
+
+    Args:
+        path: As written by a person.
+        what: What it should be, for messages.
+        base: The folder of the settings that name it.
+        fits: Tells such things from others, so that the right names can be suggested.
+    """
+    if not is_import_path(path):
+        raise ConfigError(
+            f"{path!r} is no import path: write module:name, as in my_module:my_{what.split()[-1]} "
+            "for a name in my_module.py"
+        )
+    module_name, _, attribute = path.partition(":")
+    module = _import(module_name, [folder.resolve() for folder in (base, Path()) if folder])
+    if not hasattr(module, attribute):
+        public = [name for name in vars(module) if not name.startswith("_")]
+        fitting = [name for name in public if fits(getattr(module, name))]
+        raise ConfigError(
+            f"{module_name} has no {what} {attribute!r}. {suggestion(attribute, fitting or public)}"
+        )
+    return getattr(module, attribute)
+
+
+def _import(name: str, folders: list[Path]) -> ModuleType:
+    _refuse_namesake(name, folders)
+    # For good, as Python does with a script's folder: the module may import others only later.
+    sys.path[:0] = [str(folder) for folder in folders if str(folder) not in sys.path]
+    importlib.invalidate_caches()
+    try:
+        with boundary(ConfigError, f"importing {name}"):
+            return importlib.import_module(name)
+    except SystemExit as error:
+        raise ConfigError(
+            f'importing {name} ended the program: put what it runs under if __name__ == "__main__":'
+        ) from error
+    except ConfigError as error:
+        if _is_absent(name, error.__cause__):
+            raise ConfigError(_not_found(name, folders)) from error
+        raise
+
+
+def _is_absent(name: str, cause: BaseException | None) -> bool:
+    """Tell a module that is not there from one that fails to import another."""
+    if not isinstance(cause, ModuleNotFoundError) or cause.name is None:
+        return False
+    return name == cause.name or name.startswith(f"{cause.name}.")
+
+
+def _not_found(name: str, folders: Iterable[Path]) -> str:
+    package = "/".join(_parts(name)[:-1])
+    found = [file for folder in folders for file in (folder / package).glob("*.py")]
+    names = [".".join([*_parts(name)[:-1], file.stem]) for file in found]
+    places = " or ".join(dict.fromkeys(map(str, folders)))
+    return (
+        f"there is no module {name!r} in {places}, nor is it installed. "
+        f"{suggestion(name, [n for n in names if not n.endswith('__')])}"
+    )
+
+
+def _refuse_namesake(name: str, folders: list[Path]) -> None:
+    """Refuse a module of which another one with the same name was imported before.
+
+    Python would silently hand out that other one.
+    """
+    top = _parts(name)[0]
+    loaded = getattr(sys.modules.get(top), "__file__", None)
+    meant = PathFinder.find_spec(top, [str(folder) for folder in folders])
+    if loaded and meant and meant.origin and not Path(meant.origin).samefile(loaded):
+        raise ConfigError(
+            f"{meant.origin} can't be imported, because {loaded} was imported as {top!r} before. "
+            "Rename one of them"
+        )
+
+
+def _parts(module: str) -> list[str]:
+    return module.split(".")

@@ -1,0 +1,76 @@
+"""From a TOML file and overrides to a run's settings, or to all mistakes at once."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from agentfly.config.mistake import problems_of
+from agentfly.config.override import override
+from agentfly.config.plugin import Plugins, complete
+from agentfly.config.problem import Problem, refuse_if_any
+from agentfly.config.read import parse_toml, read_toml
+from agentfly.config.settings import RunSettings
+
+Check = Callable[[RunSettings], Iterable[Problem]]
+"""Finds what only the composition root can know: names that stand for nothing, an algorithm that
+needs larger groups."""
+
+
+def load_settings(
+    source: str | Path | Mapping[str, Any],
+    overrides: Sequence[str] = (),
+    plugins: Plugins | None = None,
+    *,
+    check: Check | None = None,
+) -> RunSettings:
+    """Read the settings of a run, or raise one SettingsError that tells of every mistake.
+
+    Args:
+        source: A TOML file, its text (of more than one line), or its tables as dicts.
+        overrides: Each `key=value`, with a TOML value or a bare word: `train.lr=1e-5`.
+        plugins: For a table, the names that are known and each one's own settings. A
+            `module:name` of a user's own takes options that are not checked here.
+        check: Called with settings that are valid in themselves.
+
+    >>> text = '''
+    ... name = "sums"
+    ... model.name = "tiny"
+    ... [train]
+    ... stesp = 3
+    ... lr = "fast"
+    ... [[source]]
+    ... tasks = "sums.jsonl"
+    ... '''
+    >>> load_settings(text.replace("stesp", "steps").replace('"fast"', "1e-3")).train.lr
+    0.001
+    >>> load_settings(text)
+    Traceback (most recent call last):
+    agentfly.config.problem.SettingsError: invalid settings
+      train.lr: must be a number, got 'fast'
+      train.stesp: unknown key. Did you mean 'steps'? …
+    """
+    file, data = _tables(source)
+    overridden = override(data, overrides)
+    completed = complete(overridden.data, plugins or {})
+    problems = [*overridden.problems, *completed.problems]
+    try:
+        settings = RunSettings.model_validate(completed.data)
+    except ValidationError as error:
+        refuse_if_any([*problems, *problems_of(error, RunSettings)], file)
+        raise AssertionError("pydantic found no error") from error
+    if check is not None:
+        told = {problem.key for problem in problems}
+        problems += [problem for problem in check(settings) if problem.key not in told]
+    refuse_if_any(problems, file)
+    return settings
+
+
+def _tables(source: str | Path | Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any]]:
+    """Return the file's name, if it is one, and its tables."""
+    if isinstance(source, Mapping):
+        return None, source
+    if isinstance(source, str) and "\n" in source:
+        return None, parse_toml(source, "this text")
+    return str(source), read_toml(Path(source))

@@ -1,0 +1,93 @@
+"""From what pydantic found to sentences that a person can act on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from agentfly.config.problem import Problem
+from agentfly.config.schema import Path, is_table, table_of, type_at, types_of
+from agentfly.config.settings import RunSettings, Settings
+from agentfly.runtime.names import suggestion
+
+_EXPECTED = {
+    "bool": "true or false",
+    "dataclass": "a table",
+    "dict": "a table",
+    "float": "a number",
+    "int": "a whole number",
+    "list": "a list",
+    "model": "a table",
+    "path": "a path in quotes",
+    "string": "a text in quotes",
+    "tuple": "a list",
+}
+"""What each of pydantic's families of errors about types would have liked to see."""
+_WRONG_TYPE = ("_type", "_parsing", "_parsing_size", "_from_float")
+_SHOWN = 60
+"""How many characters of a wrong value are shown."""
+
+
+def problems_of(error: ValidationError, table: type[Settings], prefix: str = "") -> list[Problem]:
+    """Say what is wrong with each key.
+
+    Args:
+        error: What validating the table raised.
+        table: The class that it was validated by.
+        prefix: Where the table is, such as `algorithm`.
+    """
+    return [
+        Problem(
+            key=".".join(map(str, (*([prefix] if prefix else ()), *found["loc"]))),
+            text=_sentence(found, table),
+        )
+        for found in error.errors(include_url=False)
+    ]
+
+
+def _sentence(found: ErrorDetails, table: type[Settings]) -> str:
+    kind = found["type"]
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        return _unknown_key(found["loc"], table)
+    if kind in ("missing", "missing_argument"):
+        return _missing(found["loc"], table)
+    if kind == "value_error":
+        return str(found["ctx"]["error"])
+    if kind == "tuple_type" and isinstance(found["input"], Mapping):
+        name = found["loc"][-1]
+        return f"there may be several: write [[{name}]] in double brackets instead of [{name}]"
+    family = kind.partition("_")[0]
+    if kind.endswith(_WRONG_TYPE) and family in _EXPECTED:
+        expected = f"must be {_EXPECTED[family]}"
+    else:
+        expected = found["msg"].replace("Input should be", "must be")
+    return f"{expected}, got {_shown(found['input'])}"
+
+
+def _unknown_key(path: Path, table: type[Settings]) -> str:
+    name = str(path[-1])
+    elsewhere = [
+        f"{other}.{name}"
+        for other, field in RunSettings.model_fields.items()
+        if is_table(field.annotation) and type_at(RunSettings, (other, name)) is not None
+    ]
+    if elsewhere:
+        return f"unknown key. Did you mean {' or '.join(elsewhere)}?"
+    return f"unknown key. {suggestion(name, types_of(type_at(table, path[:-1])))}"
+
+
+def _missing(path: Path, table: type[Settings]) -> str:
+    kind, name = type_at(table, path), path[-1]
+    if is_table(kind):
+        return f"missing. Add the table [{name}]. {kind.__doc__}"
+    if table_of(kind):
+        return f"missing. Add at least one table [[{name}]]"
+    parent = type_at(table, path[:-1])
+    meaning = parent.model_fields[name].description if is_table(parent) else None
+    return f"missing. {' '.join((meaning or 'It has no default').split())}"
+
+
+def _shown(value: Any) -> str:
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,178 @@
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agentfly.agents import Agent, ReAct, ToolCalling
+from agentfly.agents.named import (
+    find_environment,
+    find_group_reward,
+    find_kind,
+    find_mask,
+    find_reward,
+    find_tool,
+    unknown_names,
+)
+from agentfly.chat import CHATML_TOKENS, MASK_POLICIES, ByteTokenizer
+from agentfly.config import RunSettings
+from agentfly.engines import ScriptedEngine
+from agentfly.errors import ConfigError
+from agentfly.tools import calculator
+
+MINE = '''
+from agentfly import EnvSpec, ToolCalling, group_reward, reward, tool
+
+@tool
+def search(query: str) -> str:
+    """Search."""
+    return query.upper()
+
+def forgotten(query: str) -> str:
+    """Search."""
+    return query
+
+@reward
+def correct(final_response: str) -> float:
+    return float(final_response == "IT IS 4.")
+
+@group_reward
+def longest(final_responses: list[str]) -> list[float]:
+    return [float(len(text)) for text in final_responses]
+
+class Polite(ToolCalling):
+    pass
+
+class Demanding(ToolCalling):
+    def __init__(self, wish: str) -> None:
+        super().__init__()
+
+class Room:
+    def reset(self, task, seed): return "hello"
+    def step(self, action): return action
+    def close(self): pass
+
+def make_room(): return Room()
+
+big_room = EnvSpec(make_room)
+polite = Polite(system_prompt="Please.")
+
+def first_only(turns): return [turn.index == 0 for turn in turns]
+
+limit = 3
+'''
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a run's settings, with a user's module in it."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "named_mine", raising=False)
+    (tmp_path / "named_mine.py").write_text(MINE)
+    return tmp_path
+
+
+def test_what_is_ready_made_is_found_by_its_name() -> None:
+    assert find_tool("calculator") is calculator
+    for name in ("exact_match", "math_equivalence", "numeric_match", "qa_exact_match", "qa_f1"):
+        assert find_reward(name).name == name
+    assert isinstance(find_kind("react"), ReAct)
+    assert find_mask("no_reasoning") is MASK_POLICIES["no_reasoning"]
+
+
+def test_what_a_user_wrote_is_found_by_its_import_path(base: Path) -> None:
+    assert find_tool("named_mine:search", base=base).spec.name == "search"
+    assert find_reward("named_mine:correct", base=base).name == "correct"
+    assert find_group_reward("named_mine:longest", base=base).name == "longest"
+    assert type(find_kind("named_mine:Polite", base=base)).__name__ == "Polite"
+    own = find_kind("named_mine:polite", base=base)
+    assert isinstance(own, ToolCalling)
+    assert own.system_prompt == "Please."
+    assert find_environment("named_mine:Room", base=base).make().reset(None, None) == "hello"
+    assert find_environment("named_mine:make_room", base=base).name == "make_room"
+    assert find_environment("named_mine:big_room", base=base).name == "make_room"
+    assert find_mask("named_mine:first_only", base=base)([]) == []
+
+
+async def test_named_parts_make_an_agent_that_runs(base: Path) -> None:
+    engine = ScriptedEngine(["IT IS 4."], tokenizer=ByteTokenizer(CHATML_TOKENS))
+    agent = Agent(
+        engine,
+        tools=[find_tool("named_mine:search", base=base)],
+        reward=find_reward("named_mine:correct", base=base),
+        kind=find_kind("named_mine:Polite", base=base),
+        system_prompt="Shout.",
+    )
+    [trajectory] = (await agent.run("What is 2+2?")).trajectories
+    assert trajectory.score is not None
+    assert trajectory.score.value == 1.0
+    assert trajectory.messages[0].content == "Shout."
+
+
+@pytest.mark.parametrize(
+    ("find", "name", "said"),
+    [
+        (
+            find_tool,
+            "calculater",
+            r"unknown tool 'calculater'\. Did you mean 'calculator'\? Known: ",
+        ),
+        (find_tool, "named_mine:serach", r"named_mine has no tool 'serach'\. Did you mean 'search"),
+        (find_tool, "named_mine:x", r"named_mine has no tool 'x'\. Known: search\.$"),
+        (find_tool, "named_mine:forgotten", r"is no tool, but of type function: decorate .* @tool"),
+        (find_tool, "named_mine:correct", r"is no tool, but of type FunctionReward: decorate it"),
+        (find_tool, "named_min:search", r"no module 'named_min' in .* Did you mean 'named_mine'\?"),
+        (find_reward, "exactmatch", r"unknown reward 'exactmatch'\. Did you mean 'exact_match'\?"),
+        (find_reward, "named_mine:corect", r"no reward 'corect'.*'correct'\? Known: correct\.$"),
+        (find_reward, "named_mine:forgotten", r"no reward, but of type function: .* @reward"),
+        (find_reward, "named_mine:longest", r"no reward, but of type FunctionGroupReward"),
+        (find_group_reward, "best", r"unknown group reward 'best'\. Known: none\. One of your own"),
+        (find_group_reward, "named_mine:correct", r"is no group reward, .* @group_reward"),
+        (find_kind, "raect", r"unknown kind of agent 'raect'\. Did you mean 'react'\?"),
+        (
+            find_kind,
+            "named_mine:Room",
+            r"no kind of agent, but of type type: inherit from agentfly",
+        ),
+        (
+            find_kind,
+            "named_mine:Demanding",
+            r"calling named_mine:Demanding without arguments raised",
+        ),
+        (find_environment, "shop", r"unknown environment 'shop'\. Known: none\."),
+        (find_environment, "named_mine:Polite", r"no environment, .*name a class with `reset`, `s"),
+        (find_environment, "named_mine:limit", r"is no environment, but of type int"),
+        (find_mask, "last_turn", r"unknown mask policy 'last_turn'\. Did you mean 'last_turn_only"),
+        (find_mask, "named_mine:limit", r"is no mask policy, but of type int: name a function"),
+    ],
+)
+def test_what_is_not_there_or_something_else_is_told(
+    base: Path, find: Callable[..., object], name: str, said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        find(name, base=base)
+
+
+def test_all_names_of_a_run_that_stand_for_nothing_are_told(base: Path) -> None:
+    good = {"tasks": "a", "tools": ["finish", "named_mine:search"], "reward": "named_mine:correct"}
+    bad = {
+        "name": "bad",
+        "tasks": "b",
+        "kind": "magic",
+        "tools": ["finish", "nothing"],
+        "reward": "none",
+        "group_reward": "named_mine:correct",
+        "environment": "named_mine:limit",
+    }
+    tables = {"name": "x", "model": {"name": "tiny"}, "source": [good, bad]}
+    settings = RunSettings.model_validate({**tables, "rollout": {"mask": "some"}})
+    assert [problem.key for problem in unknown_names(settings, base=base)] == [
+        "rollout.mask",
+        "source.1.kind",
+        "source.1.tools.1",
+        "source.1.reward",
+        "source.1.group_reward",
+        "source.1.environment",
+    ]
+    fine = RunSettings.model_validate({**tables, "source": [good]})
+    assert list(unknown_names(fine, base=base)) == []
