@@ -1,0 +1,35 @@
+"""Running untrusted code: `PythonSandbox`, its limits, its results and what isolates it.
+
+Names are imported when they are first used, so that what runs inside loads none of the outside.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agentfly.sandbox.cell import CellResult as CellResult
+    from agentfly.sandbox.cell import CellStatus as CellStatus
+    from agentfly.sandbox.isolation import Isolation as Isolation
+    from agentfly.sandbox.limits import SandboxLimits as SandboxLimits
+    from agentfly.sandbox.probing import Probe as Probe
+    from agentfly.sandbox.probing import probe as probe
+    from agentfly.sandbox.python import PythonSandbox as PythonSandbox
+
+_HOMES = {
+    "CellResult": "cell",
+    "CellStatus": "cell",
+    "Isolation": "isolation",
+    "Probe": "probing",
+    "PythonSandbox": "python",
+    "SandboxLimits": "limits",
+    "probe": "probing",
+}
+
+__all__ = ["CellResult", "CellStatus", "Isolation", "Probe", "PythonSandbox", "SandboxLimits"]
+__all__ += ["probe"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'agentfly.sandbox' has no attribute {name!r}")
+    return getattr(import_module(f"agentfly.sandbox.{_HOMES[name]}"), name)

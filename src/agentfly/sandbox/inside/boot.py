@@ -1,0 +1,85 @@
+"""The first thing a fork server runs: `python -I boot.py '{"preload": [...], ...}'`.
+
+It is started by its path, so that it works wherever the package is; its socket is stdin.
+"""
+
+import gc
+import importlib
+import importlib.util
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def main(settings: dict[str, Any]) -> None:
+    """Prepare, say so, and serve; or say what failed."""
+    sys.path.insert(0, str(Path(__file__).parents[3]))
+    from agentfly.runtime.registry import TOKEN_VARIABLE
+    from agentfly.sandbox.inside import kernel, landlock, server, stage
+
+    sys.path.pop(0)
+    os.environ.pop(TOKEN_VARIABLE, None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    control, outer_pid = socket.socket(fileno=os.dup(0)), os.getpid()
+    try:
+        own_uids = _enter_namespaces(kernel)
+        _continue_as_first_process(kernel)
+        proc = stage.build(settings["readable"])
+        missing = _preload(settings["preload"])
+        stage.seal()
+        serving = server.ForkServer(control, proc, outer_pid=outer_pid, own_uids=own_uids)
+    except Exception as error:  # noqa: BLE001 - told to the owner, whatever it is
+        control.send(json.dumps({"failed": f"{type(error).__name__}: {error}"}).encode())
+        return
+    report = {"landlock": landlock.abi(), "own_uids": own_uids, "watched": proc.own}
+    control.send(json.dumps({**report, "missing": missing}).encode())
+    # What is frozen is never walked by the collector, whose marks would unshare every page.
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    serving.serve()
+
+
+def _enter_namespaces(kernel: Any) -> bool:
+    """Take mount and pid namespaces of our own; True if that worked as root, without a user's.
+
+    Only then may each sandbox be given a uid of its own.
+    """
+    try:
+        kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWPID)
+    except PermissionError:
+        uid, gid = os.getuid(), os.getgid()
+        kernel.unshare(kernel.CLONE_NEWUSER | kernel.CLONE_NEWNS | kernel.CLONE_NEWPID)
+        maps = {"setgroups": "deny", "uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}
+        for name, text in maps.items():
+            Path(f"/proc/self/{name}").write_text(text)
+        return False
+    return True
+
+
+def _continue_as_first_process(kernel: Any) -> None:
+    """Go on in a child, the first process of the new pid namespace; all below it end with it."""
+    child = os.fork()
+    if child:
+        _, status = os.waitpid(child, 0)
+        os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _preload(names: list[str]) -> list[str]:
+    """Import packages once, for all sandboxes; return those that are not installed."""
+    missing = []
+    for name in names:
+        if importlib.util.find_spec(name.partition(".")[0]) is None:
+            missing.append(name)
+        else:
+            importlib.import_module(name)
+    return missing
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

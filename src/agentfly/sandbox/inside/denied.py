@@ -1,0 +1,151 @@
+"""The reviewed list of system calls that code in a sandbox may not make, each group with its why.
+
+Namespaces, Landlock and lost capabilities already refuse most of them; the list is there because
+each is a way into parts of the kernel that no program in a sandbox has business with. A number
+beyond the newest that was reviewed is refused too, so a newer kernel opens nothing.
+
+Numbers are those of x86_64 and aarch64; None where that processor has no such call. From 424 on
+they are the same everywhere.
+"""
+
+from typing import NamedTuple
+
+NEWEST_REVIEWED = 462
+"""mseal, of Linux 6.10."""
+
+
+class Number(NamedTuple):
+    """A system call's number on each processor."""
+
+    x86_64: int | None
+    aarch64: int | None
+
+
+def _everywhere(number: int) -> Number:
+    return Number(number, number)
+
+
+NAMESPACES = {
+    "unshare": Number(272, 97),
+    "setns": Number(308, 268),
+}
+"""A nested user namespace would give back every capability, inside it."""
+
+MOUNTS = {
+    "mount": Number(165, 40),
+    "umount2": Number(166, 39),
+    "pivot_root": Number(155, 41),
+    "chroot": Number(161, 51),
+    "open_tree": _everywhere(428),
+    "move_mount": _everywhere(429),
+    "fsopen": _everywhere(430),
+    "fsconfig": _everywhere(431),
+    "fsmount": _everywhere(432),
+    "fspick": _everywhere(433),
+    "mount_setattr": _everywhere(442),
+    "quotactl": Number(179, 60),
+    "quotactl_fd": _everywhere(443),
+    "swapon": Number(167, 224),
+    "swapoff": Number(168, 225),
+    "name_to_handle_at": Number(303, 264),
+    "open_by_handle_at": Number(304, 265),
+}
+"""The view of the file system stays as it was given; no file is opened but by its path."""
+
+OTHER_PROCESSES = {
+    "ptrace": Number(101, 117),
+    "process_vm_readv": Number(310, 270),
+    "process_vm_writev": Number(311, 271),
+    "process_madvise": _everywhere(440),
+    "process_mrelease": _everywhere(448),
+    "kcmp": Number(312, 272),
+    "pidfd_getfd": _everywhere(438),
+    "migrate_pages": Number(256, 238),
+    "move_pages": Number(279, 239),
+}
+"""Looking into, or steering, another process."""
+
+LARGE_ATTACK_SURFACE = {
+    "bpf": Number(321, 280),
+    "perf_event_open": Number(298, 241),
+    "userfaultfd": Number(323, 282),
+    "io_uring_setup": _everywhere(425),
+    "io_uring_enter": _everywhere(426),
+    "io_uring_register": _everywhere(427),
+    "add_key": Number(248, 217),
+    "request_key": Number(249, 218),
+    "keyctl": Number(250, 219),
+    "fanotify_init": Number(300, 262),
+    "fanotify_mark": Number(301, 263),
+    "lookup_dcookie": Number(212, 18),
+    "nfsservctl": Number(180, 42),
+    "modify_ldt": Number(154, None),
+    "uselib": Number(134, None),
+    "vmsplice": Number(278, 75),
+}
+"""Interfaces from which kernel exploits have come, and whose state is not per namespace.
+
+io_uring would also make calls on behalf of a process that no filter sees.
+"""
+
+MEMORY_OUTSIDE_THE_LIMITS = {
+    "memfd_create": Number(319, 279),
+    "memfd_secret": _everywhere(447),
+    "shmget": Number(29, 194),
+    "shmat": Number(30, 196),
+    "shmctl": Number(31, 195),
+    "msgget": Number(68, 186),
+    "semget": Number(64, 190),
+    "mq_open": Number(240, 180),
+    "set_mempolicy": Number(238, 237),
+    "mbind": Number(237, 235),
+    "set_mempolicy_home_node": _everywhere(450),
+}
+"""Memory that outlives its mapping, so that neither RLIMIT_AS nor the disk quota counts it."""
+
+THE_MACHINE = {
+    "reboot": Number(169, 142),
+    "kexec_load": Number(246, 104),
+    "kexec_file_load": Number(320, 294),
+    "init_module": Number(175, 105),
+    "finit_module": Number(313, 273),
+    "delete_module": Number(176, 106),
+    "iopl": Number(172, None),
+    "ioperm": Number(173, None),
+    "acct": Number(163, 89),
+    "syslog": Number(103, 116),
+    "settimeofday": Number(164, 170),
+    "clock_settime": Number(227, 112),
+    "adjtimex": Number(159, 171),
+    "clock_adjtime": Number(305, 266),
+    "sethostname": Number(170, 161),
+    "setdomainname": Number(171, 162),
+    "vhangup": Number(153, 58),
+    "personality": Number(135, 92),
+}
+"""What concerns the whole machine. `personality` would switch address randomisation off."""
+
+DENIED = {
+    **NAMESPACES,
+    **MOUNTS,
+    **OTHER_PROCESSES,
+    **LARGE_ATTACK_SURFACE,
+    **MEMORY_OUTSIDE_THE_LIMITS,
+    **THE_MACHINE,
+}
+"""All of them: refused with EPERM, which programs handle."""
+
+CLONE = Number(56, 220)
+CLONE3 = Number(435, 435)
+"""Refused as if it did not exist (its flags are out of a filter's sight): libc falls back."""
+SOCKET = Number(41, 198)
+SOCKETPAIR = Number(53, 199)
+IOCTL = Number(16, 29)
+PRCTL = Number(157, 167)
+
+AF_UNIX = 1
+"""The only kind of socket: asyncio and multiprocessing wake themselves through pairs of them."""
+FORBIDDEN_IOCTLS = {"TIOCSTI": 0x5412, "TIOCLINUX": 0x541C}
+"""Typing into a terminal on behalf of the person before it."""
+PR_SET_PDEATHSIG = 1
+"""Refused, so that no sandbox unties itself from its server."""

@@ -1,0 +1,78 @@
+"""Running one cell: its statements, then its last expression, whose value is returned.
+
+x = 20
+x + 1        → 21
+"""
+
+import ast
+import asyncio
+import inspect
+import linecache
+import traceback
+from contextlib import suppress
+from types import CodeType
+from typing import Any
+
+
+class Cells:
+    """The cells of one interpreter: they share their variables and their event loop."""
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self._namespace = namespace
+        self._count = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self, source: str) -> object:
+        """Run a cell and return the value of its last expression; None if it ends otherwise."""
+        self._count += 1
+        name = f"<cell {self._count}>"
+        # So that tracebacks can show the lines; None keeps them from being looked for on disk.
+        lines = [f"{line}\n" for line in source.splitlines()]
+        linecache.cache[name] = (len(source), None, lines, name)
+        body = ast.parse(source, name)
+        last = body.body[-1] if body.body else None
+        if isinstance(last, ast.Expr):
+            body.body.pop()
+        if body.body:
+            self._evaluate(compile(body, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
+        if not isinstance(last, ast.Expr):
+            return None
+        expression = ast.Expression(last.value)
+        value = self._evaluate(compile(expression, name, "eval", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT))
+        if value is not None:
+            self._namespace["_"] = value
+        return value
+
+    def _evaluate(self, code: CodeType) -> object:
+        result = eval(code, self._namespace)
+        return self._await(result) if code.co_flags & inspect.CO_COROUTINE else result
+
+    def _await(self, coroutine: Any) -> object:
+        """Run a cell with a top-level `await`, in an event loop that lives across cells."""
+        if self._loop is None or self._loop.is_closed():
+            self._loop = asyncio.new_event_loop()
+            asyncio.set_event_loop(self._loop)
+        task = self._loop.create_task(coroutine)
+        try:
+            return self._loop.run_until_complete(task)
+        except KeyboardInterrupt:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                self._loop.run_until_complete(task)
+            raise
+
+
+def describe(error: BaseException) -> str:
+    """Return the traceback without the frames of the interpreter itself."""
+    described = traceback.TracebackException.from_exception(error)
+    _trim(described)
+    return "".join(described.format())
+
+
+def _trim(described: traceback.TracebackException) -> None:
+    frames = list(described.stack)
+    first = next((i for i, f in enumerate(frames) if f.filename.startswith("<cell ")), len(frames))
+    described.stack[:] = frames[first:]
+    for inner in (described.__cause__, described.__context__):
+        if inner is not None:
+            _trim(inner)

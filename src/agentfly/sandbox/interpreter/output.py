@@ -1,0 +1,104 @@
+"""What a cell prints: caught in files, so that the output of programs that it starts is too.
+
+The files have a size limit of the kernel's, so a flood stops where it is printed.
+"""
+
+import ctypes
+import errno
+import os
+import sys
+from contextlib import suppress
+from typing import NamedTuple
+
+_OVERFLOWS = (errno.ENOSPC, errno.EFBIG)
+_PAGE = 4096
+
+
+class Printed(NamedTuple):
+    """What was printed, as far as it is shown."""
+
+    stdout: str
+    stderr: str
+    overflowed: bool
+
+
+class Output:
+    """The files behind descriptors 1 and 2."""
+
+    def __init__(self, *, shown: int, room: int) -> None:
+        """Show at most `shown` characters of each; `room` bytes are all that can be printed."""
+        self._shown = shown
+        self._room = room
+        # Kept apart, for code may close or redirect 1 and 2 themselves.
+        self._files = (_high_copy(1), _high_copy(2))
+        self._libc = ctypes.CDLL(None)
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stdout = _stream(1)
+        sys.stderr = _stream(2)
+
+    def begin(self) -> None:
+        """Forget what was printed so far."""
+        for file in self._files:
+            os.ftruncate(file, 0)
+
+    def end(self) -> Printed:
+        """Return what was printed since."""
+        full = [self._flush(stream) for stream in (sys.stdout, sys.stderr)]
+        self._libc.fflush(None)
+        used = sum(os.fstat(file).st_size for file in self._files)
+        stdout, stderr = (self._read(file) for file in self._files)
+        return Printed(stdout, stderr, any(full) or used > self._room - 2 * _PAGE)
+
+    def _flush(self, stream: object) -> bool:
+        """Write out what is buffered; True if there was no room for it, and it was dropped."""
+        try:
+            stream.flush()  # type: ignore[attr-defined]
+        except OSError as error:
+            if error.errno in _OVERFLOWS:
+                self._drop_buffered(stream)
+                return True
+        except Exception:  # noqa: BLE001 - code may have put anything in its place
+            return False
+        return False
+
+    def _drop_buffered(self, stream: object) -> None:
+        """Let a stream write into nothing, or its next flush would fail again, in another cell."""
+        number = 2 if stream is sys.stderr else 1
+        saved, nowhere = os.dup(number), os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, number)
+        with suppress(Exception):
+            stream.flush()  # type: ignore[attr-defined]
+        os.dup2(saved, number)
+        os.close(saved)
+        os.close(nowhere)
+
+    def _read(self, file: int) -> str:
+        """Read the beginning and the end, with a mark where the middle is left out."""
+        size, half = os.fstat(file).st_size, self._shown // 2
+        if size <= self._shown:
+            return os.pread(file, size, 0).decode("utf-8", "replace")
+        head = os.pread(file, half, 0).decode("utf-8", "replace")
+        tail = os.pread(file, half, size - half).decode("utf-8", "replace")
+        return f"{head}\n[… {size - 2 * half} bytes left out …]\n{tail}"
+
+
+def shorten(text: str, limit: int) -> str:
+    r"""Leave out the middle of a long text.
+
+    >>> shorten("abcdefghij", 4)
+    'ab\n[… 6 characters left out …]\nij'
+    """
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half} characters left out …]\n{text[-half:]}"
+
+
+def _high_copy(number: int) -> int:
+    copy = 210 + number
+    os.dup2(number, copy, inheritable=False)
+    return copy
+
+
+def _stream(number: int) -> object:
+    return open(number, "w", encoding="utf-8", errors="replace", buffering=1, closefd=False)

@@ -1,0 +1,47 @@
+"""What code in a sandbox may use."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from agentfly.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxLimits:
+    """What one sandbox may use. Hashable, so that it can be an option of an environment's spec.
+
+    >>> SandboxLimits(seconds=0)
+    Traceback (most recent call last):
+    agentfly.errors.ConfigError: a sandbox's seconds must be positive, got 0
+    """
+
+    seconds: float = 10.0
+    """Wall time of one cell or command."""
+    grace_seconds: float = 1.0
+    """From the interrupt of a cell that ran too long, which keeps its variables, to the kill."""
+    cpu_seconds: int = 600
+    """CPU time of any one process, over its whole life."""
+    memory_mb: int = 512
+    """Beyond what the preloaded packages take: of each process, and of all together."""
+    processes: int = 32
+    """Processes and threads together."""
+    file_mb: int = 32
+    """The largest file."""
+    disk_mb: int = 64
+    """All files of the scratch folder together."""
+    files: int = 4096
+    """How many files and folders there may be."""
+    output_chars: int = 20_000
+    """What is shown of each of stdout, stderr and the value; the middle of more is left out."""
+    output_mb: int = 1
+    """What may be printed at all in one cell: beyond it, printing raises."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value <= 0:
+                raise ConfigError(f"a sandbox's {field.name} must be positive, got {value!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as sent to the sandbox."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -1,0 +1,71 @@
+"""What isolation this machine offers, found out by making a sandbox."""
+
+import shutil
+from dataclasses import dataclass
+
+from agentfly.sandbox.box import BoxFailedError
+from agentfly.sandbox.inside.denied import DENIED
+from agentfly.sandbox.isolation import Isolation
+from agentfly.sandbox.levels import warm_settings
+from agentfly.sandbox.limits import SandboxLimits
+from agentfly.sandbox.process import ProcessLauncher
+from agentfly.sandbox.warm import Layers, WarmServer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What was found."""
+
+    isolation: Isolation | None
+    """The level that sandboxes get unless told otherwise; None if they are refused."""
+    layers: tuple[str, ...] = ()
+    """What is in force, for people: "Landlock 7"."""
+    missing: tuple[str, ...] = ()
+    """What better levels lack here, for people: "namespaces: unshare: Operation not permitted"."""
+    engines: tuple[str, ...] = ()
+    """Which of Docker and Podman are installed, to be had by choice."""
+
+
+async def probe() -> Probe:
+    """Make a sandbox of the best level that works here, and tell what protects it."""
+    engines = tuple(name for name in ("docker", "podman") if shutil.which(name))
+    try:
+        layers = await _try_warm()
+        return Probe(isolation=Isolation.WARM, layers=_names(layers), engines=engines)
+    except BoxFailedError as error:
+        missing = [f"namespaces: {error}"]
+    try:
+        await _try_bubblewrap()
+        return Probe(isolation=Isolation.BUBBLEWRAP, missing=tuple(missing), engines=engines)
+    except BoxFailedError as error:
+        missing.append(f"bubblewrap: {error}")
+    return Probe(isolation=None, missing=tuple(missing), engines=engines)
+
+
+async def _try_warm() -> Layers:
+    server = await WarmServer.start(warm_settings((), (), always=()))
+    try:
+        box = await server.spawn(SandboxLimits(), seed=0)
+        await box.close()
+    finally:
+        await server.close()
+    return server.layers
+
+
+async def _try_bubblewrap() -> None:
+    if not shutil.which("bwrap"):
+        raise BoxFailedError("not installed")
+    launcher = ProcessLauncher(Isolation.BUBBLEWRAP, ())
+    box = await launcher.spawn(SandboxLimits(), seed=0)
+    await box.close()
+
+
+def _names(layers: Layers) -> tuple[str, ...]:
+    return (
+        "user, mount, pid, network, ipc, uts and cgroup namespaces",
+        f"Landlock {layers.landlock}" if layers.landlock else "no Landlock in this kernel",
+        f"seccomp ({len(DENIED)} system calls denied)",
+        "a uid for each sandbox" if layers.own_uids else "the uid of this user",
+        "limits and a quota on the scratch folder",
+        "a watch on all memory" if layers.watched else "no watch on all memory: /proc is masked",
+    )
