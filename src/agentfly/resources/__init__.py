@@ -1,5 +1,28 @@
-"""The central manager that leases environment instances to chains."""
+"""The central manager that leases environment instances to chains.
 
+pooling.py      how the instances of a kind are kept: where, how many, for how long; the budget
+manager.py      the door: lease, snapshot, close
+dispatcher.py   who asks, who gets, who gives back; line.py: who waits; allocation.py: who is next
+upkeep.py       making, checking and ending instances in the background; stock.py: what there is
+loan.py         an instance in a chain's hands
+homes/          where instances live: here, in a process each, behind HTTP
+serving/        the environment server; wire.py: the protocol it speaks
+snapshot.py     who holds what and since when
+"""
+
+from agentfly.resources.manager import EnvironmentManager
 from agentfly.resources.pool import FreshPool
+from agentfly.resources.pooling import Pooling
+from agentfly.resources.serving import environment_server, serve_environment
+from agentfly.resources.snapshot import Snapshot, ask, reporting
 
-__all__ = ["FreshPool"]
+__all__ = [
+    "EnvironmentManager",
+    "FreshPool",
+    "Pooling",
+    "Snapshot",
+    "ask",
+    "environment_server",
+    "reporting",
+    "serve_environment",
+]

@@ -1,0 +1,86 @@
+"""Instances in this process."""
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from agentfly.errors import DeadlineError, EnvError, boundary
+from agentfly.resources.homes.instance import methods_of
+from agentfly.resources.pooling import Pooling
+from agentfly.runtime.invoke import invoke
+from agentfly.types import Clock, EnvSpec
+
+
+async def make_here(spec: EnvSpec, pooling: Pooling, clock: Clock) -> "HereInstance":
+    """Make an instance in a thread, so that a slow constructor blocks nobody."""
+    making = _Making(spec)
+    try:
+        environment = await _bounded(
+            making.make, f"making environment {spec.name}", clock, pooling.make_seconds
+        )
+    except (asyncio.CancelledError, EnvError):
+        if (late := making.give_up()) is not None:
+            await HereInstance(late, spec, pooling, clock).close()
+        raise
+    return HereInstance(environment, spec, pooling, clock)
+
+
+class HereInstance:
+    """An object of this process."""
+
+    unfit = None
+
+    def __init__(self, environment: Any, spec: EnvSpec, pooling: Pooling, clock: Clock) -> None:
+        self.environment = environment
+        self.methods = methods_of(environment)
+        self._name = spec.name
+        self._pooling = pooling
+        self._clock = clock
+        self._closed = False
+
+    def attribute(self, name: str) -> Any:
+        """Return the object's own attribute."""
+        return getattr(self.environment, name)
+
+    async def close(self) -> None:
+        """Call its `close`; a thread that hangs in there is abandoned."""
+        if not self._closed:
+            self._closed = True
+            doing = f"closing environment {self._name}"
+            seconds = self._pooling.close_seconds
+            await _bounded(lambda: self.environment.close(), doing, self._clock, seconds)
+
+
+async def _bounded(call: Callable[[], Any], doing: str, clock: Clock, seconds: float) -> Any:
+    try:
+        with boundary(EnvError, doing):
+            return await invoke(call, name=doing, clock=clock, deadline=clock.now() + seconds)
+    except DeadlineError as error:
+        raise EnvError(str(error)) from error
+
+
+class _Making:
+    """Makes an instance, and closes it if nobody waits for it any more by then."""
+
+    def __init__(self, spec: EnvSpec) -> None:
+        self._spec = spec
+        self._lock = threading.Lock()
+        self._made: Any = None
+        self._given_up = False
+
+    def make(self) -> Any:
+        instance = self._spec.make()
+        with self._lock:
+            self._made = instance
+            if not self._given_up:
+                return instance
+        closing = instance.close()
+        return asyncio.run(closing) if inspect.iscoroutine(closing) else None
+
+    def give_up(self) -> Any:
+        """Return the instance if it is there already: the caller closes it."""
+        with self._lock:
+            self._given_up = True
+            return self._made

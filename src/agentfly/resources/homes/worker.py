@@ -1,0 +1,110 @@
+"""What runs in a worker process: one environment, which answers one request at a time."""
+
+import asyncio
+import inspect
+import os
+import pickle
+import runpy
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, TypeVar
+
+from agentfly.resources.homes.frames import Answer, Channel, Load, Request, pack
+from agentfly.resources.homes.instance import methods_of
+
+M = TypeVar("M")
+
+LOADING_VARIABLE = "AGENTFLY_LOADING_MAIN"
+"""Set while the owner's script is loaded, in which nothing must be started anew."""
+
+
+def main() -> None:
+    """Make the environment that the first frame names, and serve it to the end.
+
+    The owner gives a socket for standard input, and closes it, or dies, to say that it is over.
+    """
+    worker = Worker(Channel(_taken_over_stdin()))
+    worker.answer(worker.make, worker.channel.receive())
+    while True:
+        try:
+            request = worker.channel.receive()
+        except EOFError:
+            return
+        worker.answer(worker.do, request)
+
+
+def _taken_over_stdin() -> socket.socket:
+    """Keep the socket to ourselves: an environment may read its input, or print."""
+    end = socket.socket(fileno=os.dup(0))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return end
+
+
+class Worker:
+    """One environment and the channel to its owner."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self._loop = asyncio.new_event_loop()
+        self._environment: Any = None
+        self._methods: dict[str, bool] = {}
+
+    def make(self, load: Load) -> dict[str, bool]:
+        """Make it; return its methods, and which of them are async."""
+        if load.main is not None:
+            _load_main(load.main)
+        self._environment = pickle.loads(load.spec).make()
+        self._methods = methods_of(self._environment)
+        return self._methods
+
+    def do(self, request: Request) -> Any:
+        """Call a method, sync or async, or read another attribute."""
+        value = getattr(self._environment, request.name)
+        if request.name in self._methods:
+            value = value(*request.args, **request.kwargs)
+        return self._loop.run_until_complete(value) if inspect.iscoroutine(value) else value
+
+    def answer(self, act: Callable[[M], Any], message: M) -> None:
+        """Act, and send what came of it or why nothing can be sent."""
+        try:
+            frame = pack(Answer(value=act(message), memory_mb=_memory_mb()))
+        except BaseException as error:  # noqa: BLE001 - told to the owner, who raises it
+            frame = pack(Answer(error=_portable(error), memory_mb=_memory_mb()))
+        self.channel.send(frame)
+
+
+def _portable(error: BaseException) -> Exception:
+    """Return the error itself if it survives the way to the owner, else one with its words."""
+    if isinstance(error, Exception):
+        error.add_note("".join(traceback.format_exception(error)))
+        try:
+            copy = pickle.loads(pickle.dumps(error))
+        except Exception:  # noqa: BLE001 - an exception class may do anything when it is copied
+            copy = None
+        if type(copy) is type(error):
+            return error
+    return RuntimeError(f"{type(error).__name__}: {error}")
+
+
+def _load_main(path: str) -> None:
+    """Load the owner's script, in which the environment is defined, without running it as one."""
+    os.environ[LOADING_VARIABLE] = path
+    module = ModuleType("__main__")
+    sys.modules["__main__"] = module
+    module.__dict__.update(runpy.run_path(path, run_name="__agentfly_main__"))
+    del os.environ[LOADING_VARIABLE]
+
+
+def _memory_mb() -> float:
+    """Read what this process holds now; 0 where the system doesn't tell."""
+    try:
+        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - after every single call
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    except OSError:
+        return 0.0

@@ -1,0 +1,73 @@
+"""What there is of one kind of environment."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from agentfly.resources.homes import Home, Instance
+from agentfly.resources.pooling import Pooling
+from agentfly.types import EnvSpec
+
+if TYPE_CHECKING:
+    from agentfly.resources.loan import Loan
+
+LATENCIES = 4096
+"""So many last leases tell how long a lease takes."""
+
+
+@dataclass(eq=False, slots=True)
+class Member:
+    """One instance, and its life so far."""
+
+    instance: Instance
+    made_at: float
+    uses: int = 0
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Stock:
+    """All instances of one spec, by state; and what has happened to those before."""
+
+    spec: EnvSpec
+    pooling: Pooling
+    home: Home
+    warm: list[Member] = field(default_factory=list)
+    """Ready to be lent; the last is the next."""
+    loans: set["Loan"] = field(default_factory=set)
+    making: int = 0
+    checking: int = 0
+    """Given back, and asked whether they are healthy."""
+    ending: int = 0
+    created: int = 0
+    recycled: int = 0
+    """How often an instance was made ready for another chain."""
+    crashed: int = 0
+    """Broken, hung, unhealthy, or failed to be made."""
+    latencies: deque[float] = field(default_factory=lambda: deque(maxlen=LATENCIES))
+    """Seconds that each of the last leases waited."""
+    can_be_made: bool = True
+    """False after a failure that nobody waited for, until somebody needs one."""
+
+    @property
+    def size(self) -> int:
+        """How many there are, in whatever state."""
+        return len(self.warm) + len(self.loans) + self.making + self.checking + self.ending
+
+    @property
+    def supply(self) -> int:
+        """How many are ready, or about to be."""
+        return len(self.warm) + self.making + self.checking
+
+    def is_worn(self, member: Member, now: float) -> bool:
+        """Tell whether an instance has had its uses or its time."""
+        uses, age = member.uses, now - member.made_at
+        return uses >= self.pooling.max_uses or age > self.pooling.max_age
+
+    def holders(self, now: float) -> str:
+        """Say who holds what, the longest first.
+
+        For example `t/0/1 for 5.2 s, t/0/3 for 0.1 s, …`.
+        """
+        loans = sorted(self.loans, key=lambda loan: loan.since)
+        said = [f"{loan.owner} for {now - loan.since:.1f} s" for loan in loans[:5]]
+        return ", ".join([*said, "…"] if len(loans) > len(said) else said)
