@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
-from agentfly.chat.reasoning import Opened
+from agentfly.chat.imitation import imitate
 from agentfly.chat.render import TemplateRenderer
-from agentfly.chat.turn_end import TurnEnd
 from agentfly.errors import ConfigError
 from agentfly.types import (
     Completion,
@@ -101,63 +100,33 @@ def scripts() -> tuple[Script, ...]:
 def rehearse(renderer: TemplateRenderer, script: Script) -> Rehearsal:
     """Play a conversation: each turn is sampled as the template itself would write it."""
     history = [Message(role="user", content="How is the weather in Paris?")]
-    context = renderer.open(history, [TOOL])
-    turns: list[Turn] = []
     rewritten: list[str] = []
     for said, replies in script.steps:
-        completion = _sampled(renderer, history, said, replies)
-        turns.append(_turn(len(turns), context, completion, said, replies))
         history.append(said)
         if _is_rewritten(renderer, history, replies):
             rewritten.append(replies[-1].role)
-        context = renderer.extend(history, completion, replies, [TOOL]).token_ids
         history += replies
-    turns.append(_turn(len(turns), context, _complete(()), Message(role="assistant"), ()))
     return Rehearsal(
         script=script.name,
-        stream=TokenStream(turns=tuple(turns)),
+        stream=_with_next_turn(renderer, imitate(renderer, history, [TOOL])),
         rewritten=tuple(rewritten),
         plain_ids=_plain(renderer, history),
     )
 
 
-def _sampled(
-    renderer: TemplateRenderer,
-    history: Sequence[Message],
-    said: Message,
-    replies: Sequence[Message],
-) -> Completion:
-    """Make the completion of a model that writes just as the template does."""
-    end = renderer.suffix(replies).end
-    text = _written(renderer, history, said, end.last) + _sampled_end(end)
-    return _complete(tuple(renderer.tokenizer.encode(text)))
-
-
-def _sampled_end(end: TurnEnd) -> str:
-    """Return what a model samples to end a turn: all up to and with the end token."""
-    if not end.tokens:
-        return ""
-    before, token, _ = end.last.rpartition(end.tokens[0])
-    return before + token if token else end.tokens[0]
-
-
-def _written(
-    renderer: TemplateRenderer, history: Sequence[Message], said: Message, closing: str
-) -> str:
-    """Return a turn's text as the template writes it, or else as the call format does."""
-    try:
-        before = renderer.writer.text(history, [TOOL])
-        turn = renderer.writer.text([*history, said], [TOOL], add_generation_prompt=False)
-    except ConfigError:
-        before, turn = "?", ""
-    if turn.startswith(before):
-        return turn[len(before) :].removesuffix(closing)
-    thought = f"{said.reasoning or ''}\n</think>\n\n"
-    try:
-        spoken = renderer.call_format.write(said.tool_calls, said.content)
-    except ConfigError:  # a user's own format that only reads
-        spoken = said.content
-    return spoken if renderer.opens_reasoning is Opened.NEVER else thought + spoken
+def _with_next_turn(renderer: TemplateRenderer, stream: TokenStream) -> TokenStream:
+    """Go on to the prompt of one more turn, in which nothing is said."""
+    last = stream.turns[-1]
+    assert last.completion is not None, "an imitated turn has token ids"
+    nothing = Completion(token_ids=(), logprobs=(), versions=(), finish_reason=FinishReason.LENGTH)
+    turn = Turn(
+        index=len(stream.turns),
+        context_ids=renderer.follow(last.completion.token_ids, last.replies, [TOOL]),
+        completion=nothing,
+        message=Message(role="assistant"),
+        temperature=1.0,
+    )
+    return TokenStream(turns=(*stream.turns, turn))
 
 
 def _is_rewritten(
@@ -188,30 +157,4 @@ def _results(turn: Message) -> tuple[Message, ...]:
     return tuple(
         Message(role="tool", content="Rain, 12°C", name=call.name, tool_call_id=call.id)
         for call in turn.tool_calls
-    )
-
-
-def _complete(ids: tuple[int, ...]) -> Completion:
-    return Completion(
-        token_ids=ids,
-        logprobs=(0.0,) * len(ids),
-        versions=((0, len(ids)),) if ids else (),
-        finish_reason=FinishReason.STOP if ids else FinishReason.LENGTH,
-    )
-
-
-def _turn(
-    index: int,
-    context: tuple[int, ...],
-    completion: Completion,
-    said: Message,
-    replies: tuple[Message, ...],
-) -> Turn:
-    return Turn(
-        index=index,
-        context_ids=context,
-        completion=completion,
-        message=said,
-        temperature=1.0,
-        replies=replies,
     )
