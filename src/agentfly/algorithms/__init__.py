@@ -1,0 +1,65 @@
+"""Algorithms: each is one advantage function and one loss function."""
+
+from agentfly.algorithms.aggregate import (
+    constant_length,
+    sequence_mean_of_means,
+    sequence_mean_of_sums,
+    token_mean,
+)
+from agentfly.algorithms.algorithm import Algorithm, Critic
+from agentfly.algorithms.batch import (
+    AdvantageFunction,
+    AdvantageInput,
+    AdvantageOutput,
+    Aggregate,
+    LossFunction,
+    LossInput,
+    LossOutput,
+)
+from agentfly.algorithms.catalogue import ALGORITHMS
+from agentfly.algorithms.clip import Clip
+from agentfly.algorithms.correction import Correction
+from agentfly.algorithms.diagnose import METRICS, diagnose, diagnose_advantages
+from agentfly.algorithms.group import by_group
+from agentfly.algorithms.kl import Kl, kl_estimate
+from agentfly.algorithms.losses import ValueLoss, value_loss
+from agentfly.algorithms.make import make_algorithm
+from agentfly.algorithms.objective import Objective, objective
+from agentfly.algorithms.overlong import Overlong, overlong_penalty
+from agentfly.algorithms.own import OwnAdvantage, OwnLoss, advantage, loss
+
+__all__ = [
+    "ALGORITHMS",
+    "METRICS",
+    "AdvantageFunction",
+    "AdvantageInput",
+    "AdvantageOutput",
+    "Aggregate",
+    "Algorithm",
+    "Clip",
+    "Correction",
+    "Critic",
+    "Kl",
+    "LossFunction",
+    "LossInput",
+    "LossOutput",
+    "Objective",
+    "Overlong",
+    "OwnAdvantage",
+    "OwnLoss",
+    "ValueLoss",
+    "advantage",
+    "by_group",
+    "constant_length",
+    "diagnose",
+    "diagnose_advantages",
+    "kl_estimate",
+    "loss",
+    "make_algorithm",
+    "objective",
+    "overlong_penalty",
+    "sequence_mean_of_means",
+    "sequence_mean_of_sums",
+    "token_mean",
+    "value_loss",
+]

@@ -1,0 +1,23 @@
+"""How each algorithm tells good from bad: one function each, on all scored chains of a step."""
+
+from agentfly.algorithms.advantages.gae import gae
+from agentfly.algorithms.advantages.gigpo import gigpo
+from agentfly.algorithms.advantages.grpo import grpo
+from agentfly.algorithms.advantages.per_turn import per_turn
+from agentfly.algorithms.advantages.reinforce import reinforce
+from agentfly.algorithms.advantages.reinforce_plus_plus import (
+    reinforce_plus_plus,
+    reinforce_plus_plus_baseline,
+)
+from agentfly.algorithms.advantages.rloo import rloo
+
+__all__ = [
+    "gae",
+    "gigpo",
+    "grpo",
+    "per_turn",
+    "reinforce",
+    "reinforce_plus_plus",
+    "reinforce_plus_plus_baseline",
+    "rloo",
+]

@@ -1,0 +1,28 @@
+"""REINFORCE++ (arXiv:2501.03262): no critic, and one normalisation for the whole step.
+
+Mean and spread are taken over the advantages of all tokens, so a long chain has more say in them
+than a short one.
+"""
+
+import torch
+
+from agentfly.algorithms.batch import AdvantageInput, AdvantageOutput
+from agentfly.algorithms.credit import chain_rewards, discounted_sum, token_rewards
+from agentfly.algorithms.group import within
+from agentfly.algorithms.spread import standardise
+
+
+def reinforce_plus_plus(x: AdvantageInput, *, discount: float = 1.0) -> AdvantageOutput:
+    """Credit each token with the rewards that follow it, standardised over the step's tokens."""
+    returns_N = discounted_sum(token_rewards(x), x.chain_N, discount)
+    used_C = torch.ones_like(x.group_C, dtype=torch.bool)
+    return AdvantageOutput(advantages_N=standardise(returns_N), used_C=used_C)
+
+
+def reinforce_plus_plus_baseline(x: AdvantageInput) -> AdvantageOutput:
+    """Take off the group's mean first, then standardise over the tokens of all groups in use."""
+    centred_C, used_C = within(x.group_C, chain_rewards(x), lambda r_G: r_G - r_G.mean())
+    used_N = used_C[x.chain_N]
+    advantages_N = centred_C[x.chain_N]
+    advantages_N[used_N] = standardise(advantages_N[used_N])
+    return AdvantageOutput(advantages_N=advantages_N, used_C=used_C)

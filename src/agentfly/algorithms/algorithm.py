@@ -1,0 +1,58 @@
+"""An algorithm is data: an advantage function, a loss function, and what they need."""
+
+from dataclasses import dataclass, field
+
+from agentfly.algorithms.aggregate import token_mean
+from agentfly.algorithms.batch import AdvantageFunction, Aggregate, LossFunction
+from agentfly.algorithms.correction import Correction
+from agentfly.algorithms.kl import Kl
+from agentfly.algorithms.overlong import Overlong
+from agentfly.config import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Critic:
+    """How a value is learnt beside the policy."""
+
+    __pydantic_config__ = Settings.model_config
+
+    clip_value: float | None = 0.2
+    """How far a value may move from what it was before the step; None for any distance."""
+
+    def __post_init__(self) -> None:
+        if self.clip_value is not None and self.clip_value <= 0:
+            raise ValueError(f"clip_value is a distance and must be above 0: got {self.clip_value}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algorithm:
+    """What the learner and the loop have to know; they never ask which algorithm it is.
+
+    >>> from agentfly.algorithms import make_algorithm
+    >>> algorithm = make_algorithm("grpo", {"kl": {"coefficient": 0.01}})
+    >>> algorithm.needs_group, algorithm.needs_reference, algorithm.critic
+    (True, True, None)
+    """
+
+    name: str
+    advantage: AdvantageFunction
+    loss: LossFunction
+    aggregate: Aggregate = token_mean
+    needs_group: bool = False
+    """Its baseline is the group's: a task needs two chains or more."""
+    critic: Critic | None = None
+    """What to learn values with; None where no values are needed."""
+    kl: Kl | None = None
+    """How the policy is held near its reference; None where it is free."""
+    entropy_coefficient: float = 0.0
+    correction: Correction = field(default_factory=Correction)
+    """What is done where sampler and learner disagree."""
+    dynamic_sampling: bool = False
+    """Replace groups without spread by others, until the step is full."""
+    overlong: Overlong | None = None
+    """What a long chain loses of its reward before advantages are computed."""
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether log-probabilities under the reference are asked for."""
+        return self.kl is not None

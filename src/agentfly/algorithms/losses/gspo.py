@@ -1,0 +1,15 @@
+"""GSPO: the ratio of a whole sequence, by the mean of its log-ratios (arXiv:2507.18071)."""
+
+from agentfly.algorithms.batch import LossInput, LossOutput
+from agentfly.algorithms.clip import Clip, clipped_surrogate
+from agentfly.algorithms.ratio import log_ratio, sequence_mean
+
+NARROW = Clip(low=3e-4, high=4e-4)
+"""The paper's range: the mean over a sequence moves far less than a single token does."""
+
+
+def gspo(x: LossInput, *, clip: Clip = NARROW) -> LossOutput:
+    """Clip the ratio of each sequence, the same for all of its tokens."""
+    log_ratio_N = log_ratio(x.logprobs_N, x.old_logprobs_N)
+    ratio_N = sequence_mean(log_ratio_N, x.sample_N).exp()
+    return clipped_surrogate(ratio_N, x.advantages_N, clip)

@@ -1,0 +1,141 @@
+"""An advantage or a loss of your own: `@advantage` and `@loss` on a plain function.
+
+What a function needs is found by the names of its parameters: fields of `AdvantageInput` or of
+`LossInput`. Parameters with a default may be called anything, and keep their default.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, fields
+from typing import Any
+
+from torch import Tensor
+
+from agentfly.algorithms.batch import AdvantageInput, AdvantageOutput, LossInput, LossOutput
+from agentfly.algorithms.group import by_group
+from agentfly.errors import ConfigError
+from agentfly.runtime.names import suggestion
+from agentfly.runtime.signature import MISSING, name_of, parameters_of
+
+ONE_GROUP = "rewards_G"
+"""The parameter by which an advantage asks to be called once for each group."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAdvantage:
+    """An advantage function made by `@advantage`; called with an `AdvantageInput`."""
+
+    function: Callable[..., Any]
+    """As it was written."""
+    wanted: tuple[str, ...]
+    """The fields that it asks for."""
+
+    @property
+    def name(self) -> str:
+        """What the function is called."""
+        return name_of(self.function)
+
+    @property
+    def needs_group(self) -> bool:
+        """Whether it compares the chains of one group."""
+        return ONE_GROUP in self.wanted
+
+    def __call__(self, x: AdvantageInput) -> AdvantageOutput:
+        """Fill the function's parameters and read what it returns."""
+        if self.needs_group:
+            return by_group(self._of_group)(x)
+        returned = self.function(**{name: getattr(x, name) for name in self.wanted})
+        if isinstance(returned, AdvantageOutput):
+            return returned
+        advantages_N = _checked(returned, len(x.chain_N), f"advantage {self.name!r}", "token")
+        return AdvantageOutput(
+            advantages_N=advantages_N, used_C=x.group_C.new_ones(len(x.group_C)).bool()
+        )
+
+    def _of_group(self, rewards_G: Tensor) -> Tensor:
+        what = f"advantage {self.name!r}"
+        return _checked(self.function(rewards_G=rewards_G), len(rewards_G), what, "chain")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLoss:
+    """A loss function made by `@loss`; called with a `LossInput`."""
+
+    function: Callable[..., Any]
+    """As it was written."""
+    wanted: tuple[str, ...]
+    """The fields that it asks for."""
+
+    @property
+    def name(self) -> str:
+        """What the function is called."""
+        return name_of(self.function)
+
+    def __call__(self, x: LossInput) -> LossOutput:
+        """Fill the function's parameters and read what it returns."""
+        returned = self.function(**{name: getattr(x, name) for name in self.wanted})
+        if isinstance(returned, LossOutput):
+            return returned
+        return LossOutput(
+            loss_N=_checked(returned, len(x.logprobs_N), f"loss {self.name!r}", "token")
+        )
+
+
+def advantage(function: Callable[..., Any]) -> OwnAdvantage:
+    """Make an advantage of a function.
+
+    With a parameter `rewards_G` it is called once for each group of two or more scored chains whose
+    rewards differ, and returns one advantage for each. Otherwise it is called once for the step
+    with the fields of `AdvantageInput` that it names, and returns one advantage for each token, or
+    an `AdvantageOutput`.
+
+    >>> @advantage
+    ... def best_of_group(rewards_G: Tensor) -> Tensor:
+    ...     return (rewards_G == rewards_G.max()).float()
+    >>> best_of_group.needs_group
+    True
+    """
+    offered = {field.name for field in fields(AdvantageInput)}
+    wanted = _wanted(function, {*offered, ONE_GROUP}, "advantage")
+    if ONE_GROUP in wanted and len(wanted) > 1:
+        others = ", ".join(name for name in wanted if name != ONE_GROUP)
+        raise ConfigError(
+            f"advantage {name_of(function)!r} asks for one group's rewards_G, and for {others} of "
+            "the whole step: leave rewards_G out and take rewards_C and group_C instead"
+        )
+    return OwnAdvantage(function, wanted)
+
+
+def loss(function: Callable[..., Any]) -> OwnLoss:
+    """Make a loss of a function that returns a loss for each token, or a `LossOutput`.
+
+    >>> @loss
+    ... def plain(logprobs_N: Tensor, advantages_N: Tensor) -> Tensor:
+    ...     return -advantages_N * logprobs_N
+    >>> plain.wanted
+    ('logprobs_N', 'advantages_N')
+    """
+    return OwnLoss(function, _wanted(function, {f.name for f in fields(LossInput)}, "loss"))
+
+
+def _wanted(function: Callable[..., Any], offered: Collection[str], what: str) -> tuple[str, ...]:
+    parameters = parameters_of(function)
+    for parameter in parameters:
+        if parameter.name not in offered and parameter.default is MISSING:
+            raise ConfigError(
+                f"{what} {name_of(function)!r} has a parameter {parameter.name!r}, which stands "
+                f"for nothing. {suggestion(parameter.name, offered)}"
+            )
+    return tuple(parameter.name for parameter in parameters if parameter.name in offered)
+
+
+def _checked(returned: Any, length: int, what: str, each: str) -> Tensor:
+    if not isinstance(returned, Tensor):
+        got = type(returned).__name__
+    elif returned.shape != (length,):
+        got = f"a tensor of shape {tuple(returned.shape)}"
+    else:
+        return returned
+    raise ConfigError(
+        f"{what} must return a tensor with one number for each {each}: "
+        f"expected shape ({length},), got {got}"
+    )

@@ -1,0 +1,34 @@
+"""Centring and scaling, within a group or over a whole batch."""
+
+from torch import Tensor
+
+EPSILON = 1e-4
+"""Added to every standard deviation: a group whose rewards differ by less is not blown up."""
+
+
+ROUNDING = 1e-6
+"""Values that differ by less than this share of the largest are the same but for rounding."""
+
+
+def has_spread(values: Tensor) -> bool:
+    """Tell whether there are two values that differ.
+
+    >>> import torch
+    >>> has_spread(torch.tensor([0.1 + 0.2, 0.3])), has_spread(torch.tensor([0.0, 1.0]))
+    (False, True)
+    """
+    if len(values) < 2:
+        return False
+    return bool(values.max() - values.min() > ROUNDING * values.abs().max())
+
+
+def standardise(values: Tensor) -> Tensor:
+    """Centre, and divide by the unbiased standard deviation; all 0 where there is no spread.
+
+    >>> import torch
+    >>> standardise(torch.tensor([0.0, 0.0, 1.0, 1.0]))
+    tensor([-0.8659, -0.8659,  0.8659,  0.8659])
+    """
+    if not has_spread(values):
+        return values.new_zeros(len(values))
+    return (values - values.mean()) / (values.std() + EPSILON)
