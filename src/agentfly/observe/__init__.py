@@ -1,22 +1,66 @@
-"""Seeing what happened: trajectories and events on disk, a console, a summary."""
+"""Seeing what happened: files, metrics, trackers, a console, plots and reports."""
 
 from agentfly.observe.console import ConsolePrinter
+from agentfly.observe.estimate import (
+    Interval,
+    mean,
+    mean_interval,
+    pass_at_k,
+    wilson_interval,
+)
+from agentfly.observe.evaluation_metrics import evaluation_metrics
 from agentfly.observe.events import EventLog, LoggedEvent, read_events
+from agentfly.observe.log_file import log_to
+from agentfly.observe.metrics import METRICS, metrics_page, require_documented
+from agentfly.observe.plot import plot_curves
+from agentfly.observe.progress import RunProgress, evaluation_line, step_line
 from agentfly.observe.record import decode_trajectory, encode_trajectory, require_json
+from agentfly.observe.report import Report, show_report, write_report
+from agentfly.observe.rollout_metrics import rollout_metrics
 from agentfly.observe.store import TrajectoryWriter, compact, read_trajectories
 from agentfly.observe.summary import Summary, summarize
+from agentfly.observe.trackers import (
+    MetricsFile,
+    MetricsRecord,
+    Trackers,
+    open_trackers,
+    read_metrics,
+)
 
 __all__ = [
+    "METRICS",
     "ConsolePrinter",
     "EventLog",
+    "Interval",
     "LoggedEvent",
+    "MetricsFile",
+    "MetricsRecord",
+    "Report",
+    "RunProgress",
     "Summary",
+    "Trackers",
     "TrajectoryWriter",
     "compact",
     "decode_trajectory",
     "encode_trajectory",
+    "evaluation_line",
+    "evaluation_metrics",
+    "log_to",
+    "mean",
+    "mean_interval",
+    "metrics_page",
+    "open_trackers",
+    "pass_at_k",
+    "plot_curves",
     "read_events",
+    "read_metrics",
     "read_trajectories",
+    "require_documented",
     "require_json",
+    "rollout_metrics",
+    "show_report",
+    "step_line",
     "summarize",
+    "wilson_interval",
+    "write_report",
 ]

@@ -119,9 +119,9 @@ def _prefix(event: Event, role: str) -> str:
 
 
 def _styled(prefix: str, role: str, text: str) -> Text:
-    return Text.assemble((prefix, "dim"), (_printable(text), STYLES[role]))
+    return Text.assemble((prefix, "dim"), (printable(text), STYLES[role]))
 
 
-def _printable(line: str) -> str:
+def printable(line: str) -> str:
     """Keep a model's or a tool's text from steering the terminal, or breaking its encoding."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line.expandtabs())

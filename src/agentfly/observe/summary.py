@@ -79,15 +79,15 @@ def summarize(trajectories: Iterable[Trajectory]) -> Summary:
     return Summary(
         chains=len(chains),
         scored=len(rewards),
-        mean_reward=_ratio(sum(rewards), len(rewards)),
-        solved_share=_ratio(sum(reward >= SOLVED for reward in rewards), len(rewards)),
+        mean_reward=ratio(sum(rewards), len(rewards)),
+        solved_share=ratio(sum(reward >= SOLVED for reward in rewards), len(rewards)),
         stops=_most_frequent_first(chain.stop for chain in chains),
         failures=_most_frequent_first(cause for chain in chains if (cause := _cause(chain))),
         turns=len(turns),
         sampled_tokens=sum(len(turn.completion.token_ids) for turn in turns if turn.completion),
         tool_calls=len(calls),
-        invalid_share=_ratio(sum(call.status.invalid for call in calls), len(calls)),
-        unknown_share=_ratio(
+        invalid_share=ratio(sum(call.status.invalid for call in calls), len(calls)),
+        unknown_share=ratio(
             sum(call.status is ToolStatus.UNKNOWN_TOOL for call in calls), len(calls)
         ),
         repaired=sum(map(_repaired, turns)),
@@ -121,7 +121,8 @@ def _most_frequent_first(keys: Iterable[K]) -> dict[K, int]:
     return dict(Counter(keys).most_common())
 
 
-def _ratio(part: float, whole: int) -> float | None:
+def ratio(part: float, whole: float) -> float | None:
+    """Divide; a share or mean of nothing is None, which is not 0."""
     return part / whole if whole else None
 
 

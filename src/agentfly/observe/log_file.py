@@ -1,0 +1,108 @@
+"""What libraries have to say goes into a file, and the terminal stays readable.
+
+2026-11-07 13:05:02 WARNING transformers.modeling_utils: …
+2026-11-07 13:05:09 INFO agentfly.training.checkpoint: …
+2026-11-07 13:05:11 WARNING py.warnings: …/torch/…: UserWarning: …
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+OURS = "agentfly"
+
+Tell = Callable[[str], None]
+"""Shows one line to a person, for example `RunProgress.message`."""
+
+
+@contextmanager
+def log_to(path: Path, *, tell: Tell | None = None) -> Iterator[None]:
+    """Append everything that is logged, and Python's warnings, to a file while the body runs.
+
+    Handlers by which libraries write to the terminal are set aside meanwhile. Warnings of AgentFly
+    itself are for people: `tell` gets them as well.
+
+        with log_to(run.log_file, tell=progress.message):
+            ...
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
+    file.setFormatter(logging.Formatter(FORMAT, "%Y-%m-%d %H:%M:%S"))
+    with ExitStack() as stack:
+        stack.callback(file.close)
+        stack.enter_context(_attached(file, logging.getLogger()))
+        if tell:
+            stack.enter_context(_attached(_Telling(tell), logging.getLogger(OURS)))
+        stack.enter_context(_talkative(logging.getLogger(OURS)))
+        for logger in _loggers_with_a_terminal():
+            stack.enter_context(_silenced(logger))
+        logging.captureWarnings(capture=True)
+        stack.callback(logging.captureWarnings, capture=False)
+        yield
+
+
+class _Telling(logging.Handler):
+    def __init__(self, tell: Tell) -> None:
+        super().__init__(logging.WARNING)
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._tell(record.getMessage())
+
+
+@contextmanager
+def _attached(handler: logging.Handler, logger: logging.Logger) -> Iterator[None]:
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+@contextmanager
+def _talkative(logger: logging.Logger) -> Iterator[None]:
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+@contextmanager
+def _silenced(logger: logging.Logger) -> Iterator[None]:
+    """Have a library's records go to the file instead of to its own handlers."""
+    aside = [handler for handler in logger.handlers if _writes_to_a_terminal(handler)]
+    propagate = logger.propagate
+    for handler in aside:
+        logger.removeHandler(handler)
+    logger.propagate = True
+    try:
+        yield
+    finally:
+        logger.propagate = propagate
+        for handler in aside:
+            logger.addHandler(handler)
+
+
+def _loggers_with_a_terminal() -> list[logging.Logger]:
+    _let_transformers_set_up_its_logging()
+    loggers = [logging.getLogger(name) for name in list(logging.root.manager.loggerDict)]
+    return [logger for logger in loggers if any(map(_writes_to_a_terminal, logger.handlers))]
+
+
+def _writes_to_a_terminal(handler: logging.Handler) -> bool:
+    return isinstance(handler, logging.StreamHandler) and not isinstance(
+        handler, logging.FileHandler
+    )
+
+
+def _let_transformers_set_up_its_logging() -> None:
+    """It adds its own handler at its first word, which would be after the others were set aside."""
+    try:
+        from transformers.utils.logging import get_logger
+    except ImportError:
+        return
+    get_logger()

@@ -1,0 +1,135 @@
+"""The name of every metric, and what it means: said here once, for code, files and documentation.
+
+A name in angle brackets stands for any word: `stop/<reason>` documents `stop/answered`. Whatever is
+measured for one of several task sources has the source's name before it:
+`source/math/reward/mean` is `reward/mean` of the source `math`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from agentfly.errors import ConfigError
+
+SOURCE = "source/"
+"""Put before the metrics of one task source: `source/<name>/<metric>`."""
+
+METRICS: Mapping[str, str] = {
+    "reward/mean": "Mean reward of the scored chains; a failed chain is left out, it is no 0.",
+    "reward/std": "Standard deviation of the scored chains' rewards.",
+    "reward/min": "Lowest reward of a chain.",
+    "reward/max": "Highest reward of a chain.",
+    "reward/solved": "Share of the scored chains with a reward of at least 1.",
+    "reward/flat_groups": "Share of the groups in which no two rewards differ, so that there is "
+    "nothing to learn from comparing them.",
+    "reward/part/<name>": "Mean of one part of the reward, over the chains that have it.",
+    "chains/count": "Chains that ended in this step.",
+    "chains/groups": "Groups: visits to a task, each with its chains.",
+    "chains/scored": "Chains that have a reward.",
+    "chains/failed": "Chains that failed for reasons of their surroundings, not of the model.",
+    "chains/failed_share": "Failed chains, of all chains.",
+    "chains/retried": "Chains that had to be tried more than once.",
+    "chains/left_out_groups": "Groups that were sampled and not learnt from: without a chain that "
+    "can be trained on, or replaced because they had no spread.",
+    "tools/calls": "Tool calls per chain, on average.",
+    "tools/invalid_share": "Share of the calls that the model made wrongly: malformed, unknown "
+    "tool, or bad arguments.",
+    "tools/unknown_share": "Share of the calls that named a tool which does not exist: the "
+    "hallucination rate of arXiv:2507.14897.",
+    "tools/error_share": "Share of the calls in which the tool raised.",
+    "tools/timeout_share": "Share of the calls in which the tool ran out of time.",
+    "tools/failed_share": "Share of the calls that did not go well, for whichever reason.",
+    "tools/repaired_share": "Share of the calls whose JSON was mended before they ran.",
+    "turns/mean": "Turns per chain, on average.",
+    "turns/max": "Turns of the chain with the most.",
+    "tokens/sampled": "Tokens that the model sampled, over all chains.",
+    "tokens/per_chain": "Sampled tokens per chain, on average.",
+    "tokens/per_turn": "Sampled tokens per turn, on average.",
+    "tokens/longest": "Tokens of the longest stream: prompts, observations and sampled ones.",
+    "tokens/per_second": "Sampled tokens per second of the sampling stage.",
+    "stop/<reason>": "Share of the chains that ended for this reason.",
+    "failures/<cause>": "Chains that failed by this cause, for example `failures/EnvError`.",
+    "staleness/mean": "By how many versions the weights that sampled a token were behind, mean "
+    "over tokens.",
+    "staleness/max": "The same, of the token that was sampled by the oldest weights.",
+    "time/generation": "Seconds that a chain waited for generation, mean over chains.",
+    "time/tools": "Seconds that a chain waited for tools, mean over chains.",
+    "time/environments": "Seconds that a chain waited for its environment, mean over chains.",
+    "time/rewards": "Seconds that a chain waited for its reward, mean over chains.",
+    "time/queue": "Seconds that a chain waited to be admitted, or for a free environment, mean "
+    "over chains.",
+    "time/sampling": "Seconds that the step spent sampling and scoring its chains.",
+    "time/training": "Seconds that the step spent on forward and backward passes and updates.",
+    "time/learner/<phase>": "Seconds of that in one phase of the learner, for example `forward`.",
+    "time/publishing": "Seconds that the step spent handing the new weights to the engine.",
+    "time/evaluating": "Seconds spent on held-out tasks.",
+    "time/saving": "Seconds that writing the checkpoint before this step took.",
+    "time/step": "Seconds of the whole step.",
+    "eval/reward": "Held-out reward: mean over tasks of the mean over a task's scored chains.",
+    "eval/reward_low": "Lower end of its 95% interval, by Student, over tasks.",
+    "eval/reward_high": "Upper end of its 95% interval.",
+    "eval/loss": "Held-out loss: mean negative log-likelihood of the demonstrated tokens.",
+    "eval/solved": "Held-out solved share: mean over tasks of a task's share of solved chains.",
+    "eval/solved_low": "Lower end of its 95% interval, by Wilson, with one trial per task.",
+    "eval/solved_high": "Upper end of its 95% interval.",
+    "eval/pass@<k>": "Chance that at least one of k chains solves a held-out task, unbiased "
+    "(arXiv:2107.03374), mean over the tasks with at least k scored chains.",
+    "eval/tasks": "Held-out tasks with at least one scored chain.",
+    "eval/chains": "Chains on held-out tasks.",
+    "eval/failed_share": "Failed chains, of all chains on held-out tasks.",
+}
+
+
+def require_documented(names: Iterable[str], *more: Mapping[str, str]) -> None:
+    """Refuse names that neither `METRICS` nor `more` documents.
+
+    >>> require_documented(["reward/mean", "stop/answered", "source/math/turns/max"])
+    >>> require_documented(["reward/median"])
+    Traceback (most recent call last):
+    agentfly.errors.ConfigError: undocumented metrics: reward/median. ...
+    """
+    known = [_pattern(name) for documented in (METRICS, *more) for name in documented]
+    unknown = sorted({name for name in names if not _documented(name, known)})
+    if unknown:
+        raise ConfigError(
+            f"undocumented metrics: {', '.join(unknown)}. Say what each one means in the catalogue "
+            "of the room that makes it"
+        )
+
+
+def metrics_page(*more: Mapping[str, str]) -> str:
+    """Return the documentation of all metrics as Markdown, one table for each namespace."""
+    everything = {
+        name: text for documented in (METRICS, *more) for name, text in documented.items()
+    }
+    tables = dict.fromkeys(name.partition("/")[0] for name in everything)
+    parts = [_PAGE]
+    for space in tables:
+        rows = [(n, text) for n, text in everything.items() if n.partition("/")[0] == space]
+        lines = "\n".join(f"| `{name}` | {text} |" for name, text in rows)
+        parts.append(f"\n## {space}\n\n| name | meaning |\n|---|---|\n{lines}\n")
+    return "".join(parts)
+
+
+_PAGE = """\
+# Metrics
+
+Every step of a run writes one line of metrics to `metrics.jsonl`, and the same numbers to the
+trackers. Only finite numbers are written: a share of nothing is left out, it is not 0. A word in
+angle brackets stands for any word. In a run with several task sources, `source/<name>/` before a
+metric restricts it to one of them.
+"""
+
+
+def _documented(name: str, known: list[re.Pattern[str]]) -> bool:
+    if any(pattern.fullmatch(name) for pattern in known):
+        return True
+    if not name.startswith(SOURCE):
+        return False
+    # A source's name may hold slashes itself, so that its end is not known.
+    steps = name.removeprefix(SOURCE).split("/")
+    rests = ("/".join(steps[cut:]) for cut in range(1, len(steps)))
+    return any(pattern.fullmatch(rest) for rest in rests for pattern in known)
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"<\w+>", ".+", re.escape(name)))

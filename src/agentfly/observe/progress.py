@@ -1,0 +1,148 @@
+"""How a run is going, on the terminal.
+
+    step 12/60  reward 0.61  solved 58%  tool errors 3%  812 tok/s  gen 4.1s  tools 0.2s  train 6.0s
+    eval step 10  reward 0.71 [0.62, 0.80]  solved 68%  pass@4 92%
+    run     ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━  12/60  0:02:07 left 0:08:30
+    step 13 ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━  17/64
+
+The bars are for terminals only; in a file or a pipe there is one plain line per step.
+"""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import TimeRemainingColumn as TimeLeftColumn
+from rich.text import Text
+
+from agentfly.observe.console import printable
+
+
+class RunProgress:
+    """One bar for the run and one for the chains of the step; lines for what is done.
+
+    with RunProgress() as progress:
+        progress.start(60)
+        progress.step_started(1, chains=64)
+        progress.chain_done()
+        progress.step_done(1, metrics)
+    """
+
+    def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
+        self._console = console or Console(quiet=quiet)
+        self._total = 0
+        self._bars = Progress(
+            TextColumn("{task.description:<10}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeLeftColumn(elapsed_when_finished=False),
+            console=self._console,
+            transient=True,
+            disable=quiet or not self._console.is_interactive,
+        )
+        self._run = self._bars.add_task("run", visible=False)
+        self._chains = self._bars.add_task("", visible=False)
+
+    def start(self, total_steps: int, done: int = 0) -> None:
+        """Show the bars; a resumed run has some steps `done`."""
+        self._total = total_steps
+        self._bars.reset(self._run, total=total_steps, completed=done, visible=True)
+        self._bars.start()
+
+    def step_started(self, step: int, chains: int) -> None:
+        """Begin to count the chains of a step."""
+        self._count(f"step {step}", chains)
+
+    def evaluation_started(self, chains: int) -> None:
+        """Begin to count the chains of an evaluation."""
+        self._count("evaluation", chains)
+
+    def chain_done(self) -> None:
+        """Count one chain."""
+        self._bars.advance(self._chains)
+
+    def step_done(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Print the step's line, and count the step."""
+        self.message(step_line(step, self._total, metrics))
+        self._bars.update(self._run, completed=step)
+        self._bars.update(self._chains, visible=False)
+
+    def evaluation_done(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Print the evaluation's line."""
+        self.message(evaluation_line(step, metrics))
+        self._bars.update(self._chains, visible=False)
+
+    def message(self, text: str) -> None:
+        """Print a line above the bars, as it is."""
+        shown = "\n".join(map(printable, text.split("\n")))
+        self._console.print(Text(shown), soft_wrap=True)
+
+    def close(self) -> None:
+        """Take the bars away; the lines stay. Closing twice does nothing."""
+        self._bars.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _count(self, what: str, chains: int) -> None:
+        self._bars.reset(self._chains, total=chains, description=what, visible=True)
+
+
+def step_line(step: int, total: int, metrics: Mapping[str, float]) -> str:
+    """Say on one line how a step went; what was not measured is left out.
+
+    >>> step_line(12, 60, {"reward/mean": 0.61, "reward/solved": 0.58, "time/training": 6.04})
+    'step 12/60  reward 0.61  solved 58%  train 6.0s'
+    """
+    return "  ".join([f"step {step:>{len(str(total))}}/{total}", *_entries(_STEP, metrics)])
+
+
+def evaluation_line(step: int, metrics: Mapping[str, float]) -> str:
+    """Say on one line how held-out tasks went.
+
+    >>> evaluation_line(10, {"eval/reward": 0.71, "eval/reward_low": 0.62,
+    ...                      "eval/reward_high": 0.8, "eval/solved": 0.68, "eval/pass@4": 0.92})
+    'eval step 10  reward 0.71 [0.62, 0.80]  solved 68%  pass@4 92%'
+    """
+    entries = _entries(_EVALUATION, metrics)
+    if "eval/reward_low" in metrics and entries:
+        entries[0] += f" [{metrics['eval/reward_low']:.2f}, {metrics['eval/reward_high']:.2f}]"
+    passes = sorted((int(n.split("@")[1]), n) for n in metrics if n.startswith("eval/pass@"))
+    entries += [f"pass@{k} {metrics[name]:.0%}" for k, name in passes[-1:] if k > 1]
+    return "  ".join([f"eval step {step}", *entries])
+
+
+_STEP = {
+    "reward/mean": "reward {:.2f}",
+    "reward/solved": "solved {:.0%}",
+    "tools/failed_share": "tool errors {:.0%}",
+    "chains/failed_share": "failed {:.0%}",
+    "tokens/per_second": "{:.0f} tok/s",
+    "time/generation": "gen {:.1f}s",
+    "time/tools": "tools {:.1f}s",
+    "time/environments": "env {:.1f}s",
+    "time/training": "train {:.1f}s",
+}
+_EVALUATION = {"eval/reward": "reward {:.2f}", "eval/solved": "solved {:.0%}"}
+_UNREMARKABLE = {"chains/failed_share", "time/environments"}
+"""Not worth a word while they are 0."""
+
+
+def _entries(form: Mapping[str, str], metrics: Mapping[str, float]) -> list[str]:
+    return [
+        text.format(metrics[name])
+        for name, text in form.items()
+        if name in metrics and not (name in _UNREMARKABLE and metrics[name] == 0)
+    ]

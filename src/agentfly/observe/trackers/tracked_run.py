@@ -1,0 +1,45 @@
+"""What a tracker is told of a run."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from agentfly.errors import ConfigError
+
+IDENTITIES = "trackers.json"
+"""Under which id each tracker knows the run: {"wandb": "4f09…"}."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackedRun:
+    """A run as trackers see it."""
+
+    folder: Path
+    name: str
+    project: str
+    settings: Mapping[str, Any]
+    """JSON values, shown beside the curves."""
+    resume_after: int | None
+    """The last step that still counts; None in a new run."""
+
+    def identity(self, tracker: str, make: Callable[[], str]) -> str:
+        """Return the id of this run at a tracker: what was made once is used when it resumes."""
+        path = self.folder / IDENTITIES
+        known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+        if tracker not in known:
+            known[tracker] = make()
+            path.write_text(json.dumps(known) + "\n")
+        return known[tracker]
+
+
+def import_tracker(name: str, *, extra: str, module: str | None = None) -> Any:
+    """Import a tracker's package, or say how to get it."""
+    try:
+        return import_module(module or name)
+    except ImportError as error:
+        raise ConfigError(
+            f"the tracker {name!r} can't be imported ({error}): pip install 'agentfly[{extra}]'"
+        ) from error

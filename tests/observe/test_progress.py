@@ -1,0 +1,115 @@
+"""Bars on a terminal, plain lines elsewhere, nothing when quiet."""
+
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from agentfly.observe.progress import RunProgress, evaluation_line, step_line
+
+STEP = {
+    "reward/mean": 0.614,
+    "reward/solved": 0.58,
+    "tools/failed_share": 0.031,
+    "chains/failed_share": 0.0,
+    "tokens/per_second": 812.4,
+    "time/generation": 4.12,
+    "time/tools": 0.21,
+    "time/environments": 0.0,
+    "time/training": 6.0,
+}
+LINE = (
+    "step 12/60  reward 0.61  solved 58%  tool errors 3%  812 tok/s  gen 4.1s  tools 0.2s  "
+    "train 6.0s"
+)
+
+
+def a_run(progress: RunProgress) -> None:
+    with progress:
+        progress.start(60, done=11)
+        progress.step_started(12, chains=2)
+        progress.chain_done()
+        progress.chain_done()
+        progress.step_done(12, STEP)
+        progress.evaluation_started(1)
+        progress.chain_done()
+        progress.evaluation_done(12, {"eval/reward": 0.5})
+        progress.message("[bold] is no markup, and a \x1b[2J is kept from the terminal")
+    progress.close()
+
+
+def test_the_lines() -> None:
+    assert step_line(12, 60, STEP) == LINE
+    assert step_line(3, 60, {}) == "step  3/60"
+    failing = step_line(3, 60, {"chains/failed_share": 0.25, "time/environments": 1.0})
+    assert failing == "step  3/60  failed 25%  env 1.0s"
+    assert evaluation_line(0, {"eval/pass@1": 0.5, "eval/solved": 0.5}) == "eval step 0  solved 50%"
+    several = {"eval/pass@8": 0.8, "eval/pass@16": 0.9}
+    assert evaluation_line(4, several) == "eval step 4  pass@16 90%"
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_where_there_is_no_real_terminal_there_are_plain_lines(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    file = io.StringIO()
+    a_run(RunProgress(Console(file=file, width=40, force_terminal=terminal)))
+    assert file.getvalue().splitlines() == [
+        LINE,
+        "eval step 12  reward 0.50",
+        "[bold] is no markup, and a \N{REPLACEMENT CHARACTER}[2J is kept from the terminal",
+    ]
+
+
+def test_under_capture_nothing_breaks(capsys: pytest.CaptureFixture[str]) -> None:
+    a_run(RunProgress())
+    assert capsys.readouterr().out.startswith(LINE)
+
+
+def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    a_run(RunProgress(quiet=True))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_terminal_shows_two_bars_and_keeps_the_lines(tmp_path: Path) -> None:
+    code = f"""
+import sys, time
+from agentfly.observe.progress import RunProgress
+with RunProgress() as progress:
+    progress.start(60, done=11)
+    progress.step_started(12, chains=4)
+    progress.chain_done()
+    time.sleep(0.3)
+    progress.step_done(12, {STEP!r})
+    print("from a library")
+"""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=theirs, stderr=theirs, env=environment
+    )
+    os.close(theirs)
+    seen = b""
+    while block := read(ours):
+        seen += block
+    os.close(ours)
+    assert process.wait() == 0
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode())
+    assert re.search(r"run +━+.* 11/60", text)
+    assert re.search(r"step 12 +━+.* 1/4", text)
+    assert LINE in text
+    assert "from a library" in text
+
+
+def read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # the other side is gone
+        return b""
