@@ -7,7 +7,7 @@ from tests.agents.scripts import Counter, call, engine
 
 from agentfly import Agent, Context, EnvSpec, Limits, Score, Step, StopReason, tool
 from agentfly.engines import ScriptedTurn
-from agentfly.resources import FreshPool
+from agentfly.resources import EnvironmentManager, Pooling
 from agentfly.rewards import group_reward, reward
 from agentfly.testing import run_in_virtual_time
 from agentfly.types import Seed, Task
@@ -109,7 +109,7 @@ def test_a_broken_environment_ends_its_chain_with_a_typed_cause(
 
 def test_a_lease_that_never_comes_says_who_holds_what() -> None:
     async def main() -> list[object]:
-        pool = FreshPool(max_leases=1)
+        pool = EnvironmentManager({Counter: Pooling(max_instances=1)})
         async with pool.lease([EnvSpec(Counter)], owner="someone else", deadline=1e9):
             agent = Agent(
                 engine(["go"]), environment=Counter, pool=pool, limits=Limits(lease_seconds=5)
@@ -119,7 +119,7 @@ def test_a_lease_that_never_comes_says_who_holds_what() -> None:
 
     stop, error = run_in_virtual_time(main())
     assert stop is StopReason.LEASE_TIMEOUT
-    assert "all 1 places are held (by someone else for 5.0 s" in str(error)
+    assert "1 of at most 1 Counter are held (by someone else for 5.0 s)" in str(error)
 
 
 async def test_group_rewards_see_all_members_after_their_environments_are_released() -> None:

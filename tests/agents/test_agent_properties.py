@@ -12,7 +12,7 @@ from agentfly.chat import CHATML, CHATML_TOKENS, ByteTokenizer, TemplateRenderer
 from agentfly.engines import ScriptedEngine, ScriptedTurn
 from agentfly.observe import decode_trajectory, encode_trajectory
 from agentfly.runtime.journal import plain
-from agentfly.training import make_samples, pack, unpack
+from agentfly.training import make_samples, pack
 from agentfly.types import Trajectory
 
 TOKENIZER = ByteTokenizer(CHATML_TOKENS)
@@ -97,7 +97,9 @@ def test_every_token_was_either_put_before_the_model_or_sampled_by_it(
     assert sample.token_ids == stream.token_ids
     assert sample.mask == stream.sampled
     assert [v >= 0 for v in sample.versions] == list(sample.mask)
-    assert unpack(pack([sample, sample], budget=2 * len(sample.token_ids))) == [sample, sample]
+    [row] = pack([sample, sample], budget=2 * len(sample.token_ids))
+    for place in row.places:
+        assert tuple(row.token_ids[index] for index in place.indices()) == sample.token_ids
     line = json.dumps(encode_trajectory(trajectory), default=plain)
     assert decode_trajectory(json.loads(line), where="line 1") == trajectory
 

@@ -31,7 +31,7 @@ from agentfly.errors import (
     EngineError,
     InfrastructureError,
 )
-from agentfly.resources import FreshPool
+from agentfly.resources import EnvironmentManager, Pooling
 from agentfly.rewards import group_reward, llm_judge, reward
 from agentfly.rollout.chain import stop_of
 from agentfly.testing import run_in_virtual_time
@@ -371,7 +371,8 @@ def test_chains_that_wait_to_be_tried_again_hold_no_place() -> None:
 
 
 def test_a_pool_serves_one_event_loop_after_another() -> None:
-    agent = Agent(engine(["go", "on"]), environment=Counter, pool=FreshPool(max_leases=1))
+    pool = EnvironmentManager({Counter: Pooling(max_instances=1)})
+    agent = Agent(engine(["go", "on"]), environment=Counter, pool=pool)
     for _ in range(2):
         result = agent.run_sync([{"id": "t"}], num_chains=3)
         assert {t.stop for t in result.trajectories} == {StopReason.ENV_ENDED}

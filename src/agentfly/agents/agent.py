@@ -22,7 +22,7 @@ from agentfly.agents.wishes import (
 )
 from agentfly.chat.formats import CallFormat, get_format
 from agentfly.errors import ConfigError
-from agentfly.resources import FreshPool
+from agentfly.resources import EnvironmentManager
 from agentfly.rollout import ChainHarness, ChainSetup, Limits, Schedule, plan_groups, run_groups
 from agentfly.runtime.clock import LoopClock
 from agentfly.runtime.names import look_up
@@ -75,7 +75,7 @@ class Agent:
         max_turns: Shorthand for `limits.max_turns`.
         limits: What a chain may use before it is stopped.
         sampling: Temperature, top-p, tokens per turn and so on.
-        pool: Leases environments; by default every chain gets new ones.
+        pool: Leases environments; by default a manager of the agent's own.
         clock: Injected in tests.
 
     >>> from agentfly.chat import CHATML_TOKENS, ByteTokenizer
@@ -112,7 +112,8 @@ class Agent:
         self.limits = _limits(limits, max_turns, self.model)
         self.sampling = sampling or SamplingParams()
         self.clock = clock or LoopClock()
-        self._pool = pool
+        self._own_pool = EnvironmentManager(clock=self.clock)
+        self._pool = pool or self._own_pool
 
     async def run(  # noqa: PLR0913 - one call, every option by name
         self,
@@ -174,8 +175,12 @@ class Agent:
         raise ConfigError("an event loop is running already: write `await agent.run(...)` here")
 
     async def close(self) -> None:
-        """Free the model that was loaded by its name; an engine that you made is yours to close."""
+        """Free what the agent made: environments, and the model that was loaded by its name.
+
+        An engine or a pool that you made is yours to close.
+        """
         await self.model.close()
+        await self._own_pool.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -196,7 +201,7 @@ class Agent:
         return ChainSetup(
             kind=self.kind,
             tools=self.tools,
-            pool=self._pool or FreshPool(clock=self.clock),
+            pool=self._pool,
             engine=self.model.engine,
             renderer=self.model.renderer,
             chat_model=self.model.chat_model,

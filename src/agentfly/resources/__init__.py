@@ -11,14 +11,12 @@ snapshot.py     who holds what and since when
 """
 
 from agentfly.resources.manager import EnvironmentManager
-from agentfly.resources.pool import FreshPool
 from agentfly.resources.pooling import Pooling
 from agentfly.resources.serving import environment_server, serve_environment
 from agentfly.resources.snapshot import Snapshot, ask, reporting
 
 __all__ = [
     "EnvironmentManager",
-    "FreshPool",
     "Pooling",
     "Snapshot",
     "ask",
