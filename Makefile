@@ -8,7 +8,8 @@ INSTALLED := $(VENV)/.installed
 export OMP_WAIT_POLICY := passive
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart install test test-slow check format bench bench-import bench-rollout bench-engine docs clean
+.PHONY: help quickstart install test test-slow check format learning bench bench-import bench-rollout bench-engine bench-train \
+	bench-resources docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -19,8 +20,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-quickstart: $(INSTALLED) ## run the first example: an agent that answers with a calculator
-	$(BIN)/python examples/calculator_agent.py
+quickstart: $(INSTALLED) ## train a real model to use a calculator, in a few minutes
+	$(BIN)/agentfly quickstart
 
 install: $(INSTALLED) ## make the virtual environment and install everything for development
 
@@ -40,7 +41,10 @@ format: $(INSTALLED) ## format the code and mend what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: bench-import bench-rollout bench-engine ## run all benchmarks
+learning: $(INSTALLED) ## train tiny with four algorithms on three seeds each; curves go to docs/results/
+	$(BIN)/python -m benchmarks.learning
+
+bench: bench-import bench-rollout bench-engine bench-train bench-resources ## run all benchmarks
 
 bench-import: $(INSTALLED) ## how long `import agentfly` takes
 	$(BIN)/python -m benchmarks.import_time
@@ -50,6 +54,12 @@ bench-rollout: $(INSTALLED) ## 2,000 tool-using chains against an ideal schedule
 
 bench-engine: $(INSTALLED) ## the local engine beside `model.generate`
 	$(BIN)/python -m benchmarks.engine
+
+bench-train: $(INSTALLED) ## a whole step beside trl's, and the learner beside a bare loop
+	$(BIN)/python -m benchmarks.train
+
+bench-resources: $(INSTALLED) ## sandboxes and leases, beside bare processes
+	$(BIN)/python -m benchmarks.resources
 
 docs: $(INSTALLED) ## build the documentation into site/
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'

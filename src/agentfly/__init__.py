@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from agentfly.rewards import reward as reward
     from agentfly.rollout import Limits as Limits
     from agentfly.tools import tool as tool
+    from agentfly.training import Source as Source
+    from agentfly.training import Trainer as Trainer
     from agentfly.types import Completion as Completion
     from agentfly.types import Context as Context
     from agentfly.types import EnvSpec as EnvSpec
@@ -48,6 +50,7 @@ _ROOMS = {
     "rewards": ("group_reward", "reward"),
     "rollout": ("Limits",),
     "tools": ("tool",),
+    "training": ("Source", "Trainer"),
     "types": (
         "Completion",
         "Context",

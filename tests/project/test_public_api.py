@@ -11,8 +11,10 @@ import pytest
 PUBLIC = [
     "agentfly",
     "agentfly.agents",
+    "agentfly.algorithms",
     "agentfly.chat",
     "agentfly.chat.formats",
+    "agentfly.config",
     "agentfly.engines",
     "agentfly.engines.local",
     "agentfly.errors",
@@ -21,6 +23,7 @@ PUBLIC = [
     "agentfly.resources",
     "agentfly.rewards",
     "agentfly.rollout",
+    "agentfly.sandbox",
     "agentfly.tasks",
     "agentfly.testing",
     "agentfly.tools",

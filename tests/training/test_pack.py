@@ -1,45 +1,107 @@
 """Packing changes the shape of the data and nothing else."""
 
+import logging
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentfly.errors import ConfigError
-from agentfly.training import pack, unpack
+from agentfly.training.pack import MIN_SHARED, PackedRow, pack
 from agentfly.types import Sample
 
 
-def sample(length: int, seed: int) -> Sample:
-    mask = tuple((seed + i) % 3 != 0 for i in range(length))
+def sample(*ids: int) -> Sample:
+    count = len(ids)
     return Sample(
-        token_ids=tuple(seed * 1000 + i for i in range(length)),
-        mask=mask,
-        logprobs=tuple(-0.1 * (i + 1) if on else 0.0 for i, on in enumerate(mask)),
-        versions=tuple(seed if on else -1 for on in mask),
-        turn_index=tuple(i // 4 for i in range(length)),
-        temperature=0.5 + seed,
-        chain_id=f"g/{seed}",
+        token_ids=ids,
+        mask=(False,) * count,
+        logprobs=(0.0,) * count,
+        versions=(-1,) * count,
+        turn_index=(0,) * count,
+        temperature=1.0,
+        chain_id="c",
         group_id="g",
-        weight=1 / (seed + 1),
+        weight=1.0,
     )
 
 
-@given(st.lists(st.integers(1, 50), max_size=40), st.integers(50, 120))
-def test_unpacking_gives_back_what_was_packed(lengths: list[int], budget: int) -> None:
-    samples = [sample(length, seed) for seed, length in enumerate(lengths)]
-    rows = pack(samples, budget=budget)
-    assert unpack(rows) == samples
+def read(row: PackedRow) -> dict[int, tuple[int, ...]]:
+    return {p.sample: tuple(row.token_ids[i] for i in p.indices()) for p in row.places}
+
+
+# Few different tokens, in runs, so that samples often begin alike or are the same.
+PIECES = st.sampled_from([(1,) * 20, (2,) * 20, (1,) * 3, (2,), (1, 2), (3,) * 40])
+SAMPLES = st.lists(
+    st.lists(PIECES, min_size=1, max_size=4).map(lambda parts: sample(*sum(parts, ()))),
+    max_size=12,
+)
+
+
+@given(SAMPLES, st.integers(160, 400), st.booleans())
+def test_every_sample_can_be_read_back_whole(
+    samples: list[Sample], budget: int, share: bool
+) -> None:
+    rows = pack(samples, budget=budget, share=share)
+    found: dict[int, tuple[int, ...]] = {}
     for row in rows:
-        assert len(row.token_ids) == sum(segment.length for segment in row.segments) <= budget
-        for start, end in row.bounds():
-            assert row.positions[start:end] == tuple(range(end - start))
+        assert len(row.token_ids) <= budget
+        assert not found.keys() & read(row).keys()
+        found |= read(row)
+    assert found == {i: s.token_ids for i, s in enumerate(samples)}
 
 
-def test_rows_are_filled_best_fit_first() -> None:
-    rows = pack([sample(n, i) for i, n in enumerate((5, 3, 2, 6, 4))], budget=10)
-    assert [[segment.length for segment in row.segments] for row in rows] == [[6, 4], [5, 3, 2]]
+@given(SAMPLES, st.integers(160, 400), st.booleans())
+def test_positions_count_from_the_sample_s_beginning(
+    samples: list[Sample], budget: int, share: bool
+) -> None:
+    for row in pack(samples, budget=budget, share=share):
+        assert sum(s.end - s.start for s in row.segments) == len(row.token_ids)
+        for place in row.places:
+            indices = place.indices()
+            assert [row.positions[i] for i in indices] == list(range(len(indices)))
+        for segment in row.segments:
+            assert row.positions[segment.start] == segment.length_before
+            assert all(end <= segment.start for _, end in segment.before)
 
 
-def test_a_sample_that_fits_no_row_is_refused() -> None:
-    with pytest.raises(ConfigError, match="11 tokens does not fit a budget of 10"):
-        pack([sample(11, 0)], budget=10)
+def test_a_common_prompt_is_held_once() -> None:
+    prompt = tuple(range(100, 150))
+    row, *others = pack([sample(*prompt, n, n, n) for n in range(4)], budget=1000)
+    assert not others
+    assert len(row.token_ids) == 50 + 4 * 3
+    assert [s.before for s in row.segments] == [(), ((0, 50),), ((0, 50),), ((0, 50),), ((0, 50),)]
+
+
+def test_groups_share_a_system_prompt_and_each_its_own_question() -> None:
+    system = tuple(range(100, 140))
+    questions = [tuple(range(200, 220)), tuple(range(300, 320))]
+    row, *_ = pack([sample(*system, *q, n) for q in questions for n in range(3)], budget=1000)
+    assert len(row.token_ids) == 40 + 2 * 20 + 6
+
+
+def test_a_short_common_beginning_is_not_worth_a_segment() -> None:
+    shared = tuple(range(MIN_SHARED - 1))
+    row, *_ = pack([sample(*shared, 100), sample(*shared, 101)], budget=1000)
+    assert len(row.token_ids) == 2 * MIN_SHARED
+
+
+def test_a_group_larger_than_the_budget_repeats_its_prompt() -> None:
+    prompt = tuple(range(100, 200))
+    samples = [sample(*prompt, *(n,) * 50) for n in range(6)]
+    rows = pack(samples, budget=300)
+    assert [len(row.token_ids) for row in rows] == [250, 250]
+
+
+def test_without_sharing_every_sample_is_a_segment_of_its_own() -> None:
+    samples = [sample(*range(50)) for _ in range(3)]
+    row, *_ = pack(samples, budget=1000, share=False)
+    assert [s.before for s in row.segments] == [(), (), ()]
+
+
+def test_a_sample_longer_than_the_budget_has_its_own_row_and_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        rows = pack([sample(*range(11)), sample(7, 8)], budget=10)
+    assert [len(row.token_ids) for row in rows] == [11, 2]
+    assert "11 tokens" in caplog.text

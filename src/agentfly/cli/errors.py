@@ -16,3 +16,13 @@ def told_plainly() -> Iterator[None]:
     except AgentFlyError as error:
         typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
         raise typer.Exit(2) from error
+
+
+@contextmanager
+def resumable(command: str) -> Iterator[None]:
+    """Say how to go on after Ctrl-C."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        typer.echo(f"\nstopped. What was learnt is saved; go on with: {command}", err=True)
+        raise typer.Exit(130) from error

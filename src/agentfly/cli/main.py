@@ -7,6 +7,9 @@ from agentfly.cli.chat import chat
 from agentfly.cli.check import check
 from agentfly.cli.doctor import doctor
 from agentfly.cli.models import models
+from agentfly.cli.quickstart import quickstart
+from agentfly.cli.sft import sft
+from agentfly.cli.train import train
 from agentfly.runtime.process import reap
 
 app = typer.Typer(
@@ -23,7 +26,10 @@ def start() -> None:
     reap()
 
 
+app.command()(quickstart)
 app.command()(check)
 app.command()(chat)
+app.command()(train)
+app.command()(sft)
 app.command()(doctor)
 app.add_typer(models, name="models")

@@ -1,6 +1,31 @@
-"""From trajectories to updates of the policy."""
+"""From trajectories to better weights: samples, the learner, the loop, checkpoints."""
 
-from agentfly.training.pack import PackedRow, Segment, pack, unpack
+from agentfly.training.checkpoint import Checkpoint, Checkpoints
+from agentfly.training.compose import train
+from agentfly.training.learner import Learner
+from agentfly.training.learnt import Learnt
+from agentfly.training.pack import PackedRow, Segment, pack
+from agentfly.training.policy import Policy
+from agentfly.training.result import StoppedBy, TrainResult
+from agentfly.training.run_folder import RunFolder
 from agentfly.training.sample import make_samples
+from agentfly.training.source import Source
+from agentfly.training.trainer import Trainer
 
-__all__ = ["PackedRow", "Segment", "make_samples", "pack", "unpack"]
+__all__ = [
+    "Checkpoint",
+    "Checkpoints",
+    "Learner",
+    "Learnt",
+    "PackedRow",
+    "Policy",
+    "RunFolder",
+    "Segment",
+    "Source",
+    "StoppedBy",
+    "TrainResult",
+    "Trainer",
+    "make_samples",
+    "pack",
+    "train",
+]

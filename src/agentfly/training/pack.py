@@ -1,119 +1,195 @@
-"""Packing samples into rows by a token budget, so that no padding is computed.
+"""Packing samples into rows by a token budget: no padding, and what samples share only once.
 
-row:        [ a a a a a | b b b | c c ]      budget 10
-positions:    0 1 2 3 4   0 1 2   0 1        attention stays within a segment
+Three samples of one group, whose prompt is `p`, and what becomes of them:
+
+    p p p a a          row:        [ p p p | a a | b | c c c ]
+    p p p b            positions:    0 1 2   3 4   3   3 4 5
+    p p p c c c        segments:     each attends to itself, and to `p` before it
+
+A row is a forest of such segments: samples of several groups often share a system prompt, then
+groups a question, then chains a first turn.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, chain, pairwise
+from dataclasses import dataclass, field
+from itertools import chain, groupby
 
-from agentfly.errors import ConfigError
 from agentfly.types import Sample
+
+MIN_SHARED = 16
+"""Tokens that samples must have in common for a segment of their own: fewer cost more in calls
+than they save in arithmetic."""
+
+Span = tuple[int, int]
+"""Where a run of tokens begins in its row, and where it ends."""
+
+Ids = tuple[int, ...]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """One sample's place in a row, and what its tokens have in common."""
+    """A run of tokens that attends to itself, causally, and to all that comes before it."""
+
+    start: int
+    end: int
+    before: tuple[Span, ...] = ()
+    """What precedes it in its sequences: spans of the same row, in order."""
+
+    @property
+    def path(self) -> tuple[Span, ...]:
+        """All that a sequence holds which ends with this segment.
+
+        >>> Segment(start=5, end=7, before=((0, 5),)).path
+        ((0, 7),)
+        """
+        if self.before and self.before[-1][1] == self.start:
+            return (*self.before[:-1], (self.before[-1][0], self.end))
+        return (*self.before, (self.start, self.end))
+
+    @property
+    def length_before(self) -> int:
+        """How many tokens precede it."""
+        return sum(end - start for start, end in self.before)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where one sample's tokens are in a row."""
 
     sample: int
     """Its position in the list that was packed."""
-    length: int
-    chain_id: str
-    group_id: str
-    temperature: float
-    weight: float
+    path: tuple[Span, ...]
+
+    def indices(self) -> list[int]:
+        """Return the index in the row of each of its tokens."""
+        return list(chain.from_iterable(range(start, end) for start, end in self.path))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedRow:
-    """Several samples end to end."""
+    """Several samples in one row."""
 
-    segments: tuple[Segment, ...]
-    token_ids: tuple[int, ...]
+    token_ids: Ids
     positions: tuple[int, ...]
-    """Counted anew in each segment."""
-    mask: tuple[bool, ...]
-    logprobs: tuple[float, ...]
-    versions: tuple[int, ...]
-    turn_index: tuple[int, ...]
-
-    def bounds(self) -> Iterator[tuple[int, int]]:
-        """Yield where each segment begins and ends."""
-        yield from pairwise(accumulate((s.length for s in self.segments), initial=0))
+    """Of each token in its sample."""
+    segments: tuple[Segment, ...]
+    places: tuple[Place, ...]
 
 
-def pack(samples: Sequence[Sample], *, budget: int) -> list[PackedRow]:
-    """Pack longest first, each into the fullest row that still has room (best fit decreasing).
+def pack(samples: Sequence[Sample], *, budget: int, share: bool = True) -> list[PackedRow]:
+    """Put samples into rows of at most `budget` tokens, those with a common beginning together.
 
-    A sample longer than the budget is refused: cut its chain, or raise the budget.
+    A sample that is longer than the budget gets a row of its own, and a word in the log.
     """
-    longest = max((len(sample.token_ids) for sample in samples), default=0)
+    everything = [sample.token_ids for sample in samples]
+    _warn_of_long(everything, budget)
+    # In this order each sample has its longest common beginning with a neighbour.
+    order = sorted(range(len(samples)), key=everything.__getitem__)
+    least = MIN_SHARED if share else None
+    return [_plant(everything, run, least) for run in _cut(everything, order, budget, least)]
+
+
+def _warn_of_long(everything: Sequence[Ids], budget: int) -> None:
+    longest = max(map(len, everything), default=0)
     if longest > budget:
-        raise ConfigError(
-            f"a sample of {longest} tokens does not fit a budget of {budget} tokens per row: "
-            "raise the budget, or lower the chain's context_length"
+        _log.warning(
+            "a sample of %d tokens goes through the model at once, which is more than "
+            "train.tokens_per_microbatch = %d: if memory runs out, lower rollout.context_length",
+            *(longest, budget),
         )
-    rows: list[list[int]] = []
-    room: list[int] = []
-    by_length = sorted(range(len(samples)), key=lambda i: (-len(samples[i].token_ids), i))
-    for index in by_length:
-        length = len(samples[index].token_ids)
-        fitting = [row for row in range(len(rows)) if room[row] >= length]
-        if fitting:
-            row = min(fitting, key=lambda row: room[row])
-        else:
-            row = len(rows)
-            rows.append([])
-            room.append(budget)
-        rows[row].append(index)
-        room[row] -= length
-    return [_row(samples, members) for members in rows]
 
 
-def _row(samples: Sequence[Sample], members: Sequence[int]) -> PackedRow:
-    placed = [samples[index] for index in members]
-    return PackedRow(
-        segments=tuple(_segment(index, samples[index]) for index in members),
-        token_ids=tuple(chain.from_iterable(s.token_ids for s in placed)),
-        positions=tuple(chain.from_iterable(range(len(s.token_ids)) for s in placed)),
-        mask=tuple(chain.from_iterable(s.mask for s in placed)),
-        logprobs=tuple(chain.from_iterable(s.logprobs for s in placed)),
-        versions=tuple(chain.from_iterable(s.versions for s in placed)),
-        turn_index=tuple(chain.from_iterable(s.turn_index for s in placed)),
-    )
+def _cut(
+    everything: Sequence[Ids], order: Sequence[int], budget: int, least: int | None
+) -> Iterator[list[int]]:
+    """Fill one row after the other; a row holds no less than one sample."""
+    run: list[int] = []
+    used = 0
+    for index in order:
+        ids = everything[index]
+        new = len(ids) - (_surely_shared(everything[run[-1]], ids, least) if run else 0)
+        if run and used + new > budget:
+            yield run
+            run, used, new = [], 0, len(ids)
+        run.append(index)
+        used += new
+    if run:
+        yield run
 
 
-def _segment(index: int, sample: Sample) -> Segment:
-    return Segment(
-        sample=index,
-        length=len(sample.token_ids),
-        chain_id=sample.chain_id,
-        group_id=sample.group_id,
-        temperature=sample.temperature,
-        weight=sample.weight,
-    )
+def _surely_shared(a: Ids, b: Ids, least: int | None) -> int:
+    """Tell how many tokens of neighbours are shared at least, whatever their other neighbours."""
+    if least is None:
+        return 0
+    return max(0, _common(a, b) - least)
 
 
-def unpack(rows: Sequence[PackedRow]) -> list[Sample]:
-    """Return the samples in the order in which they were packed."""
-    found = {
-        segment.sample: _sample(row, segment, start, end)
-        for row in rows
-        for segment, (start, end) in zip(row.segments, row.bounds(), strict=True)
-    }
-    return [found[index] for index in range(len(found))]
+def _common(a: Ids, b: Ids) -> int:
+    """Return how many tokens are the same from the beginning.
+
+    >>> _common((1, 2, 3), (1, 2, 4, 5))
+    2
+    """
+    different = (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
+    return next(different, min(len(a), len(b)))
 
 
-def _sample(row: PackedRow, segment: Segment, start: int, end: int) -> Sample:
-    return Sample(
-        token_ids=row.token_ids[start:end],
-        mask=row.mask[start:end],
-        logprobs=row.logprobs[start:end],
-        versions=row.versions[start:end],
-        turn_index=row.turn_index[start:end],
-        temperature=segment.temperature,
-        chain_id=segment.chain_id,
-        group_id=segment.group_id,
-        weight=segment.weight,
-    )
+@dataclass(slots=True)
+class _Forest:
+    """A row while its segments grow."""
+
+    everything: Sequence[Ids]
+    least: int
+    token_ids: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+
+    def grow(self, run: Sequence[int], depth: int = 0, before: tuple[Span, ...] = ()) -> None:
+        """Add samples in sorted order, whose first `depth` tokens are in the row already."""
+        first, last = self.everything[run[0]], self.everything[run[-1]]
+        common = _common(first, last)
+        if first == last or common - depth >= self.least:
+            before = self._add(first, depth, common, before)
+            depth = common
+        for ended, branch in self._branches(run, common):
+            if ended and depth == common:
+                self.places += [Place(sample=index, path=before) for index in branch]
+            else:
+                self.grow(branch, depth, before)
+
+    def _add(self, ids: Ids, depth: int, end: int, before: tuple[Span, ...]) -> tuple[Span, ...]:
+        start = len(self.token_ids)
+        self.token_ids += ids[depth:end]
+        self.positions += range(depth, end)
+        segment = Segment(start=start, end=len(self.token_ids), before=before)
+        if end > depth:
+            self.segments.append(segment)
+        return segment.path if end > depth else before
+
+    def _branches(self, run: Sequence[int], common: int) -> Iterator[tuple[bool, list[int]]]:
+        """Part samples by what follows the tokens that all of them have in common."""
+
+        def following(index: int) -> Ids:
+            return self.everything[index][common : common + 1]
+
+        for token, members in groupby(run, key=following):
+            yield not token, list(members)
+
+    def row(self) -> PackedRow:
+        return PackedRow(
+            token_ids=tuple(self.token_ids),
+            positions=tuple(self.positions),
+            segments=tuple(self.segments),
+            places=tuple(sorted(self.places, key=lambda place: place.sample)),
+        )
+
+
+def _plant(everything: Sequence[Ids], run: Sequence[int], least: int | None) -> PackedRow:
+    forest = _Forest(everything, least or 0)
+    for members in [run] if least is not None else [[index] for index in run]:
+        forest.grow(members)
+    return forest.row()

@@ -1,0 +1,62 @@
+"""`agentfly sft`: parse, load, one call."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentfly.cli.errors import told_plainly
+from agentfly.config import to_toml
+from agentfly.config.sft_settings import load_sft_settings
+from agentfly.errors import ConfigError
+
+
+def sft(
+    file: Annotated[Path, typer.Argument(help="The settings of a warm start: a TOML file.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Settings to change, each key=value: train.lr=1e-5 data.keep_best=1",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the settings, print them all, and stop.")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")
+    ] = False,
+) -> None:
+    """Let a model imitate conversations, as a warm start before it is trained by reward.
+
+    \b
+        name = "warm"
+        model.name = "smollm2-135m-instruct"
+        \\[data]
+        files = ["chats.jsonl", "runs/teacher"]
+        keep_best = 1               # of each group of chains
+        min_reward = 1.0
+
+    Files hold chat rows ({"messages": \\[...], "tools": \\[...]}) or trajectories, as `Agent.run`
+    saves them; a folder is that of a run. The model goes to runs/NAME/model.
+
+    \b
+        agentfly sft warm.toml --dry-run
+        agentfly sft warm.toml train.epochs=3
+        agentfly sft warm.toml --resume
+        agentfly train sums.toml model.name=runs/warm/model
+    """  # noqa: D301 - a real \\b keeps lines apart, and brackets would be taken for markup
+    with told_plainly():
+        settings = load_sft_settings(file, overrides or [])
+        if dry_run:
+            typer.echo(to_toml(settings), nl=False)
+            return
+        try:
+            from agentfly.training.sft import sft as run
+        except ImportError as error:
+            raise ConfigError(
+                f"training needs the extra `train` ({error.name} is missing): "
+                "pip install 'agentfly[train]'"
+            ) from error
+        run(settings, resume=resume, base=file.parent)

@@ -1,0 +1,111 @@
+"""What a supervised warm start can be told.
+
+name = "warm"
+[model]
+name = "smollm2-135m-instruct"
+[data]
+files = ["good_chains.jsonl", "chats.jsonl"]
+keep_best = 1
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError, field_validator
+
+from agentfly.config.mistake import problems_of
+from agentfly.config.override import override
+from agentfly.config.problem import refuse_if_any
+from agentfly.config.read import read_toml
+from agentfly.config.settings import (
+    CheckpointSettings,
+    ModelSettings,
+    RunSettings,
+    Settings,
+    TrackSettings,
+    TrainSettings,
+)
+
+
+class SftDataSettings(Settings):
+    """What is imitated, and what is set aside to measure it by."""
+
+    files: tuple[str, ...] = Field(min_length=1)
+    """Trajectories (.jsonl, .jsonl.gz, or the folder of a run), or chat rows with `messages` and,
+    where there are any, `tools`: a file (.json, .jsonl, .parquet), `module:function` that returns
+    rows, or `hub:dataset`."""
+    held_out: tuple[str, ...] = ()
+    """Held-out conversations, named in the same ways and never trained on."""
+    held_out_share: float = Field(default=0.05, ge=0, lt=1)
+    """Share of the tasks that is held out where no `held_out` is named; 0 for none."""
+    min_reward: float | None = None
+    """Imitate only chains with at least this reward."""
+    keep_best: int | None = Field(default=None, ge=1)
+    """Imitate only so many chains of each group, those with the highest rewards."""
+    retokenise: bool = False
+    """Write trajectories anew from their messages, as this model would have written them: for
+    chains that another model sampled."""
+    mask: str = "all_sampled"
+    """Which of the assistant's tokens are trained: the name of a mask policy, or `module:name`."""
+
+
+class SftTrainSettings(Settings):
+    """How the weights are changed."""
+
+    epochs: int = Field(default=1, ge=1)
+    """How often all conversations are gone over."""
+    conversations_per_step: int = Field(default=16, ge=1)
+    """Conversations that one update learns from."""
+    lr: float = Field(default=2e-5, ge=0)
+    """The learning rate of AdamW, after the warm-up."""
+    schedule: Literal["constant", "cosine"] = "cosine"
+    """How the learning rate goes on after the warm-up; `cosine` falls to 0 at the last step."""
+    warmup_steps: int = Field(default=0, ge=0)
+    """Steps over which the learning rate rises from 0."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    """Of AdamW."""
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    """A longer gradient is scaled down to this length."""
+    tokens_per_microbatch: int = Field(default=8192, ge=1)
+    """Tokens that go through the model at once: the bound on memory, and on a conversation."""
+    evaluate_every: int = Field(default=20, ge=0)
+    """Steps between two measurements of the held-out loss; 0 for none but the first and last."""
+
+    def of_learner(self, steps: int) -> TrainSettings:
+        """Return the part of it that the optimiser shares with reinforcement learning."""
+        shared = set(TrainSettings.model_fields) - {"steps", "epochs"}
+        return TrainSettings(steps=steps, **self.model_dump(include=shared))
+
+
+class SftSettings(Settings):
+    """One supervised warm start."""
+
+    name: str
+    """What to call the run, and its folder."""
+    folder: Path = Path("runs")
+    """The run's own folder is `folder/name`."""
+    seed: int = Field(default=0, ge=0)
+    """The root of all randomness: what is held out, and in which order the rest is learnt."""
+    model: ModelSettings
+    data: SftDataSettings
+    train: SftTrainSettings = SftTrainSettings()
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    track: TrackSettings = TrackSettings()
+
+    @field_validator("name")
+    @classmethod
+    def _names_a_folder(cls, name: str) -> str:
+        return RunSettings._names_a_folder(name)
+
+
+def load_sft_settings(file: Path, overrides: Sequence[str] = ()) -> SftSettings:
+    """Read the settings of a warm start, or raise one SettingsError that tells of every mistake."""
+    overridden = override(read_toml(file), overrides)
+    try:
+        settings = SftSettings.model_validate(overridden.data)
+    except ValidationError as error:
+        refuse_if_any([*overridden.problems, *problems_of(error, SftSettings)], str(file))
+        raise AssertionError("pydantic found no error") from error
+    refuse_if_any(overridden.problems, str(file))
+    return settings

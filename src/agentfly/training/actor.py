@@ -1,0 +1,76 @@
+"""The policy in training: its log-probabilities, and updates of its weights."""
+
+from typing import Any
+
+from torch import Tensor
+
+from agentfly.algorithms import Algorithm, LossInput, objective
+from agentfly.config import TrainSettings
+from agentfly.training.batch import Batch, Known
+from agentfly.training.forward import Forward, Targets
+from agentfly.training.learnt import Record
+from agentfly.training.optimizer import Optimizer
+from agentfly.training.pack import PackedRow
+from agentfly.training.policy import Policy
+from agentfly.training.rows import Microbatch
+
+
+class Actor:
+    """Changes a policy's weights by an algorithm."""
+
+    def __init__(
+        self, policy: Policy, forward: Forward, algorithm: Algorithm, train: TrainSettings
+    ) -> None:
+        self._forward = forward
+        self._algorithm = algorithm
+        self._optimizer = Optimizer(policy.trained, train)
+
+    def logprobs(self, row: PackedRow, targets: Targets) -> Tensor:
+        """Return the log-probabilities of a row's trained tokens."""
+        return self._forward.logprobs(row, targets)
+
+    def update(
+        self, batch: Batch, known: Known, rows: list[Microbatch], lr: float, record: Record
+    ) -> None:
+        """Go over all rows of a batch, then change the weights once."""
+        losses = [self._accumulate(part, batch, known, record) for part in rows]
+        record.means["loss"].append(sum(losses))
+        record.updates.append(self._optimizer.update(lr))
+
+    def _accumulate(self, part: Microbatch, batch: Batch, known: Known, record: Record) -> float:
+        x = self._loss_input(part, batch, known.take(part.tokens_K))
+        found = objective(self._algorithm, x)
+        found.loss.backward()
+        told = {"old_logprobs": x.old_logprobs_N, "sampled_logprobs": x.sampled_logprobs_N}
+        record.note_tokens({**found.metrics, **told})
+        return found.loss.item()
+
+    def _loss_input(self, part: Microbatch, batch: Batch, known: Known) -> LossInput:
+        predicted = self._forward(part.row, part.targets)
+        logprobs_K, entropy_K = predicted.logprobs_K, predicted.entropy_K
+        # A single update begins where the step began: these are the old ones.
+        old_K = logprobs_K.detach() if known.old_logprobs_N is None else known.old_logprobs_N
+        chain_K = batch.chain_N[part.tokens_K]
+        assert known.advantages_N is not None, "credited before it is learnt from"
+        reference_K = known.reference_logprobs_N
+        device = logprobs_K.device
+        return LossInput(
+            logprobs_N=logprobs_K,
+            old_logprobs_N=old_K.to(device),
+            sampled_logprobs_N=batch.sampled_logprobs_N[part.tokens_K].to(device),
+            advantages_N=known.advantages_N.to(device),
+            sample_N=part.targets.sample_K.unique(return_inverse=True)[1],
+            chain_tokens_N=batch.chain_tokens_C[chain_K].to(device),
+            num_tokens=float(len(batch)),
+            num_chains=float(len(batch.chains)),
+            reference_logprobs_N=None if reference_K is None else reference_K.to(device),
+            entropy_N=entropy_K if self._algorithm.entropy_coefficient else entropy_K.detach(),
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the optimiser remembers; the weights are the policy's to save."""
+        return self._optimizer.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what the optimiser remembered."""
+        self._optimizer.load_state_dict(state)

@@ -1,0 +1,133 @@
+"""Recorded chains as demonstrations: their own tokens, or the same words written anew.
+
+A chain's tokens are kept as they were sampled if the model that learns has the same tokenizer: the
+first prompt then reads as what was asked. Chains of another model are refused, unless they are to
+be written anew from their messages (`retokenise`), as this model would have written them.
+"""
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from agentfly.chat import TemplateRenderer
+from agentfly.chat.imitation import imitate, require_readable
+from agentfly.config.sft_settings import SftDataSettings
+from agentfly.errors import ConfigError
+from agentfly.observe import read_trajectories
+from agentfly.training.best_of import Kept, keep_best
+from agentfly.types import FinishReason, StopReason, TokenStream, Trajectory
+
+GZIP = ".gz"
+EVALUATION = "eval_"
+"""What the files of a run with held-out chains are called: they are never trained on."""
+
+_log = logging.getLogger(__name__)
+
+
+def holds_chains(path: Path) -> bool:
+    """Tell a file of trajectories, or the folder of a run, from a file of chat rows."""
+    if path.is_dir() or path.suffix == GZIP:
+        return True
+    if path.suffix != ".jsonl" or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        first = file.readline()
+    try:
+        record = json.loads(first)
+    except ValueError:
+        return False
+    return isinstance(record, dict) and record.get("kind") == "trajectory"
+
+
+def read_chains(path: Path, data: SftDataSettings, renderer: TemplateRenderer) -> Kept:
+    """Read the chains that are worth imitating; a group lies in one file."""
+    trajectories: list[Trajectory] = []
+    left_out: Counter[str] = Counter()
+    for file in _files(path):
+        kept = keep_best(read_trajectories(file), data.keep_best, min_reward=data.min_reward)
+        left_out += kept.left_out
+        whole = [t for t in kept.trajectories if not data.retokenise or _is_whole(t)]
+        if len(whole) < len(kept.trajectories):
+            left_out["cut short or malformed"] += len(kept.trajectories) - len(whole)
+        trajectories += [_anew(t, renderer) for t in whole] if data.retokenise else whole
+    if not data.retokenise:
+        _require_own_tokens(trajectories, renderer, path)
+    return Kept(trajectories=tuple(trajectories), left_out=left_out)
+
+
+def _files(path: Path) -> list[Path]:
+    """List files of trajectories, a compacted one by the name that it had before."""
+    if not path.is_dir():
+        return [path]
+    folder = path / "trajectories" if (path / "trajectories").is_dir() else path
+    found = {
+        file.with_name(file.name.removesuffix(GZIP))
+        for file in folder.iterdir()
+        if file.name.endswith((".jsonl", f".jsonl{GZIP}")) and not file.name.startswith(EVALUATION)
+    }
+    if not found:
+        raise ConfigError(
+            f"{path} holds no trajectories: expected .jsonl or .jsonl.gz files in it or in its "
+            "folder `trajectories`"
+        )
+    # By length first, so that step_9 comes before step_10.
+    return sorted(found, key=lambda file: (len(file.name), file.name))
+
+
+def _require_own_tokens(
+    trajectories: Sequence[Trajectory], renderer: TemplateRenderer, path: Path
+) -> None:
+    """Refuse tokens of another tokenizer; warn of those that another template has arranged."""
+    unlike = 0
+    for trajectory in trajectories:
+        first = trajectory.turns[0]
+        if first.completion is None or not _reads_as_asked(trajectory, renderer):
+            raise ConfigError(
+                f"{path}: the tokens of chain {trajectory.chain_id} are not those of this model's "
+                "tokenizer, or there are none: another model sampled it. Set data.retokenise to "
+                "true to write such chains anew from their messages"
+            )
+        unlike += renderer.open(trajectory.messages, trajectory.tools) != first.context_ids
+    if unlike:
+        _log.warning(
+            "%s: the prompts of %d of %d chains are not what this model's template makes of them "
+            "(another template, kind of agent or call format); they are learnt as they were "
+            "sampled",
+            path,
+            unlike,
+            len(trajectories),
+        )
+
+
+def _reads_as_asked(trajectory: Trajectory, renderer: TemplateRenderer) -> bool:
+    prompt = renderer.decode(trajectory.turns[0].context_ids)
+    asked = [message.content.strip() for message in trajectory.messages if message.role == "user"]
+    return all(words in prompt for words in asked)
+
+
+def _is_whole(trajectory: Trajectory) -> bool:
+    """Tell whether a chain's messages say all that was sampled.
+
+    A turn that was cut short never ended, and of a malformed call only its raw text is known.
+    """
+    turns = trajectory.turns
+    cut = (t.completion and t.completion.finish_reason is FinishReason.LENGTH for t in turns)
+    malformed = (call.problem for turn in turns for call in turn.message.tool_calls)
+    limits = (StopReason.TOKEN_LIMIT, StopReason.CONTEXT_LIMIT)
+    return trajectory.stop not in limits and not any(cut) and not any(malformed)
+
+
+def _anew(trajectory: Trajectory, renderer: TemplateRenderer) -> Trajectory:
+    """Let this model say the same words; what the tools made of its calls is kept."""
+    messages, tools = trajectory.conversation, trajectory.tools
+    try:
+        stream = imitate(renderer, messages, tools, opening=len(trajectory.messages))
+        require_readable(renderer, stream)
+    except ConfigError as error:
+        raise ConfigError(f"chain {trajectory.chain_id} can't be written anew: {error}") from error
+    turns = zip(stream.turns, trajectory.turns, strict=True)
+    same = tuple(replace(new, results=old.results) for new, old in turns)
+    return replace(trajectory, streams=(TokenStream(turns=same),))

@@ -1,0 +1,62 @@
+"""The critic in training: what it foresees at each token, and updates of its weights."""
+
+from typing import Any
+
+from torch import Tensor
+
+from agentfly.algorithms import Critic as CriticOptions
+from agentfly.algorithms import value_loss
+from agentfly.config import TrainSettings
+from agentfly.training.batch import Batch, Known
+from agentfly.training.forward import Targets
+from agentfly.training.learnt import Record
+from agentfly.training.optimizer import Optimizer
+from agentfly.training.pack import PackedRow
+from agentfly.training.policy import Policy
+from agentfly.training.rows import Microbatch
+from agentfly.training.value_model import ValueModel
+
+
+class Critic:
+    """Learns to foresee returns beside the policy, with weights and an optimiser of its own."""
+
+    def __init__(self, policy: Policy, options: CriticOptions, train: TrainSettings) -> None:
+        self._model = ValueModel(policy)
+        self._options = options
+        self._optimizer = Optimizer(list(self._model.trained().values()), train)
+
+    def values(self, row: PackedRow, targets: Targets) -> Tensor:
+        """Return the value before each of a row's trained tokens."""
+        return self._model(row, targets)
+
+    def update(
+        self, batch: Batch, known: Known, rows: list[Microbatch], lr: float, record: Record
+    ) -> None:
+        """Go over all rows of a batch, then change the weights once."""
+        losses = [self._accumulate(part, len(batch), known.take(part.tokens_K)) for part in rows]
+        record.means["critic/loss"].append(sum(losses))
+        update = self._optimizer.update(lr)
+        record.means["critic/grad_norm"].append(update.grad_norm)
+
+    def _accumulate(self, part: Microbatch, num_tokens: int, known: Known) -> float:
+        assert known.values_N is not None, "measured before the update"
+        assert known.returns_N is not None, "an algorithm with a critic tells returns"
+        values_K = self._model(part.row, part.targets)
+        found = value_loss(
+            values_K,
+            known.values_N.to(values_K.device),
+            known.returns_N.to(values_K.device),
+            clip=self._options.clip_value,
+            num_tokens=num_tokens,
+        )
+        found.loss.backward()
+        return found.loss.item()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return its weights and what its optimiser remembers."""
+        return {"weights": self._model.trained(), "optimizer": self._optimizer.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take both over."""
+        self._model.load(state["weights"])
+        self._optimizer.load_state_dict(state["optimizer"])

@@ -1,0 +1,48 @@
+"""Whether a step's chains are fit to learn from."""
+
+from collections.abc import Iterable, Sequence
+
+from agentfly.errors import RunError
+from agentfly.observe import summarize
+from agentfly.types import Group, StopReason, ToolStatus, Trajectory
+
+
+def has_spread(group: Group) -> bool:
+    """Tell whether the group's trainable chains differ in their rewards."""
+    return len({member.reward for member in group.members if member.trainable}) > 1
+
+
+def has_trainable(group: Group) -> bool:
+    """Tell whether any chain of the group can be learnt from."""
+    return any(member.trainable for member in group.members)
+
+
+def require_healthy(groups: Iterable[Group], *, max_failed_share: float) -> None:
+    """End the run when too many chains failed: what is left would be a biased sample."""
+    chains = [member for group in groups for member in group.members]
+    failed = [chain for chain in chains if chain.stop.verdict.failure]
+    if len(failed) <= max_failed_share * len(chains):
+        return
+    causes = ", ".join(f"{cause} {n}" for cause, n in summarize(failed).failures.items())
+    raise RunError(
+        f"{len(failed)} of {len(chains)} chains failed, more than the allowed share of "
+        f"{max_failed_share:.0%}: {causes}. The first one, {failed[0].chain_id}: "
+        f"{failed[0].error}. Mend the cause and go on with --resume, or raise "
+        "rollout.max_failed_share"
+    )
+
+
+def require_timeless(groups: Sequence[Group]) -> None:
+    """End a deterministic run in which a deadline fired: the clock has decided an outcome."""
+    for chain in (member for group in groups for member in group.members):
+        if chain.stop is StopReason.TIME_LIMIT or _timed_out(chain):
+            raise RunError(
+                f"a deadline fired in chain {chain.chain_id}, and a deterministic run may not "
+                "depend on the clock: give its tools and chains more time, or set deterministic "
+                "to false"
+            )
+
+
+def _timed_out(chain: Trajectory) -> bool:
+    results = (result for turn in chain.turns for result in turn.results)
+    return any(result.status is ToolStatus.TIMEOUT for result in results)

@@ -1,0 +1,160 @@
+"""Opening every part of a run, new or resumed, and closing them all whatever happens."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from functools import partial
+
+import torch
+
+from agentfly.algorithms import Algorithm
+from agentfly.chat import MaskPolicy
+from agentfly.config import RunSettings, to_toml
+from agentfly.engines.local import LocalEngine
+from agentfly.errors import ConfigError
+from agentfly.observe import EventLog, RunProgress, Trackers, log_to, open_trackers, read_metrics
+from agentfly.runtime.clock import LoopClock
+from agentfly.tasks import Ledger
+from agentfly.training.chains import Chains
+from agentfly.training.checkpoint import Checkpoints
+from agentfly.training.evaluation import Evaluator
+from agentfly.training.health import require_healthy, require_timeless
+from agentfly.training.learner import Learner
+from agentfly.training.loop import Loop
+from agentfly.training.policy import Policy
+from agentfly.training.run_folder import RunFolder
+from agentfly.training.sampling import Sampler
+from agentfly.training.saving import restore_state, take_pending
+from agentfly.training.source import Curriculum
+from agentfly.training.stopping import Target
+from agentfly.types import Group, Seed
+
+
+@asynccontextmanager
+async def opened(
+    settings: RunSettings,
+    curriculum: Curriculum,
+    *,
+    algorithm: Algorithm,
+    mask: MaskPolicy,
+    progress: RunProgress,
+    resume: bool,
+) -> AsyncIterator[Loop]:
+    """Open what a run needs; a resumed one stands exactly where its last checkpoint was."""
+    async with AsyncExitStack() as stack:
+        folder = stack.enter_context(_folder(settings, resume=resume))
+        stack.enter_context(progress)
+        stack.enter_context(log_to(folder.log_file, tell=progress.message))
+        checkpoints = Checkpoints(folder.checkpoints_folder, keep=settings.checkpoint.keep)
+        checkpoint = checkpoints.latest()
+        step = checkpoint.step if checkpoint else 0
+        _require_steps_left(step, settings)
+        folder.drop_trajectories_after(step)
+        ledger = stack.enter_context(_ledger(folder, curriculum, settings, step))
+        policy = Policy.load(settings.model, seed=settings.seed)
+        learner = Learner(policy, algorithm, settings, sampler_matches=policy.samples_exactly)
+        saved = restore_state(checkpoint, policy=policy, learner=learner) if checkpoint else []
+        engine = _engine(policy, curriculum, settings, version=step)
+        stack.push_async_callback(engine.close)
+        chains = Chains(
+            agents={source.name: source.agent.through(engine) for source in curriculum.sources},
+            clock=LoopClock(),
+            max_concurrent=settings.rollout.max_concurrent,
+            retries=settings.rollout.retries,
+            on_event=stack.enter_context(EventLog(folder.events_file)),
+        )
+        yield Loop(
+            settings=settings,
+            folder=folder,
+            policy=policy,
+            engine=engine,
+            learner=learner,
+            mask=mask,
+            sampler=Sampler(
+                chains=chains,
+                ledger=ledger,
+                seed=Seed(settings.seed),
+                num_chains=settings.rollout.num_chains,
+                tasks_per_step=settings.rollout.tasks_per_step,
+                replace_flat=algorithm.dynamic_sampling,
+                check=partial(_check, settings),
+                on_chain=progress.chain_done,
+                pending=take_pending(ledger, saved),
+            ),
+            evaluator=Evaluator(
+                chains=chains,
+                tasks=curriculum.eval_tasks,
+                settings=settings.eval,
+                seed=Seed(settings.seed).child("evaluation"),
+                on_chain=progress.chain_done,
+            ),
+            ledger=ledger,
+            checkpoints=checkpoints,
+            trackers=stack.enter_context(closing(_trackers(folder, settings, step, resume=resume))),
+            progress=progress,
+            target=_target(folder, settings),
+            saved_step=step,
+        )
+
+
+def _folder(settings: RunSettings, *, resume: bool) -> RunFolder:
+    path = settings.folder / settings.name
+    return RunFolder.open(path) if resume else RunFolder.create(path, config=to_toml(settings))
+
+
+def _require_steps_left(step: int, settings: RunSettings) -> None:
+    if step >= settings.train.steps:
+        raise ConfigError(
+            f"the run {settings.name!r} has taken all of its {step} steps: raise train.steps to go "
+            "on, or choose another name to begin anew"
+        )
+
+
+def _ledger(folder: RunFolder, curriculum: Curriculum, settings: RunSettings, step: int) -> Ledger:
+    return Ledger.open(
+        folder.ledger_file,
+        curriculum.tasks,
+        seed=Seed(settings.seed),
+        weights=curriculum.weights,
+        step=step,
+    )
+
+
+def _engine(
+    policy: Policy, curriculum: Curriculum, settings: RunSettings, *, version: int
+) -> LocalEngine:
+    if settings.deterministic:
+        torch.use_deterministic_algorithms(mode=True)
+    renderer = curriculum.sources[0].agent.model.renderer
+    return LocalEngine(
+        policy.causal_lm,
+        getattr(renderer, "tokenizer", None),
+        dtype=policy.sampling_dtype,
+        version=version,
+        max_running=settings.rollout.max_concurrent,
+        deterministic=settings.deterministic,
+    )
+
+
+def _check(settings: RunSettings, groups: Sequence[Group]) -> None:
+    require_healthy(groups, max_failed_share=settings.rollout.max_failed_share)
+    if settings.deterministic:
+        require_timeless(groups)
+
+
+def _trackers(folder: RunFolder, settings: RunSettings, step: int, *, resume: bool) -> Trackers:
+    return open_trackers(
+        folder.path,
+        names=settings.track.trackers,
+        project=settings.track.project,
+        run=settings.name,
+        settings=settings.model_dump(mode="json"),
+        resume_after=step if resume else None,
+    )
+
+
+def _target(folder: RunFolder, settings: RunSettings) -> Target:
+    """Take the rewards of earlier steps into account when a run is resumed."""
+    train = settings.train
+    earlier = [record.metrics for record in read_metrics(folder.metrics_file)]
+    rewards = [metrics["reward/mean"] for metrics in earlier if "reward/mean" in metrics]
+    return Target(train.target_reward, window=train.target_window, earlier=rewards)

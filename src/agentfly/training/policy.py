@@ -1,0 +1,133 @@
+"""The weights being trained: in float32, whatever they are computed in."""
+
+import copy
+import shutil
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from agentfly.config import ModelSettings
+from agentfly.engines.local.weights import bfloat16_pays
+from agentfly.models import load_model, resolve_model
+from agentfly.models.loading import no_progress_bars
+from agentfly.training import lora
+
+TOKENIZER_FILES = (
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template*",
+    "vocab*",
+    "merges.txt",
+    "*.model",
+    "*.tiktoken",
+)
+"""What a folder needs beside the weights, to be a model that can be talked to."""
+
+
+class Policy:
+    """A causal language model, all of its weights or adapters in training.
+
+    >>> policy = Policy.load(ModelSettings(name="tiny"))
+    >>> policy.causal_lm.config.model_type, policy.samples_exactly
+    ('llama', ...)
+    """
+
+    def __init__(
+        self, causal_lm: Any, *, folder: Path, settings: ModelSettings, seed: int = 0
+    ) -> None:
+        """Prepare a loaded model for training.
+
+        Args:
+            causal_lm: A Hugging Face `...ForCausalLM` in float32.
+            folder: Where it came from, for its tokenizer.
+            settings: Of adapters, precision and activations.
+            seed: Of fresh adapters.
+        """
+        self.causal_lm = causal_lm
+        """What to hand to an engine; adapters, if any, are inside."""
+        self.folder = folder
+        self.settings = settings
+        self._wrapped: Any = None
+        if settings.lora is None:
+            causal_lm.requires_grad_(requires_grad=True)
+        else:
+            self._wrapped = lora.add_adapters(causal_lm, settings.lora, seed=seed)
+
+    @classmethod
+    def load(cls, settings: ModelSettings, *, seed: int = 0) -> "Policy":
+        """Load a model by its name, in float32, onto the device that the settings say."""
+        folder = resolve_model(settings.name)
+        causal_lm = load_model(folder, dtype=torch.float32, device=_device(settings.device))
+        return cls(causal_lm, folder=folder, settings=settings, seed=seed)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        device: torch.device = self.causal_lm.device
+        return device
+
+    @property
+    def compute_dtype(self) -> torch.dtype:
+        """What matrices are multiplied in."""
+        wanted = self.settings.precision
+        fast = wanted == "bfloat16" or (wanted == "auto" and bfloat16_pays(self.device))
+        return torch.bfloat16 if fast else torch.float32
+
+    @property
+    def sampling_dtype(self) -> torch.dtype | None:
+        """What to hand to an engine: None to sample from the very weights, else a copy's dtype."""
+        return None if self.samples_exactly else self.compute_dtype
+
+    @property
+    def samples_exactly(self) -> bool:
+        """Whether an engine samples as the learner computes: same weights, same dtype."""
+        return self.compute_dtype == torch.float32
+
+    @property
+    def adapted(self) -> bool:
+        """Whether adapters are trained instead of the weights."""
+        return self._wrapped is not None
+
+    @property
+    def trained(self) -> list[Tensor]:
+        """The parameters that are trained."""
+        return [p for p in self.causal_lm.parameters() if p.requires_grad]
+
+    def save(self, folder: Path) -> None:
+        """Write what `restore` reads: a Hugging Face folder in float32, or the adapters alone."""
+        if self.adapted:
+            lora.save_adapters(self._wrapped, folder)
+        else:
+            with no_progress_bars():
+                self.causal_lm.save_pretrained(folder)
+        self._copy_tokenizer(folder)
+
+    def restore(self, folder: Path) -> None:
+        """Read back what `save` wrote, in place and bit for bit."""
+        if self.adapted:
+            lora.restore_adapters(self._wrapped, folder)
+            return
+        saved = load_model(folder, dtype=torch.float32, device="cpu")
+        self.causal_lm.load_state_dict(saved.state_dict())
+
+    def export(self, folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32") -> None:
+        """Write a plain Hugging Face folder, adapters merged, to be used anywhere."""
+        plain = lora.merged(self._wrapped) if self.adapted else copy.deepcopy(self.causal_lm)
+        with no_progress_bars():
+            plain.to(getattr(torch, dtype)).save_pretrained(folder)
+        self._copy_tokenizer(folder)
+
+    def _copy_tokenizer(self, folder: Path) -> None:
+        for pattern in TOKENIZER_FILES:
+            for file in self.folder.glob(pattern):
+                if file.is_file():
+                    shutil.copy(file, folder / file.name)
+
+
+def _device(wanted: str) -> torch.device:
+    if wanted == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(wanted)

@@ -1,0 +1,53 @@
+"""A batch in packed rows, and passes over all of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from agentfly.training.batch import Batch
+from agentfly.training.forward import Targets, targets_of
+from agentfly.training.pack import PackedRow, pack
+
+Pass = Callable[[PackedRow, Targets], Tensor]
+"""From a row to one number for each trained token in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Microbatch:
+    """One row: what goes through the model at once."""
+
+    row: PackedRow
+    targets: Targets
+    tokens_K: Tensor
+    """Where its trained tokens are in the batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packing:
+    """How batches become rows."""
+
+    budget: int
+    share: bool
+    device: torch.device
+
+    def rows(self, batch: Batch) -> list[Microbatch]:
+        """Pack a batch."""
+        rows = pack(batch.samples, budget=self.budget, share=self.share)
+        return [
+            Microbatch(
+                row=row,
+                targets=targets_of(row, batch.samples, self.device),
+                tokens_K=batch.tokens_of(row),
+            )
+            for row in rows
+        ]
+
+    @torch.no_grad()
+    def measure(self, batch: Batch, one_row: Pass) -> Tensor:
+        """Return one number for each trained token of a batch."""
+        numbers_N = torch.empty(len(batch))
+        for part in self.rows(batch):
+            numbers_N[part.tokens_K] = one_row(part.row, part.targets).cpu()
+        return numbers_N

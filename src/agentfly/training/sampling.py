@@ -1,0 +1,110 @@
+"""The stage that samples: tasks from the ledger become finished, saved groups."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agentfly.errors import RunError
+from agentfly.observe import TrajectoryWriter
+from agentfly.rollout import GroupPlan
+from agentfly.tasks import Ledger, Visit
+from agentfly.training.chains import Chains
+from agentfly.training.health import has_spread, has_trainable
+from agentfly.types import Group, Seed, Trajectory
+
+MAX_ROUNDS = 10
+"""How often groups without spread are replaced by new ones before a step takes what there is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """What one step has sampled."""
+
+    groups: list[Group]
+    """What to learn from."""
+    left_out: list[Group]
+    """Groups without a chain that can be trained on, or without spread where that is asked for."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Sampler:
+    """Takes tasks from the ledger until a step has its groups."""
+
+    chains: Chains
+    ledger: Ledger
+    seed: Seed
+    num_chains: int
+    tasks_per_step: int
+    replace_flat: bool
+    """Whether groups without spread are replaced by new ones (dynamic sampling)."""
+    check: Callable[[Sequence[Group]], None]
+    """Ends the run if what was sampled is not fit to learn from."""
+    on_chain: Callable[[], None]
+    pending: list[Group] = field(default_factory=list)
+    """Finished before the run was resumed, and not yet trained on."""
+
+    async def sample(self, file: Path) -> Sampled:
+        """Return the groups of one step, each chain saved to `file` as soon as it ended."""
+        sampled = Sampled(groups=self.pending, left_out=[])
+        self.pending = []
+        with TrajectoryWriter(file) as writer:
+            for _ in range(MAX_ROUNDS if self.replace_flat else 1):
+                missing = self.tasks_per_step - len(sampled.groups)
+                if missing > 0:
+                    self._sort(await self._round(missing, writer), sampled)
+        if self.replace_flat and not sampled.groups:
+            raise RunError(
+                f"none of {len(sampled.left_out)} groups had any spread in its rewards: the tasks "
+                "are all too easy or too hard for the model, or the reward never differs. Choose "
+                "other tasks, or an algorithm without dynamic sampling"
+            )
+        return sampled
+
+    async def _round(self, count: int, writer: TrajectoryWriter) -> list[Group]:
+        plans = [self._plan(visit) for visit in self.ledger.issue(count)]
+        ended = _Ended(writer, self.ledger, self.num_chains, self.on_chain)
+        groups = await self.chains.run(plans, on_trajectory=ended.take)
+        self.check(groups)
+        return groups
+
+    def _plan(self, visit: Visit) -> GroupPlan:
+        return GroupPlan(
+            task=visit.task,
+            visit=visit.number,
+            size=self.num_chains,
+            seed=self.seed.child("task", visit.task.id, visit.number),
+        )
+
+    def _sort(self, groups: Sequence[Group], into: Sampled) -> None:
+        for group in groups:
+            if not has_trainable(group):
+                self.ledger.abandon(group.id, "no chain of it can be trained on")
+                into.left_out.append(group)
+            elif self.replace_flat and not has_spread(group):
+                self.ledger.abandon(group.id, "no spread")
+                into.left_out.append(group)
+            else:
+                into.groups.append(group)
+
+
+class _Ended:
+    """Saves each chain as it ends, and tells the ledger when its group is complete."""
+
+    def __init__(
+        self, writer: TrajectoryWriter, ledger: Ledger, size: int, on_chain: Callable[[], None]
+    ) -> None:
+        self._writer = writer
+        self._ledger = ledger
+        self._size = size
+        self._on_chain = on_chain
+        self._stops: dict[str, list[Trajectory]] = {}
+
+    def take(self, trajectory: Trajectory) -> None:
+        self._writer.write(trajectory)
+        members = self._stops.setdefault(trajectory.group_id, [])
+        members.append(trajectory)
+        if len(members) == self._size:
+            stops = Counter(member.stop for member in self._stops.pop(trajectory.group_id))
+            self._ledger.finish(trajectory.group_id, stops)
+        self._on_chain()

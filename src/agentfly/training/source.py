@@ -1,0 +1,80 @@
+"""Where a run's tasks come from, and who attempts them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from agentfly.agents import Agent
+from agentfly.errors import ConfigError
+from agentfly.tasks import Rows, load_tasks
+from agentfly.types import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Tasks with the agent that attempts them. A run may mix several.
+
+    >>> Source(agent=agent, tasks=[{"question": "2+2?", "answer": "4"}])     # doctest: +SKIP
+    """
+
+    agent: Agent
+    tasks: Rows | Sequence[Task]
+    """A file, rows, a function that gives rows, or tasks."""
+    eval_tasks: Rows | Sequence[Task] = ()
+    """Held out: never trained on."""
+    name: str = "default"
+    weight: float = 1.0
+    """Its share of the run's tasks, beside the weights of the other sources."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curriculum:
+    """All sources of a run, read."""
+
+    sources: tuple[Source, ...]
+    tasks: tuple[Task, ...]
+    eval_tasks: tuple[Task, ...] = field(default=())
+
+    @property
+    def weights(self) -> dict[str, float] | None:
+        """The share of each source; None where there is only one."""
+        if len(self.sources) == 1:
+            return None
+        return {source.name: source.weight for source in self.sources}
+
+
+def read_sources(sources: Source | Sequence[Source]) -> Curriculum:
+    """Read the tasks of every source, and refuse what can't be trained on."""
+    sources = (sources,) if isinstance(sources, Source) else tuple(sources)
+    if not sources:
+        raise ConfigError("there is nothing to train on: a run needs at least one source of tasks")
+    twice = [name for name, count in Counter(s.name for s in sources).items() if count > 1]
+    if twice:
+        raise ConfigError(f"sources need names of their own: {twice[0]!r} is there twice")
+    return Curriculum(
+        sources=sources,
+        tasks=tuple(task for source in sources for task in _tasks(source)),
+        eval_tasks=tuple(
+            task for source in sources for task in _read(source.eval_tasks, source.name)
+        ),
+    )
+
+
+def _tasks(source: Source) -> list[Task]:
+    agent = source.agent
+    if agent.reward is None and agent.group_reward is None and agent.environment is None:
+        raise ConfigError(
+            f"source {source.name!r} has no reward: nothing tells good chains from bad ones. "
+            "Give its agent reward= or group_reward="
+        )
+    tasks = _read(source.tasks, source.name)
+    if not tasks:
+        raise ConfigError(f"source {source.name!r} has no tasks: its list is empty")
+    return tasks
+
+
+def _read(rows: Rows | Sequence[Task], source: str) -> list[Task]:
+    if isinstance(rows, Sequence) and all(isinstance(row, Task) for row in rows):
+        return [replace(row, source=source) for row in rows if isinstance(row, Task)]
+    return load_tasks(cast(Rows, rows), source=source)

@@ -1,0 +1,76 @@
+"""Learning from given samples: the likelihood of their trained tokens is raised."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from agentfly.config import TrainSettings
+from agentfly.training.forward import Forward, targets_of
+from agentfly.training.learnt import Learnt, Record
+from agentfly.training.optimizer import Optimizer
+from agentfly.training.pack import PackedRow, pack
+from agentfly.training.policy import Policy
+from agentfly.training.schedule import learning_rate
+from agentfly.types import Sample
+
+
+class SupervisedLearner:
+    """Minimises the mean negative log-likelihood, with the packing and chunks of a `Learner`."""
+
+    def __init__(self, policy: Policy, train: TrainSettings) -> None:
+        """Prepare; the schedule goes over `train.steps` calls of `learn`."""
+        self.step = 0
+        """Updates so far: the place in the schedule."""
+        self._policy = policy
+        self._train = train
+        self._forward = Forward(
+            policy.causal_lm,
+            dtype=policy.compute_dtype,
+            checkpointing=policy.settings.gradient_checkpointing,
+        )
+        self._optimizer = Optimizer(policy.trained, train)
+
+    def learn(self, samples: Sequence[Sample]) -> Learnt:
+        """Change the weights once, towards these samples."""
+        record = Record()
+        lr = learning_rate(self.step, self._train)
+        with record.timing("update"):
+            loss = self._likelihood(samples, backward=True)
+            record.updates.append(self._optimizer.update(lr))
+        self.step += 1
+        record.counts |= {"loss": loss, "lr": lr, "trained_tokens": _trained(samples)}
+        return record.learnt()
+
+    @torch.no_grad()
+    def evaluate(self, samples: Sequence[Sample]) -> float:
+        """Return the mean negative log-likelihood of the trained tokens."""
+        return self._likelihood(samples, backward=False)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that is needed to continue, besides the policy's own weights."""
+        return {"step": self.step, "optimizer": self._optimizer.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where another learner of the same settings stood."""
+        self.step = state["step"]
+        self._optimizer.load_state_dict(state["optimizer"])
+
+    def _likelihood(self, samples: Sequence[Sample], *, backward: bool) -> float:
+        share = self._train.share_prefixes and self._forward.body.shares_prefixes
+        rows = pack(samples, budget=self._train.tokens_per_microbatch, share=share)
+        count = max(1, _trained(samples))
+        return sum(self._row(row, samples, count, backward=backward) for row in rows)
+
+    def _row(
+        self, row: PackedRow, samples: Sequence[Sample], count: int, *, backward: bool
+    ) -> float:
+        targets = targets_of(row, samples, self._policy.device)
+        loss = -self._forward.logprobs(row, targets).sum() / count
+        if backward:
+            loss.backward()
+        return loss.item()
+
+
+def _trained(samples: Sequence[Sample]) -> int:
+    return sum(sum(sample.mask[1:]) for sample in samples)

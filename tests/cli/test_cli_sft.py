@@ -1,0 +1,73 @@
+"""`agentfly sft`, up to the call that trains."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import agentfly.training.sft
+from agentfly.cli.sft import sft
+from agentfly.config.sft_settings import SftSettings, load_sft_settings
+
+SETTINGS = """\
+name = "warm"
+model.name = "tiny"
+[data]
+files = ["chats.jsonl"]
+"""
+
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command()(sft)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "warm.toml"
+    path.write_text(SETTINGS)
+    return path
+
+
+def test_a_dry_run_prints_what_gives_the_same_run_again(file: Path) -> None:
+    run = CliRunner().invoke(app, [str(file), "train.lr=3e-5", "data.keep_best=2", "--dry-run"])
+    assert run.exit_code == 0, run.output
+    again = file.with_name("again.toml")
+    again.write_text(run.stdout)
+    settings = load_sft_settings(again)
+    assert (settings.train.lr, settings.data.keep_best) == (3e-5, 2)
+    assert CliRunner().invoke(app, [str(again), "--dry-run"]).stdout == run.stdout
+
+
+def test_training_is_one_call_with_the_settings(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[SftSettings, dict[str, Any]]] = []
+    monkeypatch.setattr(agentfly.training.sft, "sft", lambda s, **how: calls.append((s, how)))
+    assert CliRunner().invoke(app, [str(file)]).exit_code == 0
+    assert CliRunner().invoke(app, [str(file), "--resume", "train.epochs=7"]).exit_code == 0
+    (first, how), (second, how_then) = calls
+    assert (first.name, how) == ("warm", {"resume": False, "base": file.parent})
+    assert (second.train.epochs, how_then) == (7, {"resume": True, "base": file.parent})
+
+
+def test_all_mistakes_are_told_at_once(file: Path) -> None:
+    wrong = ["train.epoch=3", "train.lr=fast", "name=a/b", "data.held_out_share=2", "steps"]
+    run = CliRunner().invoke(app, [str(file), *wrong])
+    assert run.exit_code == 2
+    for told in (
+        f"invalid settings in {file}",
+        "train.epoch: unknown key. Did you mean 'epochs'?",
+        "train.lr: must be a number, got 'fast'",
+        "name: must be the name of a folder",
+        "data.held_out_share: must be less than 1, got 2",
+        "steps: an override is written key=value",
+    ):
+        assert told in run.stderr
+
+
+def test_a_file_without_data_says_what_to_add(file: Path) -> None:
+    file.write_text('name = "warm"\nmodel.name = "tiny"\n')
+    run = CliRunner().invoke(app, [str(file)])
+    assert run.exit_code == 2
+    assert "data: missing. Add the table [data]" in run.stderr

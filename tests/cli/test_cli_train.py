@@ -1,0 +1,139 @@
+"""`agentfly train`, up to the call that trains."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import agentfly.training
+from agentfly.cli.train import train
+from agentfly.config import RunSettings, load_settings
+
+SETTINGS = """\
+name = "sums"
+model.name = "tiny"
+[[source]]
+tasks = "sums.jsonl"
+tools = ["calculator", "train_parts:search"]
+reward = "numeric_match"
+"""
+PARTS = '''
+from agentfly import tool
+
+@tool
+def search(query: str) -> str:
+    """Search."""
+    return query
+
+def forgotten() -> None: ...
+'''
+
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command()(train)
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "train_parts", raising=False)
+    (tmp_path / "train_parts.py").write_text(PARTS)
+    path = tmp_path / "sums.toml"
+    path.write_text(SETTINGS)
+    return path
+
+
+def test_a_dry_run_prints_what_gives_the_same_run_again(file: Path) -> None:
+    run = CliRunner().invoke(app, [str(file), "train.lr=3e-5", "--dry-run", "name=other"])
+    assert run.exit_code == 0, run.output
+    settings = load_settings(run.stdout)
+    assert (settings.name, settings.train.lr) == ("other", 3e-5)
+    assert settings.source == load_settings(file).source
+    assert settings.algorithm.options, "the algorithm's own defaults are told too"
+    again = file.with_name("again.toml")
+    again.write_text(run.stdout)
+    assert CliRunner().invoke(app, [str(again), "--dry-run"]).stdout == run.stdout
+
+
+def test_training_is_one_call_with_the_settings(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[tuple[RunSettings, dict[str, Any]]] = []
+    monkeypatch.setattr(
+        agentfly.training,
+        "train",
+        lambda settings, **how: calls.append((settings, how)),
+        raising=False,
+    )
+    assert CliRunner().invoke(app, [str(file)]).exit_code == 0
+    assert CliRunner().invoke(app, [str(file), "--resume", "train.steps=7"]).exit_code == 0
+    (first, how), (second, how_then) = calls
+    assert (first.name, how) == ("sums", {"resume": False, "base": file.parent})
+    assert (second.train.steps, how_then) == (7, {"resume": True, "base": file.parent})
+
+
+@pytest.mark.parametrize(
+    ("overrides", "lines"),
+    [
+        (["train.stesp=3"], ["  train.stesp: unknown key. Did you mean 'steps'? "]),
+        (
+            ["algorithm.name=grppo"],
+            ["  algorithm.name: unknown algorithm 'grppo'. Did you mean 'grpo'"],
+        ),
+        (["algorithm.clp=1"], ["  algorithm.clp: unknown key. Did you mean 'clip'"]),
+        (
+            ["rollout.num_chains=1"],
+            ["  rollout.num_chains: grpo compares the chains of a task: it "],
+        ),
+        (["algorithm.name=nowhere:mine"], ["  algorithm.name: there is no module 'nowhere' in "]),
+        (
+            ["source.0.tools=['train_parts:forgotten']", "source.0.reward=corect"],
+            [
+                "  source.0.tools.0: train_parts:forgotten is no tool, but of type function: deco",
+                "  source.0.reward: unknown reward 'corect'. ",
+            ],
+        ),
+    ],
+)
+def test_mistakes_are_told_without_a_traceback(
+    file: Path, overrides: list[str], lines: list[str]
+) -> None:
+    run = CliRunner().invoke(app, [str(file), *overrides])
+    assert run.exit_code == 2
+    said = run.stderr.splitlines()
+    assert said[0] == f"error: invalid settings in {file}"
+    assert [line[: len(start)] for line, start in zip(said[1:], lines, strict=True)] == lines
+
+
+def test_ppo_is_content_with_one_chain(file: Path) -> None:
+    overrides = ["algorithm.name=ppo", "rollout.num_chains=1"]
+    assert CliRunner().invoke(app, [str(file), *overrides, "--dry-run"]).exit_code == 0
+
+
+def test_the_help_shows_an_example_with_its_brackets() -> None:
+    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "120"}).stdout
+    assert "[[source]]" in shown
+    assert 'reward = "numeric_match"' in shown
+    assert "agentfly train sums.toml --dry-run" in shown
+
+
+def test_without_torch_the_way_out_is_told(file: Path) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import typer; from agentfly.cli.train import train; typer.run(train)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code, str(file), "--dry-run"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "NO_COLOR": "1"},
+        check=False,
+    )
+    assert run.returncode == 2
+    assert run.stderr.startswith("error: training needs the extra `train` (torch is missing): pip")
+    assert len(run.stderr.splitlines()) == 1

@@ -1,0 +1,189 @@
+"""Checkpoints are whole or absent, and the right ones stay."""
+
+import errno
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agentfly.errors import ConfigError, RunError
+from agentfly.training.checkpoint import Checkpoints, Write
+
+
+def writing(text: str) -> Write:
+    def write(folder: Path) -> None:
+        (folder / "model").mkdir()
+        (folder / "model" / "weights.bin").write_text(text)
+        (folder / "trainer.json").write_text(json.dumps({"text": text}))
+
+    return write
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def saved(folder: Path, *scores: float | None, keep: int = 2) -> Checkpoints:
+    """Save steps 1, 2, … with these scores."""
+    checkpoints = Checkpoints(folder, keep=keep)
+    for step, score in enumerate(scores, start=1):
+        checkpoints.save(step, writing(f"weights {step}"), score=score)
+    return checkpoints
+
+
+def test_what_was_saved_last_is_found(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    assert Checkpoints(folder).latest() is None
+    saved(folder, 0.25, None)
+    latest = Checkpoints(folder).latest()
+    assert latest is not None
+    assert (latest.step, latest.score, latest.path) == (2, None, folder / "step_2")
+    assert (latest.path / "model" / "weights.bin").read_text() == "weights 2"
+
+
+def test_steps_are_numbers_not_words(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(9, writing("nine"))
+    checkpoints.save(10, writing("ten"))
+    latest = checkpoints.latest()
+    assert latest is not None
+    assert latest.step == 10
+
+
+@pytest.mark.parametrize(
+    ("scores", "keep", "left"),
+    [
+        ([None, None, None], 2, ["step_2", "step_3"]),
+        ([None, None, None], 1, ["step_3"]),
+        ([0.1, 0.9, 0.2, 0.3, 0.4], 2, ["step_2", "step_4", "step_5"]),
+        ([0.5, 0.5, 0.1, 0.2], 1, ["step_2", "step_4"]),
+        ([0.1, 0.2, 0.3], 2, ["step_2", "step_3"]),
+        ([-2.0, None, None, None], 1, ["step_1", "step_4"]),
+    ],
+)
+def test_the_newest_and_the_best_stay(
+    tmp_path: Path, scores: list[float | None], keep: int, left: list[str]
+) -> None:
+    saved(tmp_path, *scores, keep=keep)
+    assert names(tmp_path) == left
+
+
+def test_the_best_is_found(tmp_path: Path) -> None:
+    best = saved(tmp_path, 0.1, 0.9, None, 0.3).best()
+    assert best is not None
+    assert (best.step, best.score) == (2, 0.9)
+    assert saved(tmp_path / "unscored", None).best() is None
+
+
+def test_at_least_one_must_stay(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="at least 1, got 0"):
+        Checkpoints(tmp_path, keep=0)
+
+
+def test_a_step_that_is_saved_again_is_replaced(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, 0.1)
+    checkpoints.save(1, writing("anew"), score=0.2)
+    latest = checkpoints.latest()
+    assert latest is not None
+    assert (latest.path / "model" / "weights.bin").read_text() == "anew"
+    assert (latest.score, names(tmp_path)) == (0.2, ["step_1"])
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no manifest": (lambda c: (c / "manifest.json").unlink(), "not written to its end"),
+    "half a manifest": (lambda c: (c / "manifest.json").write_text('{"v": 1,'), "can't be read"),
+    "another manifest": (lambda c: (c / "manifest.json").write_text("[]"), "can't be read"),
+    "newer": (
+        lambda c: (c / "manifest.json").write_text('{"v":9,"step":2,"score":null,"files":{}}'),
+        "its format is 9",
+    ),
+    "a file is gone": (lambda c: (c / "trainer.json").unlink(), "trainer.json is missing"),
+    "a file is short": (
+        lambda c: (c / "model" / "weights.bin").write_text("weigh"),
+        "model/weights.bin has 5 bytes instead of 9",
+    ),
+    "a file is other": (
+        lambda c: (c / "model" / "weights.bin").write_text("weights 3"),
+        "SHA-256 differs",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_one_is_ignored_with_the_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    checkpoints = saved(tmp_path, None, None)
+    break_it, reason = DAMAGES[damage]
+    break_it(tmp_path / "step_2")
+    with caplog.at_level(logging.WARNING):
+        latest = checkpoints.latest()
+    assert latest is not None
+    assert latest.step == 1
+    assert "step_2 is ignored" in caplog.text
+    assert reason in caplog.text
+
+
+def test_a_damaged_one_is_replaced_when_its_step_is_saved_again(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, None, None)
+    (tmp_path / "step_2" / "manifest.json").unlink()
+    checkpoints.save(2, writing("anew"))
+    latest = checkpoints.latest()
+    assert latest is not None
+    assert latest.step == 2
+
+
+def test_a_damaged_one_does_not_push_out_a_good_one(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, None, None)
+    (tmp_path / "step_2" / "manifest.json").unlink()
+    checkpoints.save(3, writing("three"))
+    assert names(tmp_path) == ["step_1", "step_2", "step_3"]
+
+
+def test_what_a_killed_process_left_is_no_checkpoint_and_is_removed(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, None)
+    for left in ("step_2.part", "step_7.gone", "step_1.old"):
+        (tmp_path / left).mkdir()
+        (tmp_path / left / "manifest.json").write_text("{}")
+    latest = checkpoints.latest()
+    assert latest is not None
+    assert latest.step == 1
+    checkpoints.save(3, writing("three"))
+    assert names(tmp_path) == ["step_1", "step_3"]
+
+
+def test_a_process_killed_while_it_replaced_a_checkpoint_leaves_the_old_one(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, None)
+    (tmp_path / "step_1").rename(tmp_path / "step_1.old")
+    latest = checkpoints.latest()
+    assert latest is not None
+    assert latest.path == tmp_path / "step_1"
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_leaves_the_last_good_one(tmp_path: Path, number: int) -> None:
+    def full(folder: Path) -> None:
+        (folder / "half.bin").write_text("hal")
+        raise OSError(number, "no room")
+
+    checkpoints = saved(tmp_path, None, None)
+    with pytest.raises(RunError, match=r"step 3 could not .* disk is full.*step_2.*--resume"):
+        checkpoints.save(3, full)
+    assert names(tmp_path) == ["step_1", "step_2"]
+    latest = checkpoints.latest()
+    assert latest is not None
+    assert latest.step == 2
+
+
+def test_a_writer_that_fails_for_its_own_reasons_fails_under_its_own_name(tmp_path: Path) -> None:
+    def broken(folder: Path) -> None:
+        raise KeyError("optimizer")
+
+    checkpoints = Checkpoints(tmp_path)
+    with pytest.raises(KeyError, match="optimizer"):
+        checkpoints.save(1, broken)
+    assert names(tmp_path) == []
+    with pytest.raises(RunError, match="there is no earlier one"):
+        checkpoints.save(1, lambda folder: (folder / "gone").unlink())

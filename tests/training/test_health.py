@@ -1,0 +1,85 @@
+"""When a step's chains are not fit to learn from."""
+
+from dataclasses import replace
+
+import pytest
+
+from agentfly.errors import RunError
+from agentfly.training.health import has_spread, has_trainable, require_healthy, require_timeless
+from agentfly.types import (
+    Completion,
+    FinishReason,
+    Group,
+    Message,
+    Score,
+    StopReason,
+    Task,
+    TokenStream,
+    ToolResult,
+    ToolStatus,
+    Trajectory,
+    Turn,
+)
+
+TASK = Task.from_row({"id": "t", "question": "?"})
+
+
+def turn(**changes: object) -> Turn:
+    completion = Completion(
+        token_ids=(1,), logprobs=(-0.1,), versions=((0, 1),), finish_reason=FinishReason.STOP
+    )
+    plain = Turn(
+        index=0,
+        context_ids=(5,),
+        completion=completion,
+        message=Message(role="assistant", content="x"),
+        temperature=1.0,
+    )
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+def chain(
+    number: int, reward: float | None, *, stop: StopReason = StopReason.ANSWERED
+) -> Trajectory:
+    return Trajectory(
+        task=TASK,
+        group_id="t/0",
+        chain_id=f"t/0/{number}",
+        messages=(),
+        streams=(TokenStream(turns=(turn(),)),),
+        stop=stop,
+        score=None if reward is None else Score(value=reward),
+        error="EnvError: it fell over" if stop.verdict.failure else None,
+    )
+
+
+def group(*members: Trajectory) -> Group:
+    return Group(id="t/0", task=TASK, members=members)
+
+
+def test_spread_is_seen_among_trainable_chains_only() -> None:
+    assert has_spread(group(chain(0, 1.0), chain(1, 0.0)))
+    assert not has_spread(group(chain(0, 1.0), chain(1, 1.0)))
+    assert not has_spread(group(chain(0, 1.0), chain(1, None, stop=StopReason.ENV_CRASHED)))
+    assert not has_trainable(group(chain(0, None, stop=StopReason.ENV_CRASHED)))
+
+
+def test_a_share_of_failures_up_to_the_limit_is_borne() -> None:
+    crashed = [chain(i, None, stop=StopReason.ENV_CRASHED) for i in range(2)]
+    require_healthy([group(*crashed, chain(2, 0.0), chain(3, 1.0))], max_failed_share=0.5)
+
+
+def test_beyond_it_the_run_ends_and_says_what_failed() -> None:
+    crashed = [chain(i, None, stop=StopReason.ENV_CRASHED) for i in range(3)]
+    with pytest.raises(RunError, match=r"3 of 4 chains failed.*EnvError 3.*t/0/0.*--resume"):
+        require_healthy([group(*crashed, chain(3, 1.0))], max_failed_share=0.5)
+
+
+def test_a_deadline_ends_a_deterministic_run() -> None:
+    require_timeless([group(chain(0, 1.0))])
+    with pytest.raises(RunError, match="t/0/1"):
+        require_timeless([group(chain(0, 1.0), chain(1, None, stop=StopReason.TIME_LIMIT))])
+    late = turn(results=(ToolResult(observation="late", status=ToolStatus.TIMEOUT),))
+    slow = replace(chain(2, 1.0), streams=(TokenStream(turns=(late,)),))
+    with pytest.raises(RunError, match="t/0/2"):
+        require_timeless([group(slow)])

@@ -1,0 +1,126 @@
+"""A run that is killed at any moment ends as if it had never been."""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("small_run.py")
+STEPS = 4
+
+
+def start(folder: Path, *options: str) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, str(SCRIPT), str(folder), "--steps", str(STEPS), *options]
+    environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment
+    )
+
+
+def finish(folder: Path, *options: str) -> int:
+    process = start(folder, *options)
+    _, said = process.communicate(timeout=100)
+    assert process.returncode in (0, -signal.SIGKILL), said.decode()
+    return process.returncode
+
+
+def options_for(folder: Path) -> list[str]:
+    begun = (folder / "small" / "config.toml").exists()
+    return ["--resume"] if begun else []
+
+
+def weights(folder: Path) -> str:
+    file = folder / "small" / "checkpoints" / f"step_{STEPS}" / "model.safetensors"
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def trained_groups(folder: Path) -> list[str]:
+    """Read the ledger as its journal has it, what was undone left out."""
+    kept: list[dict[str, object]] = []
+    for line in (folder / "small" / "ledger.jsonl").read_text().splitlines():
+        change = json.loads(line)
+        if change["do"] == "rewind":
+            steps = [c["step"] if c["do"] == "train" else None for c in kept]
+            del kept[steps.index(change["step"]) + 1 if change["step"] else 1 :]
+        else:
+            kept.append(change)
+    return [g for c in kept if c["do"] == "train" for g in c["groups"]]  # type: ignore[attr-defined]
+
+
+def assert_no_task_was_lost_or_repeated(folder: Path) -> None:
+    groups = trained_groups(folder)
+    assert len(groups) == len(set(groups)) == STEPS * 3
+    visits = Counter(group.rpartition("/")[0] for group in groups)
+    assert max(visits.values()) - min(visits[f"task{i}"] for i in range(7)) <= 1
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    assert finish(folder, "--deterministic") == 0
+    return folder
+
+
+@pytest.mark.parametrize("moment", ["tool:5", "publish:2", "rename:2", "renamed:1"])
+def test_killed_at_a_chosen_moment_it_ends_with_the_same_weights(
+    undisturbed: Path, tmp_path: Path, moment: str
+) -> None:
+    assert finish(tmp_path, "--deterministic", "--kill", moment) == -signal.SIGKILL
+    assert finish(tmp_path, "--deterministic", *options_for(tmp_path)) == 0
+    assert weights(tmp_path) == weights(undisturbed)
+    assert trained_groups(tmp_path) == trained_groups(undisturbed)
+    assert_no_task_was_lost_or_repeated(tmp_path)
+
+
+def kill_at_random(folder: Path, rng: random.Random, *options: str) -> int:
+    """Start and kill until a process comes to its end; return how many were killed."""
+    kills = 0
+    while True:
+        process = start(folder, *options, *options_for(folder))
+        wait_until_it_samples(folder, process)
+        try:
+            _, said = process.communicate(timeout=rng.uniform(0.0, 2.5))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            kills += 1
+            continue
+        # Killed after its last checkpoint, a run has nothing left to do, and says so.
+        assert process.returncode == 0 or b"has taken all of its 4 steps" in said, said.decode()
+        return kills
+
+
+def wait_until_it_samples(folder: Path, process: "subprocess.Popen[bytes]") -> None:
+    ledger = folder / "small" / "ledger.jsonl"
+    before = ledger.stat().st_size if ledger.exists() else 0
+    while process.poll() is None and (not ledger.exists() or ledger.stat().st_size <= before):
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_killed_at_ten_random_moments_it_ends_with_the_same_weights(
+    undisturbed: Path, tmp_path: Path
+) -> None:
+    rng, kills, attempt = random.Random(7), 0, 0
+    while kills < 10:
+        folder = tmp_path / str(attempt)
+        kills += kill_at_random(folder, rng, "--deterministic")
+        attempt += 1
+        assert weights(folder) == weights(undisturbed)
+        assert trained_groups(folder) == trained_groups(undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_outside_deterministic_mode_the_ledger_agrees_too(tmp_path: Path) -> None:
+    kill_at_random(tmp_path, random.Random(11))
+    assert_no_task_was_lost_or_repeated(tmp_path)

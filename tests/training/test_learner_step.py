@@ -1,0 +1,295 @@
+"""What a step learns from, what it leaves out, and what it tells."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from tests.training.learner_cases import (
+    as_sampled_by,
+    chain,
+    gradient_of,
+    group,
+    kept_gradients,
+    make_groups,
+    make_learner,
+    make_model,
+    make_policy,
+    make_settings,
+    relative,
+    same,
+    turn,
+    weights_of,
+)
+
+from agentfly.algorithms import (
+    AdvantageInput,
+    AdvantageOutput,
+    Algorithm,
+    LossInput,
+    LossOutput,
+    make_algorithm,
+)
+from agentfly.training.learner import Learner
+from agentfly.training.learnt import METRICS
+from agentfly.types import Score, StopReason
+
+
+class Watching:
+    """An algorithm that notes what it is given."""
+
+    def __init__(self, *, infinite: bool = False) -> None:
+        self.advantages: list[AdvantageInput] = []
+        self.losses: list[LossInput] = []
+        self.infinite = infinite
+
+    def algorithm(self, **more: Any) -> Algorithm:
+        return Algorithm(name="watching", advantage=self._advantage, loss=self._loss, **more)
+
+    def _advantage(self, x: AdvantageInput) -> AdvantageOutput:
+        self.advantages.append(x)
+        advantages_N = x.rewards_C[x.chain_N] + torch.arange(len(x.chain_N)) / 1000
+        if self.infinite:
+            advantages_N[0] = torch.inf
+        return AdvantageOutput(
+            advantages_N=advantages_N, used_C=torch.ones(len(x.rewards_C), dtype=torch.bool)
+        )
+
+    def _loss(self, x: LossInput) -> LossOutput:
+        self.losses.append(x)
+        return LossOutput(loss_N=-x.advantages_N * x.logprobs_N)
+
+
+def test_a_chain_cut_into_two_samples_counts_as_one() -> None:
+    cut = chain(
+        "g",
+        0,
+        [[turn(0, range(10, 15), (20, 21))], [turn(1, range(10, 14), (22, 23, 24))]],
+        reward=1.0,
+    )
+    whole = chain("g", 1, [[turn(0, range(10, 15), (30,))]], reward=0.0)
+    watching = Watching()
+    make_learner(make_model(), watching.algorithm()).learn([group("g", [cut, whole])])
+    (credited,) = watching.advantages
+    assert credited.rewards_C.tolist() == [1.0, 0.0]
+    assert credited.chain_N.tolist() == [0] * 5 + [1]
+    (x,) = watching.losses
+    assert (x.num_chains, x.num_tokens) == (2.0, 6.0)
+    tokens = dict(zip(x.advantages_N.tolist(), x.chain_tokens_N.tolist(), strict=True))
+    assert sorted(tokens.values()) == [1, 5, 5, 5, 5, 5]
+    assert len(x.sample_N.unique()) == 3
+
+
+def test_tokens_are_credited_in_order_of_time_and_given_back_to_their_sample() -> None:
+    """The second sample of the chain holds its turns 0 and 2, the first one turn 1."""
+    streams = [
+        [turn(1, range(10, 14), (21, 22))],
+        [turn(0, range(10, 15), (20,)), turn(2, (9,), (23, 24))],
+    ]
+    member = chain("g", 0, streams, reward=0.0)
+    model = make_model()
+    (recorded,) = as_sampled_by(model, [group("g", [member])])
+    watching = Watching()
+    make_learner(model, watching.algorithm()).learn([recorded])
+    (credited,), (x,) = watching.advantages, watching.losses
+    assert credited.turn_N.tolist() == [0, 1, 1, 2, 2]
+    # The watching algorithm numbers tokens by time; sorted by it, they are in order of turns.
+    by_time = x.sampled_logprobs_N[x.advantages_N.argsort()]
+    turns = recorded.members[0].turns
+    expected = [logprob for one in turns for logprob in one.completion.logprobs]  # type: ignore[union-attr]
+    torch.testing.assert_close(by_time, torch.tensor(expected))
+    torch.testing.assert_close(x.logprobs_N, x.sampled_logprobs_N)
+
+
+def test_rewards_of_turns_and_equal_states_reach_the_algorithm() -> None:
+    def member(index: int, **more: Any) -> Any:
+        first = turn(0, range(10, 15), (20, 21), reward=0.25, state_key="start")
+        second = turn(1, (9,), (22,), state_key=f"later {index}")
+        return chain("g", index, [[first, second]], 1.0, **more)
+
+    per_turn = Score(value=1.0, per_turn=(0.5, 0.125))
+    watching = Watching()
+    members = [member(0), member(1, score=per_turn)]
+    make_learner(make_model(), watching.algorithm()).learn([group("g", members)])
+    (credited,) = watching.advantages
+    # Only what is part of a score's value counts; a step's own reward need not be.
+    assert credited.rewards_U.tolist() == [0.0, 0.0, 0.5, 0.125]
+    assert credited.chain_U.tolist() == [0, 0, 1, 1]
+    start, later, again, other = credited.state_U.tolist()
+    assert start == again
+    assert len({start, later, other}) == 3
+
+
+def test_chains_that_cannot_be_learnt_from_are_counted_by_reason() -> None:
+    good = make_groups(groups=1)[0]
+    first = good.members[0]
+    unscored = replace(first, chain_id="u", score=None)
+    crashed = replace(
+        first, chain_id="e", score=None, stop=StopReason.ENV_CRASHED, error="EnvError: boom"
+    )
+    mixed = replace(good, members=(unscored, *good.members, crashed))
+    model = make_model()
+    metrics = make_learner(model).learn([mixed]).metrics
+    assert metrics["left_out/unscored"] == metrics["left_out/env_crashed"] == 1
+    assert metrics["chains"] == metrics["chains_used"] == 4
+    with_failures = gradient_of(make_learner(make_model()), [mixed])
+    assert relative(with_failures, gradient_of(make_learner(make_model()), [good])) < 1e-6
+
+
+def test_a_group_without_spread_is_neither_computed_nor_counted_in_the_denominator() -> None:
+    spread, flat = make_groups(groups=2)
+    flat = replace(flat, members=tuple(replace(m, score=Score(value=1.0)) for m in flat.members))
+    alone = gradient_of(make_learner(make_model()), [spread])
+    beside = gradient_of(make_learner(make_model()), [spread, flat])
+    assert relative(beside, alone) < 1e-6
+    metrics = make_learner(make_model()).learn([spread, flat]).metrics
+    assert (metrics["chains"], metrics["chains_used"]) == (8, 4)
+
+
+@pytest.mark.parametrize("groups", [[], None])
+def test_nothing_to_learn_from_changes_nothing(groups: Any) -> None:
+    flat = [
+        replace(g, members=tuple(replace(m, score=Score(value=1.0)) for m in g.members))
+        for g in make_groups()
+    ]
+    model = make_model()
+    before = weights_of(model)
+    learner = make_learner(model)
+    learnt = learner.learn(flat if groups is None else groups)
+    assert learnt.updates == 0
+    assert same(weights_of(model), before)
+    assert learner.step == 1
+
+
+def test_a_gradient_that_is_not_finite_leaves_the_weights_alone() -> None:
+    model = make_model()
+    before = weights_of(model)
+    watching = Watching(infinite=True)
+    learner = make_learner(model, watching.algorithm())
+    learnt = learner.learn(make_groups())
+    assert (learnt.updates, learnt.metrics["skipped_updates"]) == (0, 1)
+    assert same(weights_of(model), before)
+    watching.infinite = False
+    assert learner.learn(make_groups()).updates == 1
+    assert not same(weights_of(model), before)
+    assert all(weight.isfinite().all() for weight in weights_of(model))
+
+
+def test_epochs_and_minibatches_are_updates_over_whole_groups() -> None:
+    watching = Watching()
+    learner = make_learner(make_model(), watching.algorithm(), epochs=2, minibatches=2)
+    learnt = learner.learn(make_groups(groups=4, chains=2))
+    assert learnt.updates == 4
+    assert [x.num_chains for x in watching.losses] == [4.0] * 4
+    assert sum(x.num_tokens for x in watching.losses) == 2 * learnt.metrics["trained_tokens"]
+
+
+def test_old_logprobs_stay_those_from_before_the_step() -> None:
+    watching = Watching()
+    learner = make_learner(make_model(), watching.algorithm(), epochs=3, lr=1e-2)
+    learner.learn(make_groups())
+    first, second, third = watching.losses
+    torch.testing.assert_close(first.old_logprobs_N, first.logprobs_N.detach())
+    assert torch.equal(second.old_logprobs_N, first.old_logprobs_N)
+    assert torch.equal(third.old_logprobs_N, first.old_logprobs_N)
+    assert (third.logprobs_N - third.old_logprobs_N).abs().max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("matches", "version", "served"),
+    [(True, 0, True), (True, 1, False), (False, 0, False), (True, None, False)],
+)
+def test_the_sampler_s_own_serve_as_old_only_where_they_are_the_same(
+    matches: bool, version: int | None, served: bool
+) -> None:
+    watching = Watching()
+    policy, settings = make_policy(make_model()), make_settings(epochs=2)
+    learner = Learner(policy, watching.algorithm(), settings, sampler_matches=matches)
+    learner.learn(make_groups(), version=version)
+    x = watching.losses[0]
+    assert torch.equal(x.old_logprobs_N, x.sampled_logprobs_N) == served
+
+
+@pytest.mark.parametrize("place", ["loss", "reward"])
+@pytest.mark.parametrize("lora", [None, {"rank": 4}])
+def test_the_reference_is_the_policy_as_it_was(place: str, lora: Any) -> None:
+    watching = Watching()
+    kl = {"coefficient": 0.1, "estimator": "k1", "place": place}
+    algorithm = replace(
+        make_algorithm("grpo", {"kl": kl}),
+        advantage=watching._advantage,
+        loss=watching._loss,
+    )
+    model = make_model()
+    groups = as_sampled_by(model, make_groups())
+    policy = make_policy(model, lora=lora)
+    learner = Learner(policy, algorithm, make_settings(lr=1e-2))
+    learner.learn(groups)
+    learner.learn(groups)
+    start, later = watching.losses
+    assert later.reference_logprobs_N is not None
+    torch.testing.assert_close(later.reference_logprobs_N, later.sampled_logprobs_N)
+    assert (later.logprobs_N - start.logprobs_N).abs().max() > 0.01
+    credited = watching.advantages[-1]
+    if place == "reward":
+        assert credited.kl_N is not None
+        expected = 0.1 * (later.old_logprobs_N - later.reference_logprobs_N)
+        torch.testing.assert_close(credited.kl_N.sum(), expected.sum())
+    else:
+        assert credited.kl_N is None
+
+
+def test_an_overlong_chain_loses_reward_before_it_is_compared() -> None:
+    algorithm = make_algorithm(
+        "dapo", {"overlong": {"max_tokens": 4, "soft_tokens": 2, "penalty": 1.0}}
+    )
+    short = chain("g", 0, [[turn(0, range(10, 15), (20, 21))]], 1.0)
+    long = chain("g", 1, [[turn(0, range(10, 15), (20, 21, 22, 23))]], 1.0)
+    metrics = make_learner(make_model(), algorithm).learn([group("g", [short, long])]).metrics
+    assert metrics["reward_mean"] == 0.5
+    assert metrics["chains_used"] == 2
+
+
+@pytest.mark.parametrize("lora", [None, {"rank": 4}])
+def test_the_critic_learns_returns(lora: Any) -> None:
+    policy = make_policy(make_model(), lora=lora)
+    learner = Learner(policy, make_algorithm("ppo"), make_settings(lr=3e-3))
+    groups = make_groups()
+    losses = [learner.learn(groups).metrics["critic/loss"] for _ in range(8)]
+    assert losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize("lora", [None, {"rank": 4}])
+def test_what_is_rewarded_becomes_likelier(lora: Any) -> None:
+    policy = make_policy(make_model(), lora=lora)
+    watching = Watching()
+    learner = Learner(policy, watching.algorithm(), make_settings(lr=1e-2))
+    for _ in range(5):
+        learner.learn(make_groups())
+    first, last = watching.losses[0], watching.losses[-1]
+    gained = (last.logprobs_N - first.logprobs_N).detach()
+    assert (gained * first.advantages_N).mean() > 0.5
+
+
+def test_every_metric_is_documented() -> None:
+    policy = make_policy(make_model())
+    learner = Learner(policy, make_algorithm("ppo", {"kl": {}}), make_settings())
+    failed = replace(make_groups()[0].members[0], chain_id="x", score=None)
+    metrics = learner.learn(
+        [*make_groups(), group("g0x", [replace(failed, group_id="g0x")])]
+    ).metrics
+    known = {name.replace("<reason>", "unscored") for name in METRICS}
+    assert set(metrics) <= known
+
+
+def test_the_order_of_minibatches_depends_on_seed_and_step_alone() -> None:
+    def gradients(steps_before: int) -> list[list[torch.Tensor]]:
+        learner = make_learner(make_model(), minibatches=3, lr=0.0)
+        learner.step = steps_before
+        with kept_gradients() as kept:
+            learner.learn(make_groups(groups=3))
+        return kept
+
+    first, again, other = gradients(0), gradients(0), gradients(5)
+    assert all(same(a, b) for a, b in zip(first, again, strict=True))
+    assert not same(first[2], other[2])

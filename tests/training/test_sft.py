@@ -1,0 +1,159 @@
+"""A warm start end to end: a small model learns a way of speaking that it has never seen."""
+
+import json
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from agentfly import Agent, SamplingParams
+from agentfly.config.sft_settings import SftSettings
+from agentfly.errors import ConfigError
+from agentfly.observe import RunProgress
+from agentfly.training.lesson_plan import LessonPlan
+from agentfly.training.sft import SftResult, sft
+from agentfly.training.supervised import SupervisedLearner
+from agentfly.types import Sample, Seed
+
+NAMES = (
+    *("Ann", "Bob", "Cara", "Dan", "Eve", "Finn", "Gus", "Hal", "Ida", "Jan"),
+    *("Kit", "Lea", "Max", "Ned", "Ola", "Pia", "Rex", "Sue", "Tom", "Una"),
+)
+
+
+def rows() -> list[dict[str, Any]]:
+    return [
+        {
+            "messages": [
+                {"role": "user", "content": f"Greet {name}."},
+                {"role": "assistant", "content": f"Ahoy, {name}!"},
+            ]
+        }
+        for name in NAMES
+    ]
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    text = "".join(json.dumps(row) + "\n" for row in rows())
+    (tmp_path / "greetings.jsonl").write_text(text)
+    return tmp_path
+
+
+def run(base: Path, *, resume: bool = False, name: str = "warm", **tables: Any) -> SftResult:
+    train = {"lr": 3e-3, "epochs": 8, "conversations_per_step": 6, "evaluate_every": 10}
+    settings = {
+        "name": name,
+        "folder": str(base / "runs"),
+        "model": {"name": "tiny", "device": "cpu", "precision": "float32"},
+        "data": {"files": ["greetings.jsonl"], "held_out_share": 0.2},
+        "track": {"trackers": []},
+        **tables,
+        "train": {**train, **tables.get("train", {})},
+    }
+    progress = RunProgress(quiet=True)
+    return sft(SftSettings.model_validate(settings), resume=resume, base=base, progress=progress)
+
+
+async def test_a_model_learns_to_speak_as_it_was_shown(base: Path) -> None:
+    result = run(base)
+    before, *_, after = result.held_out_losses
+    assert after < 0.5 * before
+    assert result.steps == 24  # 16 conversations, 6 a step, 8 times over
+    assert [record.step for record in result.metrics] == list(range(25))
+    measured = [r.step for r in result.metrics if "eval/loss" in r.metrics]
+    assert measured == [0, 10, 20, 24]
+    async with Agent(
+        result.model, sampling=SamplingParams(temperature=0.0, max_tokens=16)
+    ) as agent:
+        told = await agent.run(["Greet Zoe."])
+    # Ends by itself: the end token was learnt too.
+    assert told.trajectories[0].final_response.startswith("Ahoy,")
+    assert told.trajectories[0].final_response.endswith("!")
+    assert told.trajectories[0].stop == "answered"
+
+
+def test_nothing_is_learnt_with_a_learning_rate_of_zero(base: Path) -> None:
+    before, *_, after = run(base, train={"lr": 0.0, "epochs": 1}).held_out_losses
+    assert after == pytest.approx(before, abs=1e-6)
+
+
+def test_a_run_that_was_cut_short_ends_with_the_same_weights(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train, checkpoint = {"epochs": 2, "warmup_steps": 2}, {"every": 2}
+    whole = run(base, name="whole", train=train, checkpoint=checkpoint)
+    learn = SupervisedLearner.learn
+
+    def dies(self: SupervisedLearner, samples: list[Sample]) -> Any:
+        if self.step == 3:
+            raise KeyboardInterrupt
+        return learn(self, samples)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SupervisedLearner, "learn", dies)
+        with pytest.raises(KeyboardInterrupt):
+            run(base, train=train, checkpoint=checkpoint)
+    assert not (base / "runs" / "warm" / "model").exists()
+    resumed = run(base, train=train, checkpoint=checkpoint, resume=True)
+    assert [r.step for r in resumed.metrics] == [r.step for r in whole.metrics]
+    ours, theirs = (load_file(r.model / "model.safetensors") for r in (resumed, whole))
+    assert all(ours[name].equal(theirs[name]) for name in theirs)
+    with pytest.raises(ConfigError, match="is done, and its model is in"):
+        run(base, resume=True)
+
+
+def test_adapters_are_merged_into_a_plain_model(base: Path) -> None:
+    model = {"name": "tiny", "device": "cpu", "precision": "float32", "lora": {"rank": 4}}
+    result = run(base, model=model, train={"epochs": 1, "lr": 1e-2})
+    before, *_, after = result.held_out_losses
+    assert after < before
+    assert (result.model / "model.safetensors").is_file()
+    assert not (result.model / "adapter_config.json").exists()
+
+
+def test_the_best_checkpoint_is_the_one_with_the_lowest_held_out_loss(base: Path) -> None:
+    tables: dict[str, Any] = {"train": {"epochs": 1}, "checkpoint": {"every": 1, "keep": 1}}
+    tables["train"]["evaluate_every"] = 1
+    result = run(base, **tables)
+    kept = sorted(path.name for path in (result.folder / "checkpoints").iterdir())
+    losses = result.held_out_losses[1:]
+    best = losses.index(min(losses)) + 1
+    assert kept == sorted({f"step_{best}", f"step_{result.steps}"})
+
+
+def test_a_mistake_in_the_data_leaves_no_run_behind(base: Path) -> None:
+    with pytest.raises(ConfigError, match="no file"):
+        run(base, data={"files": ["greeting.jsonl"]})
+    with pytest.raises(ConfigError, match=r"train\.warmup_steps is 99, but 16 conversations"):
+        run(base, train={"warmup_steps": 99})
+    with pytest.raises(ConfigError, match="mask policy"):
+        run(base, data={"files": ["greetings.jsonl"], "mask": "all_sampeld"})
+    assert not (base / "runs").exists()
+
+
+def test_every_epoch_goes_over_every_sample_once() -> None:
+    samples = [_sample(i) for i in range(5)]
+    plan = LessonPlan(samples=samples, per_step=2, epochs=3, seed=Seed(1))
+    assert plan.steps == 9
+    lessons = [[s.token_ids[0] for s in plan.lesson(step)] for step in range(1, 10)]
+    epochs = [list(chain.from_iterable(lessons[i : i + 3])) for i in (0, 3, 6)]
+    assert all(sorted(epoch) == [0, 1, 2, 3, 4] for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) > 1, "each epoch has its own order"
+    assert [len(lesson) for lesson in lessons[:3]] == [2, 2, 1]
+
+
+def _sample(token: int) -> Sample:
+    return Sample(
+        token_ids=(token,),
+        mask=(True,),
+        logprobs=(0.0,),
+        versions=(0,),
+        turn_index=(0,),
+        temperature=1.0,
+        chain_id=f"t/0/{token}",
+        group_id="t/0",
+        weight=1.0,
+    )
