@@ -98,7 +98,11 @@ def run(folder: Path, steps: int, resume: bool, deterministic: bool, kill: str |
         sampling=SamplingParams(max_tokens=12),
         limits=Limits(max_turns=2, max_invalid_calls=100),
     )
-    source = Source(agent=agent, tasks=rows, eval_tasks=rows[:2])
+    source = Source(
+        agent=agent,
+        tasks=rows,
+        eval_tasks=[{"id": f"held{i}", "question": f"Say {i}!"} for i in range(2)],
+    )
     Trainer(source, settings, resume=resume, progress=RunProgress(quiet=True)).run()
 
 

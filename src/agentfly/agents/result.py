@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentfly.observe import Summary, TrajectoryWriter, read_trajectories, summarize
-from agentfly.types import Group, Trajectory
+from agentfly.types import Group, Trajectory, chain_index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -52,7 +52,7 @@ class RunResult:
         """
         members: dict[str, dict[int, Trajectory]] = {}
         for trajectory in read_trajectories(path):
-            index = int(trajectory.chain_id.rpartition("/")[2])
+            index = chain_index(trajectory.chain_id)
             members.setdefault(trajectory.group_id, {})[index] = trajectory
         groups = (
             Group(id=group_id, task=chains[min(chains)].task, members=_in_order(chains))

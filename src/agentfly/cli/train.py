@@ -1,5 +1,6 @@
 """`agentfly train`: parse, load, one call."""
 
+import shlex
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -57,9 +58,10 @@ def train(
             return
         from agentfly.training import train as run
 
-        with resumable(f"agentfly train {file} --resume"):
+        again = shlex.join(["agentfly", "train", str(file), *(overrides or []), "--resume"])
+        with resumable(again):
             result = run(settings, resume=resume, base=file.parent)
-        typer.echo(f"{result.steps} steps done. The model: {result.checkpoint}")
+        typer.echo(f"{result.steps} steps done. The model: {result.model}")
 
 
 def _load(file: Path, overrides: list[str]) -> RunSettings:

@@ -72,7 +72,7 @@ class _GroupRewardBySource:
     async def score_group(self, group: Group, context: Context) -> Sequence[Score | None]:
         reward = self.rewards.get(group.task.source)
         if reward is None:
-            return [Score(value=0.0) if m.score is not None else None for m in group.members]
+            return [None] * len(group.members)
         return await reward.score_group(group, context)
 
 

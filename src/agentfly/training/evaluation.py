@@ -26,14 +26,8 @@ class Evaluator:
         """How many chains one evaluation takes."""
         return len(self.tasks) * self.settings.num_chains
 
-    def due(self, step: int, *, last: bool) -> bool:
-        """Tell whether to evaluate after a step; step 0 is before the first."""
-        if not self.tasks:
-            return False
-        if step == 0:
-            return self.settings.at_start
-        if last:
-            return self.settings.at_end
+    def due(self, step: int) -> bool:
+        """Tell whether to evaluate after a step."""
         return self.settings.every > 0 and step % self.settings.every == 0
 
     async def evaluate(self, file: Path) -> list[Group]:

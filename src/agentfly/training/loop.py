@@ -12,7 +12,9 @@ goes back to its last checkpoint, and the ledger with it.
 """
 
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -57,8 +59,10 @@ class Loop:
     """The step of the newest checkpoint; 0 where there is none."""
     _score: float | None = None
     """Held-out reward of the weights as they are now, where it was measured."""
-    _last_saving: dict[str, float] = field(default_factory=dict)
-    """How long the last checkpoint took, logged with the step after it."""
+    _learning: bool = False
+    """The weights are between two steps: what they are now belongs to none, and is not saved."""
+    _carried: dict[str, float] = field(default_factory=dict)
+    """What the stages after the last logged line took, logged with the next one."""
     _thread: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="agentfly-learner")
     )
@@ -72,42 +76,41 @@ class Loop:
         """Go on to the last step or the target; what was learnt is saved whatever happens."""
         self.progress.start(self.settings.train.steps, done=self.step)
         try:
-            stopped = await self._steps()
+            await self._evaluate_if(self.step == 0 and self.settings.eval.at_start)
+            while not self._done:
+                await self._one_step()
+            await self._evaluate_if(self.settings.eval.at_end)
         finally:
-            if self.step > self.saved_step:
-                self._save()
+            self._save_what_is_new()
             self._thread.shutdown()
+        if self.policy.adapted:
+            self.policy.export(self.folder.model_folder)
+        stopped = StoppedBy.TARGET if self.target.reached else StoppedBy.STEPS
         return TrainResult(folder=self.folder.path, steps=self.step, stopped_by=stopped)
 
-    async def _steps(self) -> StoppedBy:
-        if self.step == 0 and self.evaluator.due(0, last=False):
-            self.trackers.log(await self._evaluate(), 0)
-        while self.step < self.settings.train.steps:
-            if await self._one_step():
-                return StoppedBy.TARGET
-        return StoppedBy.STEPS
+    @property
+    def _done(self) -> bool:
+        return self.target.reached or self.step >= self.settings.train.steps
 
-    async def _one_step(self) -> bool:
-        """Take one step, and tell whether the target is reached."""
+    async def _one_step(self) -> None:
         step, times = self.step + 1, StageTimes()
         with times("sampling"):
             sampled = await self._sample(step)
         metrics = self._rollout_metrics(sampled, times.seconds["sampling"])
         with times("training"):
             learnt = await self._learn(sampled.groups)
+        # From here to the log there is no await: the step is trained and logged, or neither.
         self.ledger.train([group.id for group in sampled.groups], step=step)
-        with times("publishing"):
-            await self.engine.load_weights(None, version=step)
-        reached = self.target.reached_with(metrics.get("reward/mean"))
-        last = reached or step == self.settings.train.steps
-        if self.evaluator.due(step, last=last):
-            with times("evaluating"):
-                metrics |= await self._evaluate()
+        self._learning = False
+        self.sampler.finished.clear()
+        self.target.take(metrics.get("reward/mean"))
         compact(self.folder.trajectories_file(step))
         self._log(step, metrics | _train_metrics(learnt) | times.metrics())
-        if last or step % self.settings.checkpoint.every == 0:
+        with self._carrying("publishing"):
+            await self.engine.load_weights(None, version=step)
+        await self._evaluate_if(self.evaluator.due(step))
+        if step % self.settings.checkpoint.every == 0:
             self._save()
-        return reached
 
     async def _sample(self, step: int) -> Sampled:
         rollout = self.settings.rollout
@@ -123,33 +126,63 @@ class Loop:
     async def _learn(self, groups: list[Group]) -> Learnt:
         learn = partial(self.learner.learn, groups, self.mask, version=self.step)
         async with self.engine.paused():
-            self._score = None
+            self._learning, self._score = True, None
             return await uninterrupted(learn, self._thread)
 
-    async def _evaluate(self) -> dict[str, float]:
+    async def _evaluate_if(self, wanted: bool) -> None:  # noqa: FBT001 - reads as a sentence
+        """Evaluate the weights as they are now, unless that was done already."""
+        if not wanted or not self.evaluator.tasks or self.folder.is_evaluated(self.step):
+            return
         self.progress.evaluation_started(self.evaluator.num_chains)
         file = self.folder.evaluation_file(self.step)
-        groups = await self.evaluator.evaluate(file)
+        with self._carrying("evaluating"):
+            groups = await self.evaluator.evaluate(file)
         compact(file)
         metrics = evaluation_metrics(groups)
-        self._score = metrics.get("eval/reward")
+        self._score = self._trusted_score(metrics)
+        self.trackers.log(metrics, self.step)
         self.progress.evaluation_done(self.step, metrics)
-        return metrics
+
+    def _trusted_score(self, metrics: dict[str, float]) -> float | None:
+        """Return the held-out reward, unless too many chains failed for it to mean anything."""
+        failed = metrics.get("eval/failed_share", 0.0)
+        if failed > self.settings.rollout.max_failed_share:
+            self.progress.message(
+                f"{failed:.0%} of the held-out chains failed: this evaluation does not count when "
+                "the best checkpoint is chosen. The chains say why: "
+                f"{self.folder.evaluation_file(self.step)}.gz"
+            )
+            return None
+        return metrics.get("eval/reward")
+
+    def _save_what_is_new(self) -> None:
+        """Save on the way out, also after Ctrl-C: whole steps, and groups that wait for one."""
+        new = self.step > self.saved_step or (self.step > 0 and bool(self.sampler.finished))
+        if new and not self._learning:
+            self._save()
 
     def _save(self) -> None:
-        """Save once the step is logged: a run killed in between resumes with its line kept."""
-        started = time.monotonic()
+        """Save after the step is logged: a run killed in between resumes with its line kept."""
         write = partial(
-            write_state, policy=self.policy, learner=self.learner, pending=self.sampler.pending
+            write_state,
+            policy=self.policy,
+            learner=self.learner,
+            finished=self.sampler.finished.values(),
         )
-        self.checkpoints.save(self.step, write, score=self._score)
+        with self._carrying("saving"):
+            self.checkpoints.save(self.step, write, score=self._score)
         self.saved_step = self.step
-        self._last_saving = {"time/saving": time.monotonic() - started}
 
     def _log(self, step: int, metrics: dict[str, float]) -> None:
-        metrics, self._last_saving = metrics | self._last_saving, {}
+        metrics, self._carried = metrics | self._carried, {}
         self.trackers.log(metrics, step)
         self.progress.step_done(step, metrics)
+
+    @contextmanager
+    def _carrying(self, stage: str) -> Iterator[None]:
+        started = time.monotonic()
+        yield
+        self._carried[f"time/{stage}"] = time.monotonic() - started
 
 
 def _train_metrics(learnt: Learnt) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Opening every part of a run, new or resumed, and closing them all whatever happens."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
 from functools import partial
 
 import torch
@@ -10,7 +10,6 @@ from agentfly.algorithms import Algorithm
 from agentfly.chat import MaskPolicy
 from agentfly.config import RunSettings, to_toml
 from agentfly.engines.local import LocalEngine
-from agentfly.errors import ConfigError
 from agentfly.observe import EventLog, RunProgress, Trackers, log_to, open_trackers, read_metrics
 from agentfly.runtime.clock import LoopClock
 from agentfly.tasks import Ledger
@@ -21,10 +20,11 @@ from agentfly.training.health import require_healthy, require_timeless
 from agentfly.training.learner import Learner
 from agentfly.training.loop import Loop
 from agentfly.training.policy import Policy
+from agentfly.training.resuming import require_same_run
 from agentfly.training.run_folder import RunFolder
 from agentfly.training.sampling import Sampler
-from agentfly.training.saving import restore_state, take_pending
-from agentfly.training.source import Curriculum
+from agentfly.training.saving import restore_state, seed_everything
+from agentfly.training.source import Curriculum, require_models_fit
 from agentfly.training.stopping import Target
 from agentfly.types import Group, Seed
 
@@ -41,22 +41,26 @@ async def opened(
 ) -> AsyncIterator[Loop]:
     """Open what a run needs; a resumed one stands exactly where its last checkpoint was."""
     async with AsyncExitStack() as stack:
+        require_models_fit(curriculum, settings)
         folder = stack.enter_context(_folder(settings, resume=resume))
+        stack.enter_context(_determinism(settings))
         stack.enter_context(progress)
         stack.enter_context(log_to(folder.log_file, tell=progress.message))
         checkpoints = Checkpoints(folder.checkpoints_folder, keep=settings.checkpoint.keep)
         checkpoint = checkpoints.latest()
         step = checkpoint.step if checkpoint else 0
-        _require_steps_left(step, settings)
         folder.drop_trajectories_after(step)
         ledger = stack.enter_context(_ledger(folder, curriculum, settings, step))
         policy = Policy.load(settings.model, seed=settings.seed)
         learner = Learner(policy, algorithm, settings, sampler_matches=policy.samples_exactly)
-        saved = restore_state(checkpoint, policy=policy, learner=learner) if checkpoint else []
+        finished = restore_state(checkpoint, policy=policy, learner=learner) if checkpoint else []
         engine = _engine(policy, curriculum, settings, version=step)
         stack.push_async_callback(engine.close)
+        agents = {source.name: source.agent.through(engine) for source in curriculum.sources}
+        for agent in agents.values():
+            stack.push_async_callback(agent.close)
         chains = Chains(
-            agents={source.name: source.agent.through(engine) for source in curriculum.sources},
+            agents=agents,
             clock=LoopClock(),
             max_concurrent=settings.rollout.max_concurrent,
             retries=settings.rollout.retries,
@@ -78,7 +82,7 @@ async def opened(
                 replace_flat=algorithm.dynamic_sampling,
                 check=partial(_check, settings),
                 on_chain=progress.chain_done,
-                pending=take_pending(ledger, saved),
+                finished={group.id: group for group in finished},
             ),
             evaluator=Evaluator(
                 chains=chains,
@@ -97,16 +101,32 @@ async def opened(
 
 
 def _folder(settings: RunSettings, *, resume: bool) -> RunFolder:
-    path = settings.folder / settings.name
-    return RunFolder.open(path) if resume else RunFolder.create(path, config=to_toml(settings))
+    path, config = settings.folder / settings.name, to_toml(settings)
+    if not resume:
+        return RunFolder.create(path, config=config)
+    folder = RunFolder.open(path)
+    try:
+        require_same_run(folder.config, config)
+        folder.replace_config(config)
+    except BaseException:
+        folder.close()
+        raise
+    return folder
 
 
-def _require_steps_left(step: int, settings: RunSettings) -> None:
-    if step >= settings.train.steps:
-        raise ConfigError(
-            f"the run {settings.name!r} has taken all of its {step} steps: raise train.steps to go "
-            "on, or choose another name to begin anew"
-        )
+@contextmanager
+def _determinism(settings: RunSettings) -> Iterator[None]:
+    """Let nothing but the seed decide, where that is asked for."""
+    if not settings.deterministic:
+        yield
+        return
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(mode=True)
+    seed_everything(settings.seed)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(mode=before)
 
 
 def _ledger(folder: RunFolder, curriculum: Curriculum, settings: RunSettings, step: int) -> Ledger:
@@ -122,8 +142,6 @@ def _ledger(folder: RunFolder, curriculum: Curriculum, settings: RunSettings, st
 def _engine(
     policy: Policy, curriculum: Curriculum, settings: RunSettings, *, version: int
 ) -> LocalEngine:
-    if settings.deterministic:
-        torch.use_deterministic_algorithms(mode=True)
     renderer = curriculum.sources[0].agent.model.renderer
     return LocalEngine(
         policy.causal_lm,

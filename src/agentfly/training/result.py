@@ -28,8 +28,14 @@ class TrainResult:
 
     @property
     def checkpoint(self) -> Path:
-        """The folder of the last weights: a model that can be named like any other."""
+        """The folder of the last weights, with the state of the trainer beside them."""
         return self.folder / "checkpoints" / f"step_{self.steps}"
+
+    @property
+    def model(self) -> Path:
+        """The trained model: the last checkpoint, or its adapters merged into a plain folder."""
+        merged = self.folder / "model"
+        return merged if merged.exists() else self.checkpoint
 
     @property
     def metrics(self) -> Sequence[MetricsRecord]:

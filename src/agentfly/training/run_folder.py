@@ -82,6 +82,10 @@ class RunFolder:
         """The settings that the run was started with, as TOML."""
         return self.config_file.read_text(encoding="utf-8")
 
+    def replace_config(self, config: str) -> None:
+        """Write down the settings that a resumed run goes on with."""
+        _write(self.config_file, config)
+
     @property
     def config_file(self) -> Path:
         """The settings, complete."""
@@ -124,6 +128,16 @@ class RunFolder:
     def evaluation_file(self, step: int) -> Path:
         """Return where the held-out chains of the weights of a step go."""
         return self.trajectories_folder / f"eval_{step}.jsonl"
+
+    def is_evaluated(self, step: int) -> bool:
+        """Tell whether all held-out chains of a step are there: only then are they compacted."""
+        file = self.evaluation_file(step)
+        return file.with_name(f"{file.name}.gz").exists()
+
+    @property
+    def model_folder(self) -> Path:
+        """Where the model of a run with adapters goes, merged."""
+        return self.path / "model"
 
     def drop_trajectories_after(self, step: int) -> None:
         """Remove the chains of later steps, which a resumed run samples again."""

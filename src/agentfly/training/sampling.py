@@ -11,7 +11,7 @@ from agentfly.rollout import GroupPlan
 from agentfly.tasks import Ledger, Visit
 from agentfly.training.chains import Chains
 from agentfly.training.health import has_spread, has_trainable
-from agentfly.types import Group, Seed, Trajectory
+from agentfly.types import Group, Seed, Trajectory, chain_index
 
 MAX_ROUNDS = 10
 """How often groups without spread are replaced by new ones before a step takes what there is."""
@@ -41,18 +41,20 @@ class Sampler:
     check: Callable[[Sequence[Group]], None]
     """Ends the run if what was sampled is not fit to learn from."""
     on_chain: Callable[[], None]
-    pending: list[Group] = field(default_factory=list)
-    """Finished before the run was resumed, and not yet trained on."""
+    finished: dict[str, Group] = field(default_factory=dict)
+    """Groups that are complete and not yet trained on, those of a resumed run included: they are
+    taken as they are when their turn comes."""
 
     async def sample(self, file: Path) -> Sampled:
         """Return the groups of one step, each chain saved to `file` as soon as it ended."""
-        sampled = Sampled(groups=self.pending, left_out=[])
-        self.pending = []
+        sampled = Sampled(groups=[], left_out=[])
         with TrajectoryWriter(file) as writer:
             for _ in range(MAX_ROUNDS if self.replace_flat else 1):
                 missing = self.tasks_per_step - len(sampled.groups)
                 if missing > 0:
-                    self._sort(await self._round(missing, writer), sampled)
+                    groups = await self._round(missing, writer)
+                    self.check([*sampled.groups, *sampled.left_out, *groups])
+                    self._sort(groups, sampled)
         if self.replace_flat and not sampled.groups:
             raise RunError(
                 f"none of {len(sampled.left_out)} groups had any spread in its rewards: the tasks "
@@ -63,10 +65,24 @@ class Sampler:
 
     async def _round(self, count: int, writer: TrajectoryWriter) -> list[Group]:
         plans = [self._plan(visit) for visit in self.ledger.issue(count)]
-        ended = _Ended(writer, self.ledger, self.num_chains, self.on_chain)
-        groups = await self.chains.run(plans, on_trajectory=ended.take)
-        self.check(groups)
-        return groups
+        for plan in plans:
+            if plan.id in self.finished:
+                self._take_finished(self.finished[plan.id], writer)
+        new = [plan for plan in plans if plan.id not in self.finished]
+        await self.chains.run(new, on_trajectory=_Ended(self, writer).take)
+        return [self.finished[plan.id] for plan in plans]
+
+    def _take_finished(self, group: Group, writer: TrajectoryWriter) -> None:
+        """Let a group that was complete before the run was resumed stand for its visit."""
+        for member in group.members:
+            writer.write(member)
+            self.on_chain()
+        self.complete(group)
+
+    def complete(self, group: Group) -> None:
+        """Tell the ledger of a group whose chains have all ended and are saved."""
+        self.finished[group.id] = group
+        self.ledger.finish(group.id, Counter(member.stop for member in group.members))
 
     def _plan(self, visit: Visit) -> GroupPlan:
         return GroupPlan(
@@ -89,22 +105,19 @@ class Sampler:
 
 
 class _Ended:
-    """Saves each chain as it ends, and tells the ledger when its group is complete."""
+    """Saves each chain as it ends, and puts complete groups together."""
 
-    def __init__(
-        self, writer: TrajectoryWriter, ledger: Ledger, size: int, on_chain: Callable[[], None]
-    ) -> None:
+    def __init__(self, sampler: Sampler, writer: TrajectoryWriter) -> None:
+        self._sampler = sampler
         self._writer = writer
-        self._ledger = ledger
-        self._size = size
-        self._on_chain = on_chain
-        self._stops: dict[str, list[Trajectory]] = {}
+        self._members: dict[str, list[Trajectory]] = {}
 
     def take(self, trajectory: Trajectory) -> None:
         self._writer.write(trajectory)
-        members = self._stops.setdefault(trajectory.group_id, [])
+        members = self._members.setdefault(trajectory.group_id, [])
         members.append(trajectory)
-        if len(members) == self._size:
-            stops = Counter(member.stop for member in self._stops.pop(trajectory.group_id))
-            self._ledger.finish(trajectory.group_id, stops)
-        self._on_chain()
+        if len(members) == self._sampler.num_chains:
+            ordered = sorted(members, key=lambda member: chain_index(member.chain_id))
+            group = Group(id=trajectory.group_id, task=trajectory.task, members=tuple(ordered))
+            self._sampler.complete(group)
+        self._sampler.on_chain()

@@ -3,55 +3,71 @@
 step_20/
     config.json, model.safetensors, …    the model: a Hugging Face folder
     trainer.pt                           optimiser, schedule, critic, random states
-    pending.jsonl                        groups that finished and wait to be trained on
+    finished.jsonl                       groups that finished, and were not yet trained on
 """
 
 import random
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from agentfly.errors import ConfigError
 from agentfly.observe import TrajectoryWriter, read_trajectories
-from agentfly.tasks import Ledger
 from agentfly.training.checkpoint import Checkpoint
 from agentfly.training.learner import Learner
 from agentfly.training.policy import Policy
 from agentfly.types import Group, Trajectory
 
 TRAINER = "trainer.pt"
-PENDING = "pending.jsonl"
+FINISHED = "finished.jsonl"
 
 
 def write_state(
-    folder: Path, *, policy: Policy, learner: Learner, pending: Iterable[Group]
+    folder: Path, *, policy: Policy, learner: Learner, finished: Iterable[Group]
 ) -> None:
     """Fill a checkpoint's folder."""
     policy.save(folder)
-    torch.save({"learner": learner.state_dict(), "random": _random_states()}, folder / TRAINER)
-    with TrajectoryWriter(folder / PENDING) as writer:
-        for group in pending:
+    state = {
+        "learner": learner.state_dict(),
+        "random": _random_states(),
+        "threads": torch.get_num_threads(),
+    }
+    torch.save(state, folder / TRAINER)
+    with TrajectoryWriter(folder / FINISHED) as writer:
+        for group in finished:
             for member in group.members:
                 writer.write(member)
 
 
 def restore_state(checkpoint: Checkpoint, *, policy: Policy, learner: Learner) -> list[Group]:
-    """Put everything back as it was, and return the groups that wait to be trained on."""
+    """Put everything back as it was, and return the groups that were not yet trained on."""
     policy.restore(checkpoint.path)
     state = torch.load(checkpoint.path / TRAINER, map_location="cpu", weights_only=True)
+    _require_threads(state["threads"])
     learner.load_state_dict(state["learner"])
     _restore_random(state["random"])
-    return _groups(read_trajectories(checkpoint.path / PENDING))
+    return _groups(read_trajectories(checkpoint.path / FINISHED))
 
 
-def take_pending(ledger: Ledger, saved: Sequence[Group]) -> list[Group]:
-    """Return the saved groups that the ledger waits to train on; those that are lost go again."""
-    by_id = {group.id: group for group in saved}
-    for visit in ledger.ready():
-        if visit.group_id not in by_id:
-            ledger.reissue(visit.group_id)
-    return [by_id[visit.group_id] for visit in ledger.ready()]
+def seed_everything(seed: int) -> None:
+    """Give the global generators a fixed start; NumPy's only where it is used at all."""
+    random.seed(seed)
+    torch.manual_seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed % 2**32)
+
+
+def _require_threads(then: int) -> None:
+    """Refuse to go on in deterministic mode with sums in another order."""
+    now = torch.get_num_threads()
+    if then != now and torch.are_deterministic_algorithms_enabled():
+        raise ConfigError(
+            f"the run was started with {then} threads of torch, and there are {now} now: a "
+            f"deterministic run needs the same number. Set OMP_NUM_THREADS={then}"
+        )
 
 
 def _groups(trajectories: Iterable[Trajectory]) -> list[Group]:
@@ -67,10 +83,23 @@ def _groups(trajectories: Iterable[Trajectory]) -> list[Group]:
 def _random_states() -> dict[str, Any]:
     """Save the global generators, which users' tools and rewards may draw from."""
     version, state, gauss = random.getstate()
-    return {"torch": torch.get_rng_state(), "python": (version, list(state), gauss)}
+    states = {"torch": torch.get_rng_state(), "python": (version, list(state), gauss)}
+    if "numpy" in sys.modules:
+        name, keys, *rest = sys.modules["numpy"].random.get_state()
+        states["numpy"] = (name, keys.tolist(), *rest)
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state_all()
+    return states
 
 
 def _restore_random(states: dict[str, Any]) -> None:
     torch.set_rng_state(states["torch"])
     version, state, gauss = states["python"]
     random.setstate((version, tuple(state), gauss))
+    if "numpy" in states:
+        import numpy as np
+
+        name, keys, *rest = states["numpy"]
+        np.random.set_state((name, np.array(keys, dtype=np.uint32), *rest))
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all(states["cuda"])

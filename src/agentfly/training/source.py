@@ -1,14 +1,19 @@
 """Where a run's tasks come from, and who attempts them."""
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 from agentfly.agents import Agent
+from agentfly.config import RunSettings
 from agentfly.errors import ConfigError
+from agentfly.models import resolve_model
 from agentfly.tasks import Rows, load_tasks
 from agentfly.types import Task
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +57,43 @@ def read_sources(sources: Source | Sequence[Source]) -> Curriculum:
     twice = [name for name, count in Counter(s.name for s in sources).items() if count > 1]
     if twice:
         raise ConfigError(f"sources need names of their own: {twice[0]!r} is there twice")
-    return Curriculum(
+    curriculum = Curriculum(
         sources=sources,
         tasks=tuple(task for source in sources for task in _tasks(source)),
         eval_tasks=tuple(
             task for source in sources for task in _read(source.eval_tasks, source.name)
         ),
     )
+    _warn_of_leaks(curriculum)
+    return curriculum
+
+
+def _warn_of_leaks(curriculum: Curriculum) -> None:
+    trained = {task.id for task in curriculum.tasks}
+    leaked = [task.id for task in curriculum.eval_tasks if task.id in trained]
+    if leaked:
+        _log.warning(
+            "%d of the held-out tasks are trained on too, for example %r: what is measured with "
+            "them says little about other tasks",
+            *(len(leaked), leaked[0]),
+        )
+
+
+def require_models_fit(curriculum: Curriculum, settings: RunSettings) -> None:
+    """Refuse agents that would render for one model while another is trained."""
+    folder = resolve_model(settings.model.name)
+    for source in curriculum.sources:
+        model = source.agent.model
+        if model.renderer is None:
+            raise ConfigError(
+                f"the agent of source {source.name!r} speaks through a server that gives no token "
+                f"ids, and can't be trained: name its model, {settings.model.name!r}"
+            )
+        if model.folder is not None and model.folder.resolve() != folder.resolve():
+            raise ConfigError(
+                f"the agent of source {source.name!r} is of the model in {model.folder}, and "
+                f"{settings.model.name!r} is to be trained: name the same model in both places"
+            )
 
 
 def _tasks(source: Source) -> list[Task]:

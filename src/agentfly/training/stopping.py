@@ -11,18 +11,27 @@ class Target:
     result.
 
     >>> target = Target(0.8, window=2)
-    >>> [target.reached_with(reward) for reward in (0.9, 0.6, 0.9, 0.8)]
-    [False, False, False, True]
+    >>> for reward in (0.9, 0.6, 0.9, 0.8):
+    ...     target.take(reward)
+    ...     print(target.reached)
+    False
+    False
+    False
+    True
     """
 
     def __init__(self, reward: float | None, *, window: int, earlier: Iterable[float] = ()) -> None:
         self._reward = reward
         self._last = deque(earlier, maxlen=window)
 
-    def reached_with(self, reward: float | None) -> bool:
+    def take(self, reward: float | None) -> None:
         """Take in the reward of one more step; a step without scored chains counts for nothing."""
         if reward is not None:
             self._last.append(reward)
+
+    @property
+    def reached(self) -> bool:
+        """Tell whether there is nothing left to do."""
         if self._reward is None or len(self._last) < (self._last.maxlen or 0):
             return False
         return sum(self._last) / len(self._last) >= self._reward

@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import Sequence
 
+from agentfly.agents.named import find_mask
 from agentfly.algorithms import Algorithm, make_algorithm
 from agentfly.chat import MaskPolicy
-from agentfly.chat.mask import MASK_POLICIES
 from agentfly.config import RunSettings
 from agentfly.errors import ConfigError
 from agentfly.observe import RunProgress
-from agentfly.runtime.names import look_up
 from agentfly.training.opening import opened
 from agentfly.training.result import TrainResult
 from agentfly.training.source import Source, read_sources
@@ -46,7 +45,7 @@ class Trainer:
         self.settings = settings
         self.curriculum = read_sources(sources)
         self.algorithm = algorithm or make_algorithm(named.name, named.options)
-        self.mask = mask or look_up(settings.rollout.mask, MASK_POLICIES, "mask policy")
+        self.mask = mask or find_mask(settings.rollout.mask)
         self.resume = resume
         self.progress = progress or RunProgress()
         _require_group(self.algorithm, settings)

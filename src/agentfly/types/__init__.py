@@ -73,6 +73,7 @@ from agentfly.types.stop import (
 from agentfly.types.task import (
     Task,
     chain_id,
+    chain_index,
     content_id,
     group_id,
 )
@@ -145,6 +146,7 @@ __all__ = [
     "Verdict",
     "VersionRuns",
     "chain_id",
+    "chain_index",
     "content_id",
     "group_id",
     "is_environment_class",

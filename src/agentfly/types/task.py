@@ -80,3 +80,12 @@ def group_id(task_id: str, visit: int) -> str:
 def chain_id(group: str, index: int) -> str:
     """Name one attempt within a group."""
     return f"{group}/{index}"
+
+
+def chain_index(chain: str) -> int:
+    """Return the place of a chain in its group.
+
+    >>> chain_index(chain_id("sum/0", 3))
+    3
+    """
+    return int(chain.rpartition("/")[2])

@@ -80,4 +80,4 @@ def _show(report: Report, result: "TrainResult") -> None:
     console.print()
     show_report(report, console)
     console.print(f"\n{report.seconds / 60:.1f} minutes. Look at {result.folder / 'report.html'}")
-    console.print(f"The trained model, as a Hugging Face folder: {result.checkpoint}")
+    console.print(f"The trained model, as a Hugging Face folder: {result.model}")
