@@ -25,9 +25,9 @@ from torch.nn.functional import cross_entropy
 
 from agentfly.algorithms import make_algorithm
 from agentfly.config import ModelSettings, RunSettings, SourceSettings, TrainSettings
-from agentfly.training.body import autocast
-from agentfly.training.learner import Learner
-from agentfly.training.policy import Policy
+from agentfly.training.learner.body import autocast
+from agentfly.training.learner.learner import Learner
+from agentfly.training.learner.policy import Policy
 from agentfly.types import (
     Completion,
     FinishReason,

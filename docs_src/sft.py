@@ -7,8 +7,8 @@ from agentfly.config import ModelSettings
 from agentfly.config.sft_settings import SftDataSettings, SftSettings, SftTrainSettings
 from agentfly.rewards import numeric_match
 from agentfly.tools import calculator
-from agentfly.training.best_of import sample_best
-from agentfly.training.sft import sft
+from agentfly.training.supervised.best_of import sample_best
+from agentfly.training.supervised.sft import sft
 
 ROWS = [{"question": f"What is {a}*{a + 9}?", "answer": str(a * (a + 9))} for a in range(13, 17)]
 

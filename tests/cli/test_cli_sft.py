@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-import agentfly.training.sft
+import agentfly.training.supervised.sft
 from agentfly.cli.sft import sft
 from agentfly.config.sft_settings import SftSettings, load_sft_settings
 
@@ -43,7 +43,9 @@ def test_training_is_one_call_with_the_settings(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[tuple[SftSettings, dict[str, Any]]] = []
-    monkeypatch.setattr(agentfly.training.sft, "sft", lambda s, **how: calls.append((s, how)))
+    monkeypatch.setattr(
+        agentfly.training.supervised.sft, "sft", lambda s, **how: calls.append((s, how))
+    )
     assert CliRunner().invoke(app, [str(file)]).exit_code == 0
     assert CliRunner().invoke(app, [str(file), "--resume", "train.epochs=7"]).exit_code == 0
     (first, how), (second, how_then) = calls

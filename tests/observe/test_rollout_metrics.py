@@ -192,7 +192,7 @@ def test_the_page_is_made_from_the_catalogue() -> None:
 
 def others() -> list[dict[str, str]]:
     """The catalogues of rooms that `observe` does not know of, as the training loop names them."""
-    from agentfly.training import learnt
+    from agentfly.training.learner import learnt
 
     return [{f"train/{name}": text for name, text in learnt.METRICS.items()}]
 

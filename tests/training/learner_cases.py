@@ -13,9 +13,9 @@ from torch import Tensor
 
 from agentfly.algorithms import Algorithm, make_algorithm
 from agentfly.config import ModelSettings, RunSettings, SourceSettings, TrainSettings
-from agentfly.training.learner import Learner
-from agentfly.training.optimizer import Optimizer, Update
-from agentfly.training.policy import Policy
+from agentfly.training.learner.learner import Learner
+from agentfly.training.learner.optimizer import Optimizer, Update
+from agentfly.training.learner.policy import Policy
 from agentfly.types import (
     Completion,
     FinishReason,

@@ -122,7 +122,7 @@ class Deaths:
 
     def install(self) -> None:
         from agentfly.engines.local import LocalEngine
-        from agentfly.training.learner import Learner
+        from agentfly.training.learner.learner import Learner
 
         if self._name == "publish":
             self._wrap(LocalEngine, "load_weights", before="publish")

@@ -7,8 +7,8 @@ import pytest
 import torch
 from tests.training.learner_cases import SMALL, hf, make_model
 
-from agentfly.training import body
-from agentfly.training.body import PackedBody, PaddedBody, make_body
+from agentfly.training.learner import body
+from agentfly.training.learner.body import PackedBody, PaddedBody, make_body
 
 
 def dynamic_rope() -> Any:

@@ -25,8 +25,8 @@ from tests.training.learner_cases import (
 from agentfly.algorithms import make_algorithm
 from agentfly.chat.mask import last_turn_only
 from agentfly.models import load_model, resolve_model
-from agentfly.training.body import PackedBody
-from agentfly.training.learner import Learner
+from agentfly.training.learner.body import PackedBody
+from agentfly.training.learner.learner import Learner
 from agentfly.types import Group
 
 EXACT = 1e-5

@@ -30,8 +30,8 @@ from agentfly.algorithms import (
     LossOutput,
     make_algorithm,
 )
-from agentfly.training.learner import Learner
-from agentfly.training.learnt import METRICS
+from agentfly.training.learner.learner import Learner
+from agentfly.training.learner.learnt import METRICS
 from agentfly.types import Score, StopReason
 
 

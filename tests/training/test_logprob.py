@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from agentfly.training import logprob
-from agentfly.training.logprob import token_logprobs
+from agentfly.training.learner import logprob
+from agentfly.training.learner.logprob import token_logprobs
 
 TOKENS, WIDTH, VOCABULARY = 23, 4, 50
 

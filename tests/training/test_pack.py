@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentfly.training.pack import MIN_SHARED, PackedRow, pack
+from agentfly.training.learner.pack import MIN_SHARED, PackedRow, pack
 from agentfly.types import Sample
 
 

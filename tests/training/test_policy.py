@@ -24,8 +24,8 @@ from agentfly.config import LoraSettings, ModelSettings
 from agentfly.engines.local import LocalEngine
 from agentfly.errors import ConfigError
 from agentfly.models import resolve_model
-from agentfly.training.learner import Learner
-from agentfly.training.policy import Policy
+from agentfly.training.learner.learner import Learner
+from agentfly.training.learner.policy import Policy
 from agentfly.types import Request, SamplingParams, Seed
 
 LORA = LoraSettings(rank=4)

@@ -12,9 +12,9 @@ from agentfly import Agent, SamplingParams
 from agentfly.config.sft_settings import SftSettings
 from agentfly.errors import ConfigError
 from agentfly.observe import RunProgress
-from agentfly.training.lesson_plan import LessonPlan
-from agentfly.training.sft import SftResult, sft
-from agentfly.training.supervised import SupervisedLearner
+from agentfly.training.supervised.lesson_plan import LessonPlan
+from agentfly.training.supervised.sft import SftResult, sft
+from agentfly.training.supervised.supervised import SupervisedLearner
 from agentfly.types import Sample, Seed
 
 NAMES = (

@@ -19,10 +19,10 @@ from agentfly.errors import ConfigError
 from agentfly.models import resolve_model
 from agentfly.observe import TrajectoryWriter, compact
 from agentfly.tools import calculator
-from agentfly.training.best_of import keep_best, sample_best
-from agentfly.training.chat_rows import read_chat_rows
-from agentfly.training.demonstrations import Demonstrations, read_demonstrations
-from agentfly.training.sample import make_samples
+from agentfly.training.learner.sample import make_samples
+from agentfly.training.supervised.best_of import keep_best, sample_best
+from agentfly.training.supervised.chat_rows import read_chat_rows
+from agentfly.training.supervised.demonstrations import Demonstrations, read_demonstrations
 from agentfly.types import (
     Completion,
     FinishReason,

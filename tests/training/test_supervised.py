@@ -14,8 +14,8 @@ from tests.training.learner_cases import (
 )
 
 from agentfly.config import TrainSettings
-from agentfly.training.sample import make_samples
-from agentfly.training.supervised import SupervisedLearner
+from agentfly.training.learner.sample import make_samples
+from agentfly.training.supervised.supervised import SupervisedLearner
 from agentfly.types import Sample
 
 MEMBERS = [member for group in make_groups() for member in group.members]

@@ -53,7 +53,7 @@ def sft(
             typer.echo(to_toml(settings), nl=False)
             return
         try:
-            from agentfly.training.sft import sft as run
+            from agentfly.training.supervised.sft import sft as run
         except ImportError as error:
             raise ConfigError(
                 f"training needs the extra `train` ({error.name} is missing): "

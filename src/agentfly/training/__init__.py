@@ -2,13 +2,13 @@
 
 from agentfly.training.checkpoint import Checkpoint, Checkpoints
 from agentfly.training.compose import train
-from agentfly.training.learner import Learner
-from agentfly.training.learnt import Learnt
-from agentfly.training.pack import PackedRow, Segment, pack
-from agentfly.training.policy import Policy
+from agentfly.training.learner.learner import Learner
+from agentfly.training.learner.learnt import Learnt
+from agentfly.training.learner.pack import PackedRow, Segment, pack
+from agentfly.training.learner.policy import Policy
+from agentfly.training.learner.sample import make_samples
 from agentfly.training.result import StoppedBy, TrainResult
 from agentfly.training.run_folder import RunFolder
-from agentfly.training.sample import make_samples
 from agentfly.training.source import Source
 from agentfly.training.trainer import Trainer
 

@@ -25,9 +25,9 @@ from agentfly.observe import RunProgress, Trackers, compact, evaluation_metrics,
 from agentfly.tasks import Ledger
 from agentfly.training.checkpoint import Checkpoints
 from agentfly.training.evaluation import Evaluator
-from agentfly.training.learner import Learner
-from agentfly.training.learnt import Learnt
-from agentfly.training.policy import Policy
+from agentfly.training.learner.learner import Learner
+from agentfly.training.learner.learnt import Learnt
+from agentfly.training.learner.policy import Policy
 from agentfly.training.result import StoppedBy, TrainResult
 from agentfly.training.run_folder import RunFolder
 from agentfly.training.sampling import Sampled, Sampler

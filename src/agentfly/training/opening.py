@@ -17,9 +17,9 @@ from agentfly.training.chains import Chains
 from agentfly.training.checkpoint import Checkpoints
 from agentfly.training.evaluation import Evaluator
 from agentfly.training.health import require_healthy, require_timeless
-from agentfly.training.learner import Learner
+from agentfly.training.learner.learner import Learner
+from agentfly.training.learner.policy import Policy
 from agentfly.training.loop import Loop
-from agentfly.training.policy import Policy
 from agentfly.training.resuming import require_same_run
 from agentfly.training.run_folder import RunFolder
 from agentfly.training.sampling import Sampler

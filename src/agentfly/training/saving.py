@@ -17,8 +17,8 @@ import torch
 from agentfly.errors import ConfigError
 from agentfly.observe import TrajectoryWriter, read_trajectories
 from agentfly.training.checkpoint import Checkpoint
-from agentfly.training.learner import Learner
-from agentfly.training.policy import Policy
+from agentfly.training.learner.learner import Learner
+from agentfly.training.learner.policy import Policy
 from agentfly.types import Group, Trajectory
 
 TRAINER = "trainer.pt"

@@ -6,12 +6,12 @@ from typing import Any
 import torch
 
 from agentfly.config import TrainSettings
-from agentfly.training.forward import Forward, targets_of
-from agentfly.training.learnt import Learnt, Record
-from agentfly.training.optimizer import Optimizer
-from agentfly.training.pack import PackedRow, pack
-from agentfly.training.policy import Policy
-from agentfly.training.schedule import learning_rate
+from agentfly.training.learner.forward import Forward, targets_of
+from agentfly.training.learner.learnt import Learnt, Record
+from agentfly.training.learner.optimizer import Optimizer
+from agentfly.training.learner.pack import PackedRow, pack
+from agentfly.training.learner.policy import Policy
+from agentfly.training.learner.schedule import learning_rate
 from agentfly.types import Sample
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from agentfly.algorithms import METRICS as ALGORITHM_METRICS
 from agentfly.algorithms import diagnose
-from agentfly.training.optimizer import Update
+from agentfly.training.learner.optimizer import Update
 
 METRICS: Mapping[str, str] = {
     **ALGORITHM_METRICS,

@@ -17,7 +17,7 @@ from agentfly.chat.imitation import imitate, require_readable
 from agentfly.config.sft_settings import SftDataSettings
 from agentfly.errors import ConfigError
 from agentfly.observe import read_trajectories
-from agentfly.training.best_of import Kept, keep_best
+from agentfly.training.supervised.best_of import Kept, keep_best
 from agentfly.types import FinishReason, StopReason, TokenStream, Trajectory
 
 GZIP = ".gz"

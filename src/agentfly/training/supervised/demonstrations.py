@@ -8,10 +8,10 @@ from pathlib import Path
 from agentfly.chat import MaskPolicy, TemplateRenderer
 from agentfly.config.sft_settings import SftDataSettings
 from agentfly.errors import ConfigError
-from agentfly.training.best_of import Kept
-from agentfly.training.chain_files import holds_chains, read_chains
-from agentfly.training.chat_rows import read_chat_rows
-from agentfly.training.sample import make_samples
+from agentfly.training.learner.sample import make_samples
+from agentfly.training.supervised.best_of import Kept
+from agentfly.training.supervised.chain_files import holds_chains, read_chains
+from agentfly.training.supervised.chat_rows import read_chat_rows
 from agentfly.types import Sample, Seed, Trajectory
 
 

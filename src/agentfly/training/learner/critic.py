@@ -7,14 +7,14 @@ from torch import Tensor
 from agentfly.algorithms import Critic as CriticOptions
 from agentfly.algorithms import value_loss
 from agentfly.config import TrainSettings
-from agentfly.training.batch import Batch, Known
-from agentfly.training.forward import Targets
-from agentfly.training.learnt import Record
-from agentfly.training.optimizer import Optimizer
-from agentfly.training.pack import PackedRow
-from agentfly.training.policy import Policy
-from agentfly.training.rows import Microbatch
-from agentfly.training.value_model import ValueModel
+from agentfly.training.learner.batch import Batch, Known
+from agentfly.training.learner.forward import Targets
+from agentfly.training.learner.learnt import Record
+from agentfly.training.learner.optimizer import Optimizer
+from agentfly.training.learner.pack import PackedRow
+from agentfly.training.learner.policy import Policy
+from agentfly.training.learner.rows import Microbatch
+from agentfly.training.learner.value_model import ValueModel
 
 
 class Critic:

@@ -22,17 +22,17 @@ from agentfly.algorithms import Algorithm, diagnose_advantages, kl_estimate
 from agentfly.chat import MaskPolicy
 from agentfly.chat.mask import all_sampled
 from agentfly.config import RunSettings
-from agentfly.training.actor import Actor
-from agentfly.training.batch import Batch, Known, timeline
-from agentfly.training.critic import Critic
-from agentfly.training.forward import Forward
-from agentfly.training.harvest import Harvest, harvest
-from agentfly.training.learnt import Learnt, Record
-from agentfly.training.minibatch import deal
-from agentfly.training.policy import Policy
-from agentfly.training.reference import make_reference
-from agentfly.training.rows import Packing
-from agentfly.training.schedule import learning_rate
+from agentfly.training.learner.actor import Actor
+from agentfly.training.learner.batch import Batch, Known, timeline
+from agentfly.training.learner.critic import Critic
+from agentfly.training.learner.forward import Forward
+from agentfly.training.learner.harvest import Harvest, harvest
+from agentfly.training.learner.learnt import Learnt, Record
+from agentfly.training.learner.minibatch import deal
+from agentfly.training.learner.policy import Policy
+from agentfly.training.learner.reference import make_reference
+from agentfly.training.learner.rows import Packing
+from agentfly.training.learner.schedule import learning_rate
 from agentfly.types import Group, Seed
 
 

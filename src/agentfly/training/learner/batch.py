@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from agentfly.algorithms import AdvantageInput
-from agentfly.training.forward import trained_positions
-from agentfly.training.harvest import Chain
-from agentfly.training.pack import PackedRow
+from agentfly.training.learner.forward import trained_positions
+from agentfly.training.learner.harvest import Chain
+from agentfly.training.learner.pack import PackedRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

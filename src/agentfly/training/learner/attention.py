@@ -15,7 +15,7 @@ from torch.nn.functional import scaled_dot_product_attention as sdpa
 from transformers import AttentionInterface
 
 from agentfly.errors import ConfigError
-from agentfly.training.pack import Segment
+from agentfly.training.learner.pack import Segment
 
 IMPLEMENTATION = "agentfly_segments"
 """The name under which transformers' modules find it."""

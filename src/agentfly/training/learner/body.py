@@ -15,9 +15,14 @@ import torch
 from torch import Tensor
 
 from agentfly.errors import ConfigError
-from agentfly.training.attention import IMPLEMENTATION, SegmentAttention, attending, recomputing
-from agentfly.training.pack import PackedRow, pack
-from agentfly.training.twin import checkpoint_activations, sharing_twin, without_dropout
+from agentfly.training.learner.attention import (
+    IMPLEMENTATION,
+    SegmentAttention,
+    attending,
+    recomputing,
+)
+from agentfly.training.learner.pack import PackedRow, pack
+from agentfly.training.learner.twin import checkpoint_activations, sharing_twin, without_dropout
 from agentfly.types import Sample
 
 PROBE_TOKENS = 24

@@ -8,7 +8,7 @@ import torch
 
 from agentfly.algorithms import Overlong, overlong_penalty
 from agentfly.chat import MaskPolicy
-from agentfly.training.sample import make_samples
+from agentfly.training.learner.sample import make_samples
 from agentfly.types import Group, Sample, Trajectory, Turn
 
 

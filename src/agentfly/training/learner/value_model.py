@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from agentfly.training.body import make_body
-from agentfly.training.forward import Targets
-from agentfly.training.pack import PackedRow
-from agentfly.training.policy import Policy
+from agentfly.training.learner.body import make_body
+from agentfly.training.learner.forward import Targets
+from agentfly.training.learner.pack import PackedRow
+from agentfly.training.learner.policy import Policy
 
 
 class ValueModel:

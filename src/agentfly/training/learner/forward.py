@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from agentfly.errors import ConfigError
-from agentfly.training.body import make_body
-from agentfly.training.logprob import token_logprobs
-from agentfly.training.pack import PackedRow
+from agentfly.training.learner.body import make_body
+from agentfly.training.learner.logprob import token_logprobs
+from agentfly.training.learner.pack import PackedRow
 from agentfly.types import Sample
 
 TOLERANCE = 1e-3

@@ -31,13 +31,13 @@ from agentfly.observe import (
     read_metrics,
 )
 from agentfly.training.checkpoint import Checkpoints
-from agentfly.training.demonstrations import Demonstrations, read_demonstrations
-from agentfly.training.lesson_plan import LessonPlan
-from agentfly.training.policy import Policy
+from agentfly.training.learner.policy import Policy
 from agentfly.training.run_folder import RunFolder
 from agentfly.training.saving import TRAINER
 from agentfly.training.stage_times import StageTimes
-from agentfly.training.supervised import SupervisedLearner
+from agentfly.training.supervised.demonstrations import Demonstrations, read_demonstrations
+from agentfly.training.supervised.lesson_plan import LessonPlan
+from agentfly.training.supervised.supervised import SupervisedLearner
 from agentfly.types import Sample, Seed
 
 MODEL = "model"

@@ -4,11 +4,11 @@ import copy
 
 from torch import Tensor
 
-from agentfly.training.forward import Forward, Targets
-from agentfly.training.lora import adapters_off
-from agentfly.training.pack import PackedRow
-from agentfly.training.policy import Policy
-from agentfly.training.rows import Pass
+from agentfly.training.learner.forward import Forward, Targets
+from agentfly.training.learner.lora import adapters_off
+from agentfly.training.learner.pack import PackedRow
+from agentfly.training.learner.policy import Policy
+from agentfly.training.learner.rows import Pass
 
 
 def make_reference(policy: Policy, forward: Forward) -> Pass:

@@ -12,7 +12,7 @@ from agentfly.config import ModelSettings
 from agentfly.engines.local.weights import bfloat16_pays
 from agentfly.models import load_model, resolve_model
 from agentfly.models.loading import no_progress_bars
-from agentfly.training import lora
+from agentfly.training.learner import lora
 
 TOKENIZER_FILES = (
     "tokenizer*",
