@@ -74,7 +74,8 @@ _ROOMS = {
 }
 _HOMES = {name: f"agentfly.{room}" for room, names in _ROOMS.items() for name in names}
 
-__all__ = sorted(_HOMES)
+# `import *` must not need torch, and training does.
+__all__ = sorted(name for name, home in _HOMES.items() if home != "agentfly.training")
 
 
 def __getattr__(name: str) -> Any:
@@ -84,4 +85,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return list(__all__)
+    return sorted(_HOMES)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.training.learner_cases import SMALL, hf, make_model
+from tests.training.learner_cases import MODELS, SMALL, hf, make_model
 
 from agentfly.training.learner import body
 from agentfly.training.learner.body import PackedBody, PaddedBody, make_body
@@ -41,6 +41,12 @@ def test_a_model_that_computes_otherwise_when_packed_is_padded(
 ) -> None:
     monkeypatch.setattr(body, "_packing_error", lambda _: error)
     assert isinstance(make_body(make_model(), dtype=torch.float32), kind)
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "mistral-window"])
+def test_ordinary_attention_is_packed(name: str) -> None:
+    """Without this, a mistake in packed attention would only make training slow, by padding."""
+    assert isinstance(make_body(make_model(name), dtype=torch.float32), PackedBody)
 
 
 def test_a_twin_leaves_the_model_as_it_was() -> None:

@@ -1,0 +1,32 @@
+"""Which settings may change when a run is resumed."""
+
+import pytest
+
+from agentfly.config import RunSettings, to_toml
+from agentfly.errors import ConfigError
+from agentfly.training.resuming import require_same_run
+
+
+def toml(**changes: object) -> str:
+    tables: dict[str, object] = {"name": "x", "model": {"name": "tiny"}, **changes}
+    return to_toml(RunSettings.model_validate(tables))
+
+
+def test_what_decides_when_to_stop_and_save_may_change() -> None:
+    later = toml(train={"steps": 500, "target_reward": 0.9}, checkpoint={"every": 3}, folder="y")
+    require_same_run(toml(), later)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"train": {"lr": 1e-3}}, "train.lr: 1e-05 then, 0.001 now"),
+        ({"seed": 4}, "seed: 0 then, 4 now"),
+        ({"model": {"name": "tiny", "lora": {"rank": 4}}}, "model.lora.rank: None then, 4 now"),
+        ({"source": [{"tasks": "a.jsonl"}]}, "source.0.tasks: None then, 'a.jsonl' now"),
+    ],
+)
+def test_what_decides_what_is_learnt_may_not(change: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match="started with other settings") as caught:
+        require_same_run(toml(), toml(**change))
+    assert words in str(caught.value)

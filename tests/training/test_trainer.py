@@ -1,0 +1,235 @@
+"""A whole run, small enough to see everything that it does."""
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentfly import Agent, Limits, SamplingParams, Source, Trainer, group_reward, reward
+from agentfly.config import RunSettings
+from agentfly.errors import ConfigError, RunError
+from agentfly.observe import RunProgress, read_metrics, read_trajectories, require_documented
+from agentfly.tasks import Ledger
+from agentfly.training import StoppedBy, TrainResult
+from agentfly.training.learner.learnt import METRICS as LEARNER_METRICS
+from agentfly.types import Seed, Task, Trajectory
+
+ROWS = [{"id": f"row{i}", "question": f"Say {i}."} for i in range(6)]
+HELD_OUT = [{"id": f"held{i}", "question": f"Say {i}!"} for i in range(2)]
+
+
+@reward
+def letters(final_response: str) -> float:
+    """Differ from chain to chain."""
+    return sum(letter in "aeiou" for letter in final_response) / 10
+
+
+def agent(score: Any = letters, **options: Any) -> Agent:
+    return Agent(
+        "tiny-random",
+        reward=score,
+        sampling=SamplingParams(max_tokens=6),
+        limits=Limits(max_turns=1),
+        **options,
+    )
+
+
+def settings(folder: Path, **tables: Any) -> RunSettings:
+    return RunSettings.model_validate(
+        {
+            "name": "small",
+            "folder": folder,
+            "model": {"name": "tiny-random"},
+            "rollout": {"tasks_per_step": 2, "num_chains": 3},
+            "train": {"steps": 2, "lr": 1e-3},
+            "eval": {"every": 1, "num_chains": 2},
+            "track": {"trackers": []},
+            **tables,
+        }
+    )
+
+
+def train(*sources: Source, chosen: RunSettings, **options: Any) -> TrainResult:
+    return Trainer(sources, chosen, progress=RunProgress(quiet=True), **options).run()
+
+
+def one_source(score: Any = letters) -> Source:
+    return Source(agent=agent(score), tasks=ROWS, eval_tasks=HELD_OUT)
+
+
+def test_a_run_is_a_folder_of_plain_files(tmp_path: Path) -> None:
+    result = train(one_source(), chosen=settings(tmp_path))
+    assert (result.steps, result.stopped_by) == (2, StoppedBy.STEPS)
+    assert result.checkpoint.name == "step_2"
+    assert (result.model / "model.safetensors").exists()
+    chains = result.folder / "trajectories"
+    assert len(list(read_trajectories(chains / "step_1.jsonl"))) == 6
+    assert [len(list(read_trajectories(chains / f"eval_{n}.jsonl"))) for n in (0, 1, 2)] == [4] * 3
+    names = {name for record in result.metrics for name in record.metrics}
+    require_documented(names, {f"train/{name}": text for name, text in LEARNER_METRICS.items()})
+    assert {"reward/mean", "eval/reward", "train/loss", "time/step"} <= names
+
+
+def test_a_finished_run_can_be_given_more_steps_and_nothing_else(tmp_path: Path) -> None:
+    train(one_source(), chosen=settings(tmp_path))
+    again = train(one_source(), chosen=settings(tmp_path), resume=True)
+    assert again.steps == 2
+    assert len([r for r in again.metrics if "eval/reward" in r.metrics]) == 3, "not measured twice"
+    more = settings(tmp_path, train={"steps": 3, "lr": 1e-3})
+    assert train(one_source(), chosen=more, resume=True).steps == 3
+    with pytest.raises(ConfigError, match=r"train.lr: 0.001 then, 0.5 now"):
+        train(one_source(), chosen=settings(tmp_path, train={"lr": 0.5}), resume=True)
+    with pytest.raises(ConfigError, match="--resume"):
+        train(one_source(), chosen=settings(tmp_path))
+
+
+def test_the_target_stops_a_run_also_one_that_is_resumed(tmp_path: Path) -> None:
+    @reward
+    def sure(final_response: str) -> float:
+        """Be content with anything."""
+        return 1.0 if final_response is not None else 0.0
+
+    chosen = settings(tmp_path, train={"steps": 9, "target_reward": 1.0, "target_window": 2})
+    result = train(one_source(sure), chosen=chosen)
+    assert (result.steps, result.stopped_by) == (2, StoppedBy.TARGET)
+    assert train(one_source(sure), chosen=chosen, resume=True).steps == 2
+
+
+def interrupted(chosen: RunSettings, when: Callable[[int], bool]) -> None:
+    """Press Ctrl-C when so many chains have been scored."""
+    scored = 0
+
+    @reward(name="letters")
+    def counting(final_response: str) -> float:
+        nonlocal scored
+        scored += 1
+        if when(scored):
+            os.kill(os.getpid(), signal.SIGINT)
+        return sum(letter in "aeiou" for letter in final_response) / 10
+
+    with pytest.raises(KeyboardInterrupt):
+        train(one_source(counting), chosen=chosen)
+
+
+def test_ctrl_c_keeps_whole_steps_and_finished_groups(tmp_path: Path) -> None:
+    # 4 held-out chains, 6 of step 1, 4 held-out; then the second group of step 2 is cut.
+    chosen = settings(tmp_path, rollout={"tasks_per_step": 2, "num_chains": 3, "max_concurrent": 1})
+    interrupted(chosen, lambda scored: scored == 4 + 6 + 4 + 4)
+    folder = tmp_path / "small"
+    kept = list(read_trajectories(folder / "checkpoints" / "step_1" / "finished.jsonl"))
+    assert len(kept) == 3
+    result = train(one_source(), chosen=chosen, resume=True)
+    again = list(read_trajectories(result.folder / "trajectories" / "step_2.jsonl"))
+    assert [t for t in again if t.group_id == kept[0].group_id] == kept
+    steps = [record.step for record in result.metrics if "reward/mean" in record.metrics]
+    assert steps == [1, 2]
+
+
+def test_ctrl_c_in_the_last_evaluation_leaves_no_dead_end(tmp_path: Path) -> None:
+    chosen = settings(tmp_path)
+    interrupted(chosen, lambda scored: scored == 4 + 6 + 4 + 6 + 1)
+    result = train(one_source(), chosen=chosen, resume=True)
+    measured = [record.step for record in result.metrics if "eval/reward" in record.metrics]
+    assert (result.steps, measured) == (2, [0, 1, 2])
+
+
+def test_sources_keep_their_own_agents_and_shares(tmp_path: Path) -> None:
+    @reward
+    def short(final_response: str) -> float:
+        """Another reward."""
+        return -len(final_response) / 10
+
+    @group_reward
+    def first(final_responses: list[str]) -> list[float]:
+        """Reward the first chain of a group."""
+        return [1.0, *[0.0] * (len(final_responses) - 1)]
+
+    plain = Source(name="plain", agent=agent(), tasks=ROWS[:3], weight=1)
+    other = [{"id": f"o{i}", "question": f"Tell {i}."} for i in range(3)]
+    grouped = Source(name="grouped", agent=agent(short, group_reward=first), tasks=other, weight=3)
+    chosen = settings(tmp_path, rollout={"tasks_per_step": 4, "num_chains": 2})
+    result = train(plain, grouped, chosen=chosen)
+    chains = list(read_trajectories(result.folder / "trajectories" / "step_1.jsonl"))
+    by_source = {
+        name: [c for c in chains if c.task.source == name] for name in ("plain", "grouped")
+    }
+    assert {name: len(own) for name, own in by_source.items()} == {"plain": 2, "grouped": 6}
+    assert all("first" not in score_parts(chain) for chain in by_source["plain"])
+    assert all("first" in score_parts(chain) for chain in by_source["grouped"])
+    names = result.metrics[0].metrics
+    assert {"source/plain/reward/mean", "source/grouped/reward/mean"} <= names.keys()
+
+
+def score_parts(chain: Trajectory) -> set[str]:
+    assert chain.score is not None
+    return set(chain.score.parts)
+
+
+def test_a_run_ends_when_too_many_chains_fail(tmp_path: Path) -> None:
+    @reward
+    def broken(final_response: str) -> float:
+        """Fail always."""
+        raise ValueError(f"no score for {final_response!r}")
+
+    chosen = settings(tmp_path, eval={"at_start": False}, rollout={"num_chains": 2, "retries": 0})
+    with pytest.raises(RunError, match=r"16 of 16 chains failed.*RewardError 16.*no score for"):
+        train(one_source(broken), chosen=chosen)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (lambda: Source(agent=agent(None), tasks=ROWS), "has no reward"),
+        (lambda: Source(agent=agent(), tasks=[]), "has no tasks"),
+        (lambda: replace(one_source(), agent=Agent("tiny", reward=letters)), "name the same model"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(
+    tmp_path: Path, source: Callable[[], Source], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        train(source(), chosen=settings(tmp_path))
+
+
+def test_a_group_needs_two_chains(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"rollout.num_chains is 1"):
+        Trainer(one_source(), settings(tmp_path, rollout={"num_chains": 1}))
+
+
+def test_held_out_tasks_that_are_trained_on_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        Trainer(Source(agent=agent(), tasks=ROWS, eval_tasks=ROWS[:1]), settings(tmp_path))
+    assert "1 of the held-out tasks are trained on too, for example 'row0'" in caplog.text
+
+
+async def test_a_trainer_runs_inside_an_event_loop_too(tmp_path: Path) -> None:
+    trainer = Trainer(one_source(), settings(tmp_path), progress=RunProgress(quiet=True))
+    result = await trainer.run_async()
+    assert result.steps == 2
+    assert asyncio.get_running_loop().is_running()
+
+
+def test_dynamic_sampling_replaces_groups_without_spread(tmp_path: Path) -> None:
+    @reward
+    def sometimes(final_response: str, task: Task) -> float:
+        """Give even rows no spread."""
+        even = int(task.id.removeprefix("row")) % 2 == 0
+        return 1.0 if even else sum(map(ord, final_response)) % 7
+
+    chosen = settings(tmp_path, algorithm={"name": "dapo"}, eval={"at_start": False, "every": 0})
+    result = train(Source(agent=agent(sometimes), tasks=ROWS), chosen=chosen)
+    records = [r.metrics for r in read_metrics(result.folder / "metrics.jsonl")]
+    assert all(metrics["train/chains_used"] == 6 for metrics in records)
+    assert sum(metrics["chains/left_out_groups"] for metrics in records) > 0
+    tasks = [Task.from_row(row) for row in ROWS]
+    with Ledger.open(result.folder / "ledger.jsonl", tasks, seed=Seed(0)) as ledger:
+        assert ledger.progress.trained == 4
+        assert ledger.progress.abandoned > 0
