@@ -93,7 +93,7 @@ def test_the_target_stops_a_run_also_one_that_is_resumed(tmp_path: Path) -> None
     @reward
     def sure(final_response: str) -> float:
         """Be content with anything."""
-        return 1.0 if final_response is not None else 0.0
+        return 1.0 + 0 * len(final_response)
 
     chosen = settings(tmp_path, train={"steps": 9, "target_reward": 1.0, "target_window": 2})
     result = train(one_source(sure), chosen=chosen)

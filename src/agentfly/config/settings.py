@@ -133,7 +133,7 @@ class TrainSettings(Settings):
     """How often a step goes over its chains."""
     minibatches: int = Field(default=1, ge=1)
     """Optimiser updates in one epoch of a step."""
-    tokens_per_microbatch: int = Field(default=8192, ge=1)
+    tokens_per_microbatch: int = Field(default=4096, ge=1)
     """Tokens that go through the model at once: the bound on memory."""
     share_prefixes: bool = True
     """Compute the prompt that a group shares once, where the model's attention allows it."""
