@@ -67,7 +67,7 @@ class SftTrainSettings(Settings):
     """Of AdamW."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     """A longer gradient is scaled down to this length."""
-    tokens_per_microbatch: int = Field(default=8192, ge=1)
+    tokens_per_microbatch: int = Field(default=4096, ge=1)
     """Tokens that go through the model at once: the bound on memory, and on a conversation."""
     evaluate_every: int = Field(default=20, ge=0)
     """Steps between two measurements of the held-out loss; 0 for none but the first and last."""
