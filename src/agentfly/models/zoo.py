@@ -86,8 +86,8 @@ _ZOO = {
         parameters=5_213_440,
         context=4096,
         megabytes=21.0,
-        description="As tiny, but larger. Pre-trained on this machine when it is fetched, about half "
-        "an hour on two busy cores, until it solves over a third of such questions.",
+        description="As tiny, but larger. Pre-trained on this machine when it is fetched, about "
+        "half an hour on two busy cores, until it solves over a third of such questions.",
         build=partial(build_pretrained, recipe=RECIPES["tiny-5m"]),
     ),
     "tiny-15m": _Entry(
