@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import agentfly.training
 from agentfly.cli.train import train
 from agentfly.config import RunSettings, load_settings
+from agentfly.training import StoppedBy, TrainResult
 
 SETTINGS = """\
 name = "sums"
@@ -63,13 +64,14 @@ def test_training_is_one_call_with_the_settings(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[tuple[RunSettings, dict[str, Any]]] = []
-    monkeypatch.setattr(
-        agentfly.training,
-        "train",
-        lambda settings, **how: calls.append((settings, how)),
-        raising=False,
-    )
-    assert CliRunner().invoke(app, [str(file)]).exit_code == 0
+
+    def train(settings: RunSettings, **how: Any) -> TrainResult:
+        calls.append((settings, how))
+        return TrainResult(folder=Path("runs/sums"), steps=7, stopped_by=StoppedBy.STEPS)
+
+    monkeypatch.setattr(agentfly.training, "train", train)
+    told = CliRunner().invoke(app, [str(file)])
+    assert (told.exit_code, "runs/sums/checkpoints/step_7" in told.output) == (0, True)
     assert CliRunner().invoke(app, [str(file), "--resume", "train.steps=7"]).exit_code == 0
     (first, how), (second, how_then) = calls
     assert (first.name, how) == ("sums", {"resume": False, "base": file.parent})

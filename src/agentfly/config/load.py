@@ -1,6 +1,6 @@
 """From a TOML file and overrides to a run's settings, or to all mistakes at once."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +58,30 @@ def load_settings(
     try:
         settings = RunSettings.model_validate(completed.data)
     except ValidationError as error:
-        refuse_if_any([*problems, *problems_of(error, RunSettings)], file)
+        found = [*problems_of(error, RunSettings), *_without_tasks(completed.data)]
+        refuse_if_any([*problems, *found], file)
         raise AssertionError("pydantic found no error") from error
+    problems += _without_tasks(completed.data)
     if check is not None:
         told = {problem.key for problem in problems}
-        problems += [problem for problem in check(settings) if problem.key not in told]
+        # A plug-in whose options are wrong already can't be made, which is no second mistake.
+        broken = {problem.key.partition(".")[0] for problem in completed.problems}
+        problems += [
+            problem
+            for problem in check(settings)
+            if problem.key not in told and problem.key.partition(".")[0] not in broken
+        ]
     refuse_if_any(problems, file)
     return settings
+
+
+def _without_tasks(data: Mapping[str, Any]) -> Iterator[Problem]:
+    """Ask for tasks, which only code that hands them over itself may leave out."""
+    if "source" not in data:
+        yield Problem(key="source", text="missing. Add at least one table [[source]]")
+    elif data["source"] == []:
+        text = "a run needs tasks: add at least one table [[source]]"
+        yield Problem(key="source", text=text)
 
 
 def _tables(source: str | Path | Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any]]:
