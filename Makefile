@@ -9,7 +9,7 @@ export OMP_WAIT_POLICY := passive
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart install test test-slow check format learning bench bench-import bench-rollout bench-engine bench-train \
-	bench-resources docs clean
+	bench-resources bench-envs improvement docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -44,7 +44,11 @@ format: $(INSTALLED) ## format the code and mend what ruff can
 learning: $(INSTALLED) ## train tiny with four algorithms on three seeds each; curves go to docs/results/
 	$(BIN)/python -m benchmarks.learning
 
-bench: bench-import bench-rollout bench-engine bench-train bench-resources ## run all benchmarks
+ENV ?= webshop
+improvement: $(INSTALLED) ## imitation, then reinforcement learning in one environment: make improvement ENV=webshop
+	$(BIN)/python -m benchmarks.improvement $(ENV)
+
+bench: bench-import bench-rollout bench-engine bench-train bench-resources bench-envs ## run all benchmarks
 
 bench-import: $(INSTALLED) ## how long `import agentfly` takes
 	$(BIN)/python -m benchmarks.import_time
@@ -60,6 +64,9 @@ bench-train: $(INSTALLED) ## a whole step beside trl's, and the learner beside a
 
 bench-resources: $(INSTALLED) ## sandboxes and leases, beside bare processes
 	$(BIN)/python -m benchmarks.resources
+
+bench-envs: $(INSTALLED) ## steps, searches and memory of the ready-made environments
+	$(BIN)/python -m benchmarks.envs
 
 docs: $(INSTALLED) ## build the documentation into site/
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'

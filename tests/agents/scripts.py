@@ -32,10 +32,10 @@ class Counter:
         self.total = -1
         self.log: list[str] = []
 
-    def reset(self, task: Task, seed: Seed) -> str:
+    def reset(self, task: Task, seed: Seed) -> Step:
         del seed
         self.total = 0
-        return f"REACH {task.fields.get('goal', 2)}."
+        return Step(observation=f"REACH {task.fields.get('goal', 2)}.", state_key="0")
 
     def step(self, action: str) -> Step:
         self.total += 1

@@ -32,7 +32,22 @@ async def test_an_environment_that_speaks_first_opens_and_answers_every_turn() -
         "NOW AT 2.",
     ]
     assert trajectory.score == Score(value=1.0, per_turn=(0.5, 0.5))
-    assert [turn.state_key for turn in trajectory.turns] == ["1", "2"]
+    assert [turn.state_key for turn in trajectory.turns] == ["0", "1"], "where each turn acted"
+
+
+async def test_a_tool_may_answer_with_an_environments_step() -> None:
+    @tool
+    def poke(env: Counter) -> Step:
+        """Poke it."""
+        return env.step("poke")
+
+    calls = [call("poke"), call("poke"), "unused"]
+    agent = Agent(engine(calls), tools=[poke], environment=Counter)
+    (trajectory,) = (await agent.run({"id": "t"})).trajectories
+    assert [turn.state_key for turn in trajectory.turns] == ["0", "1"]
+    assert [result.state_key for turn in trajectory.turns for result in turn.results] == ["1", "2"]
+    assert [turn.reward for turn in trajectory.turns] == [0.5, 0.5]
+    assert trajectory.stop is StopReason.TOOL_ENDED
 
 
 async def test_tools_and_reward_of_a_chain_share_one_instance_and_chains_share_none() -> None:
@@ -72,7 +87,7 @@ class Fails(Counter):
 
 
 class FailsToReset(Counter):
-    def reset(self, task: Task, seed: Seed) -> str:
+    def reset(self, task: Task, seed: Seed) -> Step:
         raise RuntimeError("stuck")
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from agentfly.agents import Agent, ReAct, ToolCalling
+from agentfly.agents.mistakes import unknown_names
 from agentfly.agents.named import (
     find_environment,
     find_group_reward,
@@ -12,7 +13,6 @@ from agentfly.agents.named import (
     find_mask,
     find_reward,
     find_tool,
-    unknown_names,
 )
 from agentfly.chat import CHATML_TOKENS, MASK_POLICIES, ByteTokenizer
 from agentfly.config import RunSettings

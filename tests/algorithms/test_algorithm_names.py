@@ -109,6 +109,8 @@ def test_what_a_run_writes_down_makes_the_same_algorithm() -> None:
         ("grpo", {"clip": {"dual": 0.5}}, "dual must be above 1: got 0.5"),
         ("grpo", {"kl": {"coefficient": -1}}, "must be 0 (off) or more: got -1"),
         ("grpo", {"kl": {"estimator": "k4"}}, "must be 'k1', 'k2' or 'k3', got 'k4'"),
+        ("grpo", {"kl": {"estimator": "k1"}}, "algorithm.kl: estimator 'k1' pulls nowhere on"),
+        ("reinforce++", {"kl": {"place": "loss"}}, "in the loss: take 'k2' or 'k3' there, or"),
         ("grpo", {"correction": {"cap": 0.5}}, "cap must be 1 or more"),
         ("grpo", {"critic": {}}, "algorithm.critic: unknown key"),
         ("dr-grpo", {"aggregation": "token_mean"}, "algorithm.aggregation: unknown key"),

@@ -1,5 +1,7 @@
 """`agentfly doctor` names what is wrong, each with its fix."""
 
+import asyncio
+import math
 import os
 import subprocess
 import sys
@@ -7,10 +9,15 @@ from importlib import reload
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from agentfly.cli import doctor as examination
 from agentfly.cli import wait_policy
+from agentfly.cli.main import app
+from agentfly.resources import EnvironmentManager, reporting
 from agentfly.runtime import cores
+from agentfly.sandbox import Probe
+from agentfly.types import EnvSpec
 
 
 def doctor(**environment: str) -> subprocess.CompletedProcess[str]:
@@ -81,12 +88,46 @@ def test_programs_that_hang_or_say_nothing_are_not_waited_for(
         (java,) = examination._java()
         assert java.state == "missing"
         assert "-version" in java.fix
-    a_program(tmp_path / "unshare", "exec /bin/sleep 60")
-    (sandbox,) = examination._sandbox()
-    assert sandbox.state == "missing"
     a_program(tmp_path / "java", "echo 'openjdk 17' >&2")
     (java,) = examination._java()
     assert (java.state, java.detail) == ("ok", "openjdk 17")
+
+
+def test_the_sandbox_in_force_is_named_with_its_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    (real,) = examination._sandbox()
+    assert real.state == "missing" or "seccomp" in real.detail or "bubblewrap" in real.detail
+
+    async def nothing() -> Probe:
+        return Probe(isolation=None, missing=("namespaces: not permitted",), engines=("docker",))
+
+    monkeypatch.setattr(examination, "probe", nothing)
+    (refused,) = examination._sandbox()
+    assert refused.state == "missing"
+    assert "not permitted" in refused.detail
+    assert "by choice docker" in refused.detail
+    assert "bubblewrap" in refused.fix
+
+
+def test_live_tells_who_holds_what_in_a_run(tmp_path: Path) -> None:
+    run = CliRunner().invoke(app, ["doctor", "--live", str(tmp_path)])
+    assert run.exit_code == 2
+    assert "is it the folder of a run" in run.output
+
+    class Room:
+        def reset(self, task: object, seed: object) -> str:
+            return ""
+
+        def close(self) -> None:
+            pass
+
+    async def hold() -> str:
+        async with EnvironmentManager() as pool:
+            lease = pool.lease([EnvSpec(Room)], owner="sum/0/3", deadline=math.inf)
+            with reporting(pool.snapshot, tmp_path):
+                async with lease:
+                    return CliRunner().invoke(app, ["doctor", "--live", str(tmp_path)]).output
+
+    assert "sum/0/3" in asyncio.run(hold())
 
 
 def test_every_package_of_an_extra_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:

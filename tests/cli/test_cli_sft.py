@@ -73,3 +73,13 @@ def test_a_file_without_data_says_what_to_add(file: Path) -> None:
     run = CliRunner().invoke(app, [str(file)])
     assert run.exit_code == 2
     assert "data: missing. Add the table [data]" in run.stderr
+
+
+def test_after_ctrl_c_the_way_to_go_on_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(settings: SftSettings, **how: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(agentfly.training.supervised.sft, "sft", interrupted)
+    run = CliRunner().invoke(app, [str(file), "train.epochs=7"])
+    assert run.exit_code == 130
+    assert f"go on with: agentfly sft {file} train.epochs=7 --resume" in run.stderr

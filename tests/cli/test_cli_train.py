@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import agentfly.training
 from agentfly.cli.train import train
 from agentfly.config import RunSettings, load_settings
-from agentfly.training import StoppedBy, TrainResult
+from agentfly.training import Checkpoints, StoppedBy, TrainResult
 
 SETTINGS = """\
 name = "sums"
@@ -76,6 +76,18 @@ def test_training_is_one_call_with_the_settings(
     (first, how), (second, how_then) = calls
     assert (first.name, how) == ("sums", {"resume": False, "base": file.parent})
     assert (second.train.steps, how_then) == (7, {"resume": True, "base": file.parent})
+
+
+def test_the_best_checkpoint_is_told_where_it_is_not_the_last(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = TrainResult(folder=tmp_path / "sums", steps=3, stopped_by=StoppedBy.STEPS)
+    monkeypatch.setattr(agentfly.training, "train", lambda _, **how: result)
+    checkpoints = Checkpoints(result.checkpoint.parent)
+    for step, score, told in [(2, 0.5, True), (3, 0.4, True), (3, 0.6, False)]:
+        checkpoints.save(step, lambda folder: None, score=score)
+        said = CliRunner().invoke(app, [str(file)]).output
+        assert ("checkpoints/step_2" in said) == told
 
 
 @pytest.mark.parametrize(

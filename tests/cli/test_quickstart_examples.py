@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from agentfly import Agent, Group, SamplingParams, Trajectory, reward
-from agentfly.agents.named import unknown_names
+from agentfly.agents.mistakes import unknown_names
 from agentfly.chat import TemplateRenderer
 from agentfly.config import load_settings
+from agentfly.config.sft_settings import load_sft_settings
 from agentfly.engines.local import LocalEngine
 from agentfly.models import load_model, resolve_model
 from agentfly.tasks import load_tasks
@@ -34,10 +35,24 @@ def example(name: str) -> ModuleType:
 def test_the_tiny_run_finds_everything_it_names() -> None:
     settings = load_settings(EXAMPLES / "tiny_calculator.toml")
     (source,) = settings.source
+    assert source.tasks is not None
     assert source.eval_tasks is not None
     assert list(unknown_names(settings, base=EXAMPLES)) == []
     assert len(load_tasks(source.tasks, base=EXAMPLES)) == 1024
     assert len(load_tasks(source.eval_tasks, base=EXAMPLES)) == 64
+
+
+WITH_ENVIRONMENTS = sorted(EXAMPLES.glob("*_warm.toml"))
+
+
+@pytest.mark.parametrize("warm", WITH_ENVIRONMENTS, ids=lambda path: path.stem)
+def test_an_environments_example_finds_everything_and_follows_its_warm_start(warm: Path) -> None:
+    run = load_settings(warm.with_name(warm.name.replace("_warm", "")))
+    assert list(unknown_names(run, base=EXAMPLES)) == []
+    start = load_sft_settings(warm)
+    assert run.model.name == str(start.folder / start.name / "model")
+    assert start.data.retokenise
+    assert start.data.kind == run.source[0].kind
 
 
 def test_the_tiny_questions_are_right_apart_and_some_need_two_calls() -> None:

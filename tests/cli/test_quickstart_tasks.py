@@ -5,7 +5,7 @@ from importlib.resources import files
 
 from agentfly import Agent, ScriptedEngine
 from agentfly.agents import Tags
-from agentfly.agents.named import unknown_names
+from agentfly.agents.mistakes import unknown_names
 from agentfly.chat import CHATML_TOKENS, ByteTokenizer
 from agentfly.cli.quickstart.tasks import WORKED_EXAMPLE, Row, held_out, training
 from agentfly.config import load_settings

@@ -118,7 +118,7 @@ weight = -1
         "  source.0.tasks: missing. A file (.json, .jsonl, .csv, .parquet), `module:function` that "
         "returns rows, or "
         "`hub:dataset`, `hub:dataset:split`, `hub:dataset:configuration:split` of a Hugging Face "
-        "hub.",
+        "hub. A ready-made environment has its own.",
         "  source.0.tools: must be a list, got 'calculator'",
         "  source.1.weight: must be greater than 0, got -1",
         "  lr: unknown key. Did you mean train.lr?",
@@ -160,8 +160,8 @@ def test_a_mistake_is_told_with_the_way_out(change: dict[str, Any], said: str) -
 def test_what_is_missing_is_asked_for_with_its_table() -> None:
     assert mistakes({"name": "x"}) == [
         "invalid settings",
-        "  model: missing. Add the table [model]. Which model is trained, and in what precision.",
         "  source: missing. Add at least one table [[source]]",
+        "  model: missing. Add the table [model]. Which model is trained, and in what precision.",
     ]
 
 

@@ -170,6 +170,8 @@ async def test_an_interrupted_cell_keeps_its_state(quick: PythonSandbox) -> None
     assert (result.status, result.limit) == (CellStatus.INTERRUPTED, "time")
     assert result.stdout == "begun\n"
     assert result.note == "Interrupted after 0.5 s, the time limit. Variables are kept."
+    assert result.error is not None
+    assert "_interrupt" not in result.error, "only the cell's own frames are shown"
     assert (await quick.run("x > 0")).value == "True"
 
 

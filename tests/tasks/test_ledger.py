@@ -1,5 +1,6 @@
 import json
 import os
+import resource
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -250,6 +251,39 @@ def test_impossible_changes_are_refused_and_not_written(
             act(ledger, done)
         assert path.read_bytes() == before
     open_ledger(path).close()
+
+
+CHANGES: dict[str, Callable[[Ledger, list[str]], object]] = {
+    "issue": lambda ledger, _: ledger.issue(5),
+    "finish": lambda ledger, groups: ledger.finish(groups[1], ANSWERED),
+    "train": lambda ledger, groups: ledger.train([groups[0]], step=2),
+    "abandon": lambda ledger, groups: ledger.abandon(groups[1], "x"),
+    "reissue": lambda ledger, groups: ledger.reissue(groups[0]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_does_not_reach_the_file_has_not_happened(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "ledger.jsonl"
+    uninterrupted(path)
+    with open_ledger(path, epochs=9, step=1) as ledger:
+        groups = ids(ledger.issue(4))
+        ledger.finish(groups[0], ANSWERED)
+    with open_ledger(path, epochs=9) as ledger:
+        before, act = ledger.progress, CHANGES[change]
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size, hard))
+        try:
+            with pytest.raises(OSError, match="File too large"):
+                act(ledger, groups)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert ledger.progress == before
+        act(ledger, groups)
+        assert ledger.progress.issued == (9 if change == "issue" else 7), "three again, two new"
+        after = ledger.progress, ids(ledger.unfinished()), ids(ledger.ready())
+    with open_ledger(path, epochs=9) as ledger:
+        assert (ledger.progress, ids(ledger.unfinished()), ids(ledger.ready())) == after
 
 
 def test_one_group_cannot_be_trained_twice_in_a_step() -> None:

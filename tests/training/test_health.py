@@ -3,9 +3,12 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
+from agentfly.algorithms.spread import has_spread
 from agentfly.errors import RunError
-from agentfly.training.health import has_spread, has_trainable, require_healthy, require_timeless
+from agentfly.observe import rollout_metrics
+from agentfly.training.health import has_trainable, require_healthy, require_timeless
 from agentfly.types import (
     Completion,
     FinishReason,
@@ -58,10 +61,20 @@ def group(*members: Trajectory) -> Group:
 
 
 def test_spread_is_seen_among_trainable_chains_only() -> None:
-    assert has_spread(group(chain(0, 1.0), chain(1, 0.0)))
-    assert not has_spread(group(chain(0, 1.0), chain(1, 1.0)))
-    assert not has_spread(group(chain(0, 1.0), chain(1, None, stop=StopReason.ENV_CRASHED)))
+    assert group(chain(0, 1.0), chain(1, 0.0)).has_spread
+    assert not group(chain(0, 1.0), chain(1, 1.0)).has_spread
+    assert not group(chain(0, 1.0), chain(1, None, stop=StopReason.ENV_CRASHED)).has_spread
+    assert not group(chain(0, 1.0), chain(1, 0.0, stop=StopReason.TIME_LIMIT)).has_spread
+    assert not group().has_spread
     assert not has_trainable(group(chain(0, None, stop=StopReason.ENV_CRASHED)))
+
+
+@pytest.mark.parametrize("rewards", [(0.3, 0.1 + 0.2), (0.0, 1.0), (0.0, 0.0), (1e7, 1e7 + 1)])
+def test_groups_without_spread_are_those_that_give_no_gradient(rewards: tuple[float, ...]) -> None:
+    """The sampler that replaces them, the metric and the algorithms can't disagree."""
+    compared = group(*(chain(number, reward) for number, reward in enumerate(rewards)))
+    assert compared.has_spread == has_spread(torch.tensor(rewards))
+    assert rollout_metrics([compared])["reward/flat_groups"] == float(not compared.has_spread)
 
 
 def test_a_share_of_failures_up_to_the_limit_is_borne() -> None:

@@ -210,11 +210,11 @@ def test_the_sampler_s_own_serve_as_old_only_where_they_are_the_same(
     assert torch.equal(x.old_logprobs_N, x.sampled_logprobs_N) == served
 
 
-@pytest.mark.parametrize("place", ["loss", "reward"])
+@pytest.mark.parametrize(("place", "estimator"), [("loss", "k3"), ("reward", "k1")])
 @pytest.mark.parametrize("lora", [None, {"rank": 4}])
-def test_the_reference_is_the_policy_as_it_was(place: str, lora: Any) -> None:
+def test_the_reference_is_the_policy_as_it_was(place: str, estimator: str, lora: Any) -> None:
     watching = Watching()
-    kl = {"coefficient": 0.1, "estimator": "k1", "place": place}
+    kl = {"coefficient": 0.1, "estimator": estimator, "place": place}
     algorithm = replace(
         make_algorithm("grpo", {"kl": kl}),
         advantage=watching._advantage,

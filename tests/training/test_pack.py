@@ -21,7 +21,6 @@ def sample(*ids: int) -> Sample:
         temperature=1.0,
         chain_id="c",
         group_id="g",
-        weight=1.0,
     )
 
 

@@ -1,17 +1,22 @@
 """A warm start end to end: a small model learns a way of speaking that it has never seen."""
 
 import json
+import os
+import signal
+from collections.abc import Callable, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 from safetensors.torch import load_file
+from torch import Tensor
 
 from agentfly import Agent, SamplingParams
 from agentfly.config.sft_settings import SftSettings
 from agentfly.errors import ConfigError
-from agentfly.observe import RunProgress
+from agentfly.observe import RunProgress, Trackers
+from agentfly.training.checkpoint import Checkpoints
 from agentfly.training.supervised.lesson_plan import LessonPlan
 from agentfly.training.supervised.sft import SftResult, sft
 from agentfly.training.supervised.supervised import SupervisedLearner
@@ -35,11 +40,15 @@ def rows() -> list[dict[str, Any]]:
     ]
 
 
+def with_greetings(folder: Path) -> Path:
+    text = "".join(json.dumps(row) + "\n" for row in rows())
+    (folder / "greetings.jsonl").write_text(text)
+    return folder
+
+
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    text = "".join(json.dumps(row) + "\n" for row in rows())
-    (tmp_path / "greetings.jsonl").write_text(text)
-    return tmp_path
+    return with_greetings(tmp_path)
 
 
 def run(base: Path, *, resume: bool = False, name: str = "warm", **tables: Any) -> SftResult:
@@ -80,29 +89,113 @@ def test_nothing_is_learnt_with_a_learning_rate_of_zero(base: Path) -> None:
     assert after == pytest.approx(before, abs=1e-6)
 
 
-def test_a_run_that_was_cut_short_ends_with_the_same_weights(
-    base: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    train, checkpoint = {"epochs": 2, "warmup_steps": 2}, {"every": 2}
-    whole = run(base, name="whole", train=train, checkpoint=checkpoint)
-    learn = SupervisedLearner.learn
+SHORT: Mapping[str, Any] = {"train": {"epochs": 2, "warmup_steps": 2}, "checkpoint": {"every": 2}}
+"""Six steps, of which the even ones leave a checkpoint."""
 
-    def dies(self: SupervisedLearner, samples: list[Sample]) -> Any:
-        if self.step == 3:
-            raise KeyboardInterrupt
-        return learn(self, samples)
 
-    with monkeypatch.context() as patched:
-        patched.setattr(SupervisedLearner, "learn", dies)
-        with pytest.raises(KeyboardInterrupt):
-            run(base, train=train, checkpoint=checkpoint)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Tensor]:
+    """The weights of a short run that nothing has cut."""
+    result = run(with_greetings(tmp_path_factory.mktemp("whole")), **SHORT)
+    return load_file(result.model / "model.safetensors")
+
+
+class Killed(BaseException):
+    """Nobody waits for it, and nobody answers."""
+
+
+def cut(base: Path, owner: type, method: str, when: Callable[..., None]) -> None:
+    """Run until `when` ends it, called before each call of a method with the same arguments."""
+    original = getattr(owner, method)
+
+    def watched(*args: Any, **more: Any) -> Any:
+        when(*args)
+        return original(*args, **more)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(owner, method, watched)
+        with pytest.raises((KeyboardInterrupt, Killed)):
+            run(base, **SHORT)
     assert not (base / "runs" / "warm" / "model").exists()
-    resumed = run(base, train=train, checkpoint=checkpoint, resume=True)
-    assert [r.step for r in resumed.metrics] == [r.step for r in whole.metrics]
-    ours, theirs = (load_file(r.model / "model.safetensors") for r in (resumed, whole))
-    assert all(ours[name].equal(theirs[name]) for name in theirs)
+
+
+def checkpoints(base: Path) -> list[str]:
+    return sorted(path.name for path in (base / "runs" / "warm" / "checkpoints").glob("*"))
+
+
+def resumed_as(whole: Mapping[str, Tensor], base: Path) -> None:
+    resumed = run(base, **SHORT, resume=True)
+    assert [record.step for record in resumed.metrics] == list(range(7))
+    ours = load_file(resumed.model / "model.safetensors")
+    assert all(ours[name].equal(whole[name]) for name in whole)
+
+
+def die_in_log(_: Trackers, metrics: object, step: int) -> None:
+    if step == 4:
+        raise Killed
+
+
+def die_in_first_learn(learner: SupervisedLearner, _: object) -> None:
+    if learner.step == 0:
+        raise Killed
+
+
+def die_in_save(_: Checkpoints, step: int, write: object) -> None:
+    if step == 4:
+        raise Killed
+
+
+@pytest.mark.parametrize(
+    ("owner", "method", "when", "left"),
+    [
+        (SupervisedLearner, "learn", die_in_first_learn, []),
+        (Trackers, "log", die_in_log, ["step_2"]),
+        (Checkpoints, "save", die_in_save, ["step_2"]),
+    ],
+)
+def test_killed_anywhere_it_loses_and_repeats_no_line(
+    whole: dict[str, Tensor],
+    base: Path,
+    owner: type,
+    method: str,
+    when: Callable[..., None],
+    left: list[str],
+) -> None:
+    cut(base, owner, method, when)
+    assert checkpoints(base) == left
+    resumed_as(whole, base)
     with pytest.raises(ConfigError, match="is done, and its model is in"):
         run(base, resume=True)
+
+
+def press(times: int) -> Callable[..., None]:
+    def in_third_step(learner: SupervisedLearner, _: object) -> None:
+        for _ in range(times if learner.step == 2 else 0):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    return in_third_step
+
+
+def test_ctrl_c_leaves_the_last_whole_step(whole: dict[str, Tensor], base: Path) -> None:
+    cut(base, SupervisedLearner, "learn", press(1))
+    assert checkpoints(base) == ["step_2", "step_3"], "the step under way was seen through"
+    resumed_as(whole, base)
+
+
+def test_ctrl_c_pressed_twice_saves_no_half_step(whole: dict[str, Tensor], base: Path) -> None:
+    cut(base, SupervisedLearner, "learn", press(2))
+    assert checkpoints(base) == ["step_2"]
+    resumed_as(whole, base)
+
+
+def test_a_run_is_resumed_with_what_it_was_started_with(base: Path) -> None:
+    cut(base, SupervisedLearner, "learn", press(1))
+    with pytest.raises(ConfigError, match=r"train.lr: 0.003 then, 0.5 now"):
+        run(base, resume=True, **{**SHORT, "train": {**SHORT["train"], "lr": 0.5}})
+    file = base / "greetings.jsonl"
+    file.write_text(file.read_text().replace("Ahoy, Bob!", "Ahoy, Rob!"))
+    with pytest.raises(ConfigError, match="started with other conversations than its files give"):
+        run(base, resume=True, **SHORT)
 
 
 def test_adapters_are_merged_into_a_plain_model(base: Path) -> None:
@@ -155,5 +248,4 @@ def _sample(token: int) -> Sample:
         temperature=1.0,
         chain_id=f"t/0/{token}",
         group_id="t/0",
-        weight=1.0,
     )

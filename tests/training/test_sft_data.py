@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Generator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -10,11 +11,15 @@ from typing import Any
 import pytest
 
 from agentfly import Agent, reward
+from agentfly.agents.demonstrate import demonstrate
+from agentfly.agents.kind import KINDS
+from agentfly.agents.outfit import Outfit
 from agentfly.chat import CHATML, CHATML_TOKENS, ByteTokenizer, ChatTemplate, TemplateRenderer
 from agentfly.chat.imitation import imitate
 from agentfly.chat.mask import all_sampled, last_turn_only
 from agentfly.config.sft_settings import SftDataSettings
 from agentfly.engines import ScriptedEngine, ScriptedTurn
+from agentfly.environments import Say, Scene, call
 from agentfly.errors import ConfigError
 from agentfly.models import resolve_model
 from agentfly.observe import TrajectoryWriter, compact
@@ -24,6 +29,7 @@ from agentfly.training.supervised.best_of import keep_best, sample_best
 from agentfly.training.supervised.chat_rows import read_chat_rows
 from agentfly.training.supervised.demonstrations import Demonstrations, read_demonstrations
 from agentfly.types import (
+    AgentKind,
     Completion,
     FinishReason,
     Message,
@@ -38,6 +44,7 @@ from agentfly.types import (
 )
 
 TOOL = calculator.spec
+ROW = {"id": "a", "question": "What is 2+3?"}
 CALL = ToolCall(id="call_0", name="calculator", arguments='{"expression": "2+3"}')
 SAID = (
     Message(role="assistant", tool_calls=(CALL,)),
@@ -205,6 +212,45 @@ def test_chains_without_tokens_are_refused_or_written_anew(tmp_path: Path) -> No
         read(tmp_path, "server.jsonl")
     (sample,) = read(tmp_path, "server.jsonl", retokenise=True).train
     assert sample.token_ids == recorded.streams[0].token_ids
+
+
+@pytest.mark.parametrize("kind", ["react", "code", "tags"])
+async def test_a_player_is_imitated_in_the_words_of_the_kind(tmp_path: Path, kind: str) -> None:
+    """An engine that says just this records the very same tokens."""
+
+    def expert(scene: Scene) -> Generator[Say, str, None]:
+        del scene
+        yield call("calculator", expression="2+3")
+        yield Say("5")
+
+    spoken = KINDS[kind]()
+    (chain_played,) = await demonstrate(_outfit(spoken), expert, [Task.from_row(ROW)])
+    write(tmp_path / "expert.jsonl", chain_played)
+    (sample,) = read(tmp_path, "expert.jsonl", retokenise=True, kind=kind).train
+    call_format = spoken.format([TOOL])
+    assert call_format is not None
+    said = [call_format.write([CALL], ""), "5"]
+    engine = ScriptedEngine(
+        lambda turn: said[turn.request.turn] + "<|im_end|>", tokenizer=tiny().tokenizer
+    )
+    agent = Agent(engine, renderer=tiny(), tools=[calculator], kind=kind)
+    (sampled,) = make_samples((await agent.run(ROW)).trajectories[0])
+    assert tiny().decode(sample.token_ids) == tiny().decode(sampled.token_ids)
+    assert sum(sample.mask) == sum(sampled.mask)
+
+
+def _outfit(kind: AgentKind) -> Outfit:
+    return Outfit(
+        tasks=(),
+        eval_tasks=(),
+        kind=kind,
+        tools=(calculator,),
+        reward=None,
+        group_reward=None,
+        environment=None,
+        system_prompt=None,
+        max_turns=None,
+    )
 
 
 def test_a_prompt_of_another_template_is_told_of(

@@ -1,10 +1,11 @@
 """A whole run, small enough to see everything that it does."""
 
 import asyncio
+import errno
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from agentfly import Agent, Limits, SamplingParams, Source, Trainer, group_rewar
 from agentfly.config import RunSettings
 from agentfly.errors import ConfigError, RunError
 from agentfly.observe import RunProgress, read_metrics, read_trajectories, require_documented
+from agentfly.runtime.journal import Journal
 from agentfly.tasks import Ledger
 from agentfly.training import StoppedBy, TrainResult
 from agentfly.training.learner.learnt import METRICS as LEARNER_METRICS
@@ -74,6 +76,48 @@ def test_a_run_is_a_folder_of_plain_files(tmp_path: Path) -> None:
     names = {name for record in result.metrics for name in record.metrics}
     require_documented(names, {f"train/{name}": text for name, text in LEARNER_METRICS.items()})
     assert {"reward/mean", "eval/reward", "train/loss", "time/step"} <= names
+
+
+def test_the_best_checkpoint_is_the_one_with_the_highest_held_out_reward(tmp_path: Path) -> None:
+    tables = {"train": {"steps": 4, "lr": 1e-2}, "checkpoint": {"every": 1, "keep": 1}}
+    result = train(one_source(), chosen=settings(tmp_path, **tables))
+    rewards = [r.metrics["eval/reward"] for r in result.metrics if "eval/reward" in r.metrics][1:]
+    # Of equals the newer one.
+    best = max(range(4), key=lambda index: (rewards[index], index)) + 1
+    assert result.best == result.folder / "checkpoints" / f"step_{best}"
+
+
+@pytest.mark.parametrize(("at_end", "best"), [(True, "step_2"), (False, None)])
+def test_what_is_measured_after_the_last_step_counts(
+    tmp_path: Path, at_end: bool, best: str | None
+) -> None:
+    evaluate = {"every": 0, "at_start": False, "at_end": at_end, "num_chains": 1}
+    chosen = settings(tmp_path, eval=evaluate, checkpoint={"every": 1})
+    result = train(one_source(), chosen=chosen)
+    assert (result.best and result.best.name) == best
+
+
+@pytest.mark.parametrize("kind", ["trajectory", "event", "ledger", "metrics"])
+def test_a_full_disk_is_told_as_such_whatever_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    append, left = Journal.append, {"trajectory": 4, "event": 8, "ledger": 5, "metrics": 1}[kind]
+
+    def full(journal: Journal, record: Mapping[str, Any]) -> None:
+        nonlocal left
+        left -= journal._head["kind"] == kind
+        if left < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(journal, record)
+
+    chosen = settings(tmp_path, eval={"every": 0, "at_start": False})
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "append", full)
+        with pytest.raises(RunError, match=r"the disk of .*small is full. Free some.*--resume"):
+            train(one_source(), chosen=chosen)
+    result = train(one_source(), chosen=chosen, resume=True)
+    steps = [record.step for record in result.metrics if "reward/mean" in record.metrics]
+    assert steps == [1, 2]
 
 
 def test_a_finished_run_can_be_given_more_steps_and_nothing_else(tmp_path: Path) -> None:
@@ -198,7 +242,9 @@ def test_what_cannot_be_trained_is_refused(
 
 
 def test_a_group_needs_two_chains(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"rollout.num_chains is 1"):
+    with pytest.raises(
+        ConfigError, match=r"rollout.num_chains: grpo compares the chains of a task"
+    ):
         Trainer(one_source(), settings(tmp_path, rollout={"num_chains": 1}))
 
 

@@ -70,7 +70,6 @@ def sample(**changes: object) -> Sample:
         "temperature": 1.0,
         "chain_id": "g/0",
         "group_id": "g",
-        "weight": 1.0,
     }
     return Sample(**(fields | changes))  # type: ignore[arg-type]
 

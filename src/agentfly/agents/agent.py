@@ -188,10 +188,15 @@ class Agent:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def through(self, engine: Engine) -> Self:
-        """Return the same agent, speaking through another engine of the same model."""
+    def through(self, engine: Engine, *, pool: Pool | None = None) -> Self:
+        """Return the same agent, speaking through another engine of the same model.
+
+        Its environments come from `pool`, unless the agent was given one when it was made.
+        """
         other = copy.copy(self)
         other.model = self.model.through(engine)
+        if pool is not None and self._pool is self._own_pool:
+            other._pool = pool
         return other
 
     def setup(

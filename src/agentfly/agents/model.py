@@ -115,12 +115,7 @@ def _with_format(renderer: Renderer, call_format: CallFormat | None) -> Renderer
             f"the format {call_format.name!r} can't be given to a {type(renderer).__name__}: "
             "let your renderer read it itself, and leave format= and kind= out"
         )
-    return TemplateRenderer(
-        renderer.tokenizer,
-        renderer.template,
-        format=call_format,
-        on_rewrite=renderer.on_rewrite,
-    )
+    return renderer.reading(call_format)
 
 
 def _renderer_of(engine: Engine, call_format: CallFormat | None) -> Renderer:

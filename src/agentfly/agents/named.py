@@ -6,14 +6,14 @@ A name is that of something ready-made, or `module:name` of a user's own:
     find_reward("my_rewards:correct", base=Path("experiments"))     # experiments/my_rewards.py
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agentfly.agents.kind import KINDS
 from agentfly.chat import MASK_POLICIES, MaskPolicy
-from agentfly.config import Problem, RunSettings, import_named
+from agentfly.config import import_named
 from agentfly.errors import ConfigError, boundary
 from agentfly.rewards import (
     exact_match,
@@ -154,26 +154,3 @@ def find_mask(name: str, *, base: Path | None = None) -> MaskPolicy:
     """Return the mask policy of a name."""
     found: MaskPolicy = _MASK.find(name, base)
     return found
-
-
-def unknown_names(settings: RunSettings, *, base: Path | None = None) -> Iterator[Problem]:
-    """Look up every name of a run's settings, and tell of those that stand for nothing."""
-    yield from _tried("rollout.mask", find_mask, settings.rollout.mask, base)
-    for number, source in enumerate(settings.source):
-        at = f"source.{number}"
-        yield from _tried(f"{at}.kind", find_kind, source.kind, base)
-        for place, name in enumerate(source.tools):
-            yield from _tried(f"{at}.tools.{place}", find_tool, name, base)
-        yield from _tried(f"{at}.reward", find_reward, source.reward, base)
-        yield from _tried(f"{at}.group_reward", find_group_reward, source.group_reward, base)
-        yield from _tried(f"{at}.environment", find_environment, source.environment, base)
-
-
-def _tried(
-    key: str, find: Callable[..., object], name: str | None, base: Path | None
-) -> Iterator[Problem]:
-    try:
-        if name is not None:
-            find(name, base=base)
-    except ConfigError as error:
-        yield Problem(key=key, text=str(error))

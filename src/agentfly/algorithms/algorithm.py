@@ -1,5 +1,6 @@
 """An algorithm is data: an advantage function, a loss function, and what they need."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from agentfly.algorithms.aggregate import token_mean
@@ -7,7 +8,7 @@ from agentfly.algorithms.batch import AdvantageFunction, Aggregate, LossFunction
 from agentfly.algorithms.correction import Correction
 from agentfly.algorithms.kl import Kl
 from agentfly.algorithms.overlong import Overlong
-from agentfly.config import Settings
+from agentfly.config import Problem, Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,3 +57,11 @@ class Algorithm:
     def needs_reference(self) -> bool:
         """Whether log-probabilities under the reference are asked for."""
         return self.kl is not None
+
+    def problems(self, num_chains: int) -> Iterator[Problem]:
+        """Find what keeps it from learning by so many chains of each task."""
+        if self.needs_group and num_chains < 2:
+            text = (
+                f"{self.name} compares the chains of a task: it needs at least 2, got {num_chains}"
+            )
+            yield Problem(key="rollout.num_chains", text=text)

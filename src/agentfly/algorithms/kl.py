@@ -6,8 +6,8 @@ With d = log π - log π_ref (http://joschu.net/blog/kl-approx.html):
     k2 = d² / 2             as a loss its gradient is that of the divergence (arXiv:2501.03262)
     k3 = exp(-d) + d - 1    unbiased and never negative
 
-As a loss k1 pulls nowhere on average, since its gradient is that of log π alone: take it in the
-reward, and k2 or k3 in the loss.
+As a loss k1 pulls nowhere on average, since its gradient is that of log π alone (arXiv:2506.09477):
+it is for the reward only.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from agentfly.algorithms.ratio import log_ratio
 from agentfly.config import Settings
+from agentfly.errors import ConfigError
 from agentfly.runtime.names import look_up
 
 
@@ -64,6 +65,11 @@ class Kl:
 
     def __post_init__(self) -> None:
         if self.coefficient < 0:
-            raise ValueError(f"coefficient must be 0 (off) or more: got {self.coefficient}")
+            raise ConfigError(f"coefficient must be 0 (off) or more: got {self.coefficient}")
         if self.place not in ("loss", "reward"):
-            raise ValueError(f"place must be 'loss' or 'reward': got {self.place!r}")
+            raise ConfigError(f"place must be 'loss' or 'reward': got {self.place!r}")
+        if (self.estimator, self.place) == ("k1", "loss"):
+            raise ConfigError(
+                "estimator 'k1' pulls nowhere on average in the loss: take 'k2' or 'k3' there, or "
+                "place = 'reward'"
+            )

@@ -2,12 +2,10 @@
 
 from torch import Tensor
 
+from agentfly.types.trajectory import differ
+
 EPSILON = 1e-4
 """Added to every standard deviation: a group whose rewards differ by less is not blown up."""
-
-
-ROUNDING = 1e-6
-"""Values that differ by less than this share of the largest are the same but for rounding."""
 
 
 def has_spread(values: Tensor) -> bool:
@@ -17,9 +15,10 @@ def has_spread(values: Tensor) -> bool:
     >>> has_spread(torch.tensor([0.1 + 0.2, 0.3])), has_spread(torch.tensor([0.0, 1.0]))
     (False, True)
     """
-    if len(values) < 2:
+    if not len(values):
         return False
-    return bool(values.max() - values.min() > ROUNDING * values.abs().max())
+    low, high = values.aminmax()
+    return differ(low.item(), high.item())
 
 
 def standardise(values: Tensor) -> Tensor:

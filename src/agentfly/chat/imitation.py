@@ -121,7 +121,10 @@ def _said(messages: Sequence[Message], tools: Sequence[ToolSpec], first: int) ->
 def _sampled(renderer: TemplateRenderer, said: _Said) -> Completion:
     """Make the completion of a model that writes just as the template does."""
     end = renderer.suffix(said.replies or _likely_replies(said.message), said.tools).end
-    text = _written(renderer, said, end.last) + _sampled_end(end)
+    text = _written(renderer, said, end.last)
+    # A stop string ends the sampling, before an end token can follow it.
+    if not text.endswith(renderer.stop_strings):
+        text += _sampled_end(end)
     ids = renderer.encoder.encode([Piece(text, trusted=True)], after=renderer.encoder.anchor)
     return Completion(
         token_ids=tuple(ids),

@@ -87,6 +87,12 @@ class TemplateRenderer:
         self._opened: tuple[object, tuple[int, ...]] = (None, ())
         self._learn_ends()
 
+    def reading(self, call_format: CallFormat) -> "TemplateRenderer":
+        """Return the same renderer for another format of calls."""
+        return TemplateRenderer(
+            self.tokenizer, self.template, format=call_format, on_rewrite=self.on_rewrite
+        )
+
     def _learn_ends(self) -> None:
         after_user = self._probe.skeleton([_USER], ())
         after_result = self._probe.skeleton([_RESULT], ())

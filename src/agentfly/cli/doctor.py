@@ -1,5 +1,6 @@
 """`agentfly doctor`: what is wrong on this machine, each with its fix."""
 
+import asyncio
 import importlib.metadata
 import importlib.util
 import re
@@ -8,13 +9,17 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Annotated, Literal
 
 import typer
 
+from agentfly.cli.errors import told_plainly
 from agentfly.cli.wait_policy import NUM_THREADS, WAIT_POLICY, given_by_user
 from agentfly.models import cache_folder
+from agentfly.resources import ask
 from agentfly.runtime.cores import affine_cores, usable_cores
+from agentfly.sandbox import probe
 
 State = Literal["ok", "missing", "wrong"]
 _MARKS = {"ok": "✓", "missing": "–", "wrong": "✗"}
@@ -36,8 +41,20 @@ class Finding:
     fix: str = ""
 
 
-def doctor() -> None:
+def doctor(
+    live: Annotated[
+        Path | None,
+        typer.Option(
+            "--live",
+            help="The folder of a run: say who holds and who waits for which environments now.",
+        ),
+    ] = None,
+) -> None:
     """Look at this machine and say what is missing or wrong, each with its fix."""
+    if live is not None:
+        with told_plainly():
+            typer.echo(ask(live).text)
+        return
     findings = [finding for examine in _EXAMINATIONS for finding in examine()]
     for finding in findings:
         mark = typer.style(_MARKS[finding.state], fg=_COLOURS[finding.state])
@@ -142,17 +159,15 @@ def _is_installed(package: str) -> bool:
 
 
 def _sandbox() -> Iterator[Finding]:
-    if sys.platform != "linux":
-        yield Finding("sandbox", "missing", f"no namespaces on {sys.platform}", "install Docker")
-        return
-    probe = ["unshare", "--user", "--map-root-user", "--net", "--pid", "--fork", "true"]
-    if _output_of(probe) is not None:
-        yield Finding("sandbox", "ok", "user, network and pid namespaces can be made")
-    elif shutil.which("bwrap"):
-        yield Finding("sandbox", "ok", "bubblewrap")
+    found = asyncio.run(probe())
+    engines = f"; by choice {' and '.join(found.engines)}" if found.engines else ""
+    if found.isolation is not None:
+        layers = f": {', '.join(found.layers)}" if found.layers else ""
+        yield Finding("sandbox", "ok", f"{found.isolation}{layers}{engines}")
     else:
+        detail = f"no isolation for untrusted code ({'; '.join(found.missing)}){engines}"
         fix = "allow unprivileged user namespaces, or install bubblewrap or Docker"
-        yield Finding("sandbox", "missing", "no isolation for untrusted code", fix)
+        yield Finding("sandbox", "missing", detail, fix)
 
 
 def _disk() -> Iterator[Finding]:

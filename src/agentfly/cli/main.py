@@ -6,10 +6,13 @@ from agentfly.cli import wait_policy as wait_policy  # first, before anything im
 from agentfly.cli.chat import chat
 from agentfly.cli.check import check
 from agentfly.cli.doctor import doctor
+from agentfly.cli.envs import envs
 from agentfly.cli.models import models
 from agentfly.cli.quickstart import quickstart
+from agentfly.cli.search import search
 from agentfly.cli.sft import sft
 from agentfly.cli.train import train
+from agentfly.cli.validate import validate
 from agentfly.runtime.process import reap
 
 app = typer.Typer(
@@ -31,5 +34,8 @@ app.command()(check)
 app.command()(chat)
 app.command()(train)
 app.command()(sft)
+app.command()(validate)
 app.command()(doctor)
+app.add_typer(envs, name="envs")
+app.add_typer(search, name="search")
 app.add_typer(models, name="models")

@@ -6,27 +6,17 @@ from typing import Annotated
 import typer
 
 from agentfly.cli.errors import told_plainly
+from agentfly.cli.run_command import DryRun, Overrides, Resume, extra_needed, running
 from agentfly.config import to_toml
 from agentfly.config.sft_settings import load_sft_settings
-from agentfly.errors import ConfigError
 
 
 def sft(
     file: Annotated[Path, typer.Argument(help="The settings of a warm start: a TOML file.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Settings to change, each key=value: train.lr=1e-5 data.keep_best=1",
-            show_default=False,
-        ),
-    ] = None,
+    overrides: Overrides = None,
     *,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the settings, print them all, and stop.")
-    ] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")
-    ] = False,
+    dry_run: DryRun = False,
+    resume: Resume = False,
 ) -> None:
     """Let a model imitate conversations, as a warm start before it is trained by reward.
 
@@ -48,15 +38,11 @@ def sft(
         agentfly train sums.toml model.name=runs/warm/model
     """  # noqa: D301 - a real \\b keeps lines apart, and brackets would be taken for markup
     with told_plainly():
-        settings = load_sft_settings(file, overrides or [])
+        settings = load_sft_settings(file, overrides or ())
         if dry_run:
             typer.echo(to_toml(settings), nl=False)
             return
-        try:
+        with extra_needed():
             from agentfly.training.supervised.sft import sft as run
-        except ImportError as error:
-            raise ConfigError(
-                f"training needs the extra `train` ({error.name} is missing): "
-                "pip install 'agentfly[train]'"
-            ) from error
-        run(settings, resume=resume, base=file.parent)
+        with running("sft", file, overrides or ()):
+            run(settings, resume=resume, base=file.parent)

@@ -1,35 +1,25 @@
 """`agentfly train`: parse, load, one call."""
 
-import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from agentfly.agents.named import unknown_names
-from agentfly.cli.errors import resumable, told_plainly
+from agentfly.agents.mistakes import unknown_names
+from agentfly.cli.errors import told_plainly
+from agentfly.cli.run_command import DryRun, Overrides, Resume, extra_needed, running
 from agentfly.config import Problem, RunSettings, SettingsError, load_settings, to_toml
 from agentfly.errors import ConfigError
 
 
 def train(
     file: Annotated[Path, typer.Argument(help="A run's settings: a TOML file.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help="Settings to change, each key=value: train.lr=1e-5 source.0.tasks=more.jsonl",
-            show_default=False,
-        ),
-    ] = None,
+    overrides: Overrides = None,
     *,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything, print all settings, and stop.")
-    ] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")
-    ] = False,
+    dry_run: DryRun = False,
+    resume: Resume = False,
 ) -> None:
     """Train a model by the settings of a TOML file.
 
@@ -52,26 +42,22 @@ def train(
         agentfly train sums.toml --resume
     """  # noqa: D301 - a real \\b keeps lines apart, and brackets would be taken for markup
     with told_plainly():
-        settings = _load(file, overrides or [])
+        settings = _load(file, overrides or ())
         if dry_run:
             typer.echo(to_toml(settings), nl=False)
             return
         from agentfly.training import train as run
 
-        again = shlex.join(["agentfly", "train", str(file), *(overrides or []), "--resume"])
-        with resumable(again):
+        with running("train", file, overrides or ()):
             result = run(settings, resume=resume, base=file.parent)
         typer.echo(f"{result.steps} steps done. The model: {result.model}")
+        if (best := result.best) and best != result.checkpoint:
+            typer.echo(f"The best by held-out reward, of an earlier step: {best}")
 
 
-def _load(file: Path, overrides: list[str]) -> RunSettings:
-    try:
+def _load(file: Path, overrides: Sequence[str]) -> RunSettings:
+    with extra_needed():
         from agentfly.algorithms import ALGORITHMS
-    except ImportError as error:
-        raise ConfigError(
-            f"training needs the extra `train` ({error.name} is missing): "
-            "pip install 'agentfly[train]'"
-        ) from error
     check = partial(_problems, base=file.parent)
     return load_settings(file, overrides, {"algorithm": ALGORITHMS}, check=check)
 
@@ -89,6 +75,4 @@ def _problems(settings: RunSettings, base: Path) -> Iterator[Problem]:
     except ConfigError as error:
         yield Problem(key="algorithm.name", text=str(error))
     else:
-        if algorithm.needs_group and settings.rollout.num_chains < 2:
-            told = f"{algorithm.name} compares the chains of a task: it needs at least 2, got 1"
-            yield Problem(key="rollout.num_chains", text=told)
+        yield from algorithm.problems(settings.rollout.num_chains)

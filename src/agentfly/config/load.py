@@ -2,20 +2,22 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from agentfly.config.mistake import problems_of
 from agentfly.config.override import override
 from agentfly.config.plugin import Plugins, complete
-from agentfly.config.problem import Problem, refuse_if_any
+from agentfly.config.problem import Problem, SettingsError, refuse_if_any
 from agentfly.config.read import parse_toml, read_toml
-from agentfly.config.settings import RunSettings
+from agentfly.config.settings import RunSettings, Settings
 
 Check = Callable[[RunSettings], Iterable[Problem]]
 """Finds what only the composition root can know: names that stand for nothing, an algorithm that
 needs larger groups."""
+
+Table = TypeVar("Table", bound=Settings)
 
 
 def load_settings(
@@ -51,27 +53,34 @@ def load_settings(
       train.lr: must be a number, got 'fast'
       train.stesp: unknown key. Did you mean 'steps'? …
     """
-    file, data = _tables(source)
+    file, data = read_tables(source)
     overridden = override(data, overrides)
     completed = complete(overridden.data, plugins or {})
-    problems = [*overridden.problems, *completed.problems]
+    problems = [*overridden.problems, *completed.problems, *_without_tasks(completed.data)]
+    # A plug-in whose options are wrong already can't be made, which is no second mistake.
+    broken = {problem.key.partition(".")[0] for problem in completed.problems}
+
+    def others(settings: RunSettings) -> Iterator[Problem]:
+        found = check(settings) if check else ()
+        return (problem for problem in found if problem.key.partition(".")[0] not in broken)
+
+    return validated(RunSettings, completed.data, problems, file, check=others)
+
+
+def validated(
+    table: type[Table],
+    data: Mapping[str, Any],
+    problems: Sequence[Problem],
+    file: str | None,
+    *,
+    check: Callable[[Table], Iterable[Problem]] = lambda _: (),
+) -> Table:
+    """Make settings of tables, or raise one error that tells of `problems` and of all others."""
     try:
-        settings = RunSettings.model_validate(completed.data)
+        settings = table.model_validate(data)
     except ValidationError as error:
-        found = [*problems_of(error, RunSettings), *_without_tasks(completed.data)]
-        refuse_if_any([*problems, *found], file)
-        raise AssertionError("pydantic found no error") from error
-    problems += _without_tasks(completed.data)
-    if check is not None:
-        told = {problem.key for problem in problems}
-        # A plug-in whose options are wrong already can't be made, which is no second mistake.
-        broken = {problem.key.partition(".")[0] for problem in completed.problems}
-        problems += [
-            problem
-            for problem in check(settings)
-            if problem.key not in told and problem.key.partition(".")[0] not in broken
-        ]
-    refuse_if_any(problems, file)
+        raise SettingsError([*problems, *problems_of(error, table)], file) from error
+    refuse_if_any([*problems, *check(settings)], file)
     return settings
 
 
@@ -84,7 +93,7 @@ def _without_tasks(data: Mapping[str, Any]) -> Iterator[Problem]:
         yield Problem(key="source", text=text)
 
 
-def _tables(source: str | Path | Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any]]:
+def read_tables(source: str | Path | Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any]]:
     """Return the file's name, if it is one, and its tables."""
     if isinstance(source, Mapping):
         return None, source

@@ -189,9 +189,15 @@ class SourceSettings(Settings):
 
     name: str = Field(default="default", min_length=1)
     """What to call it in metrics; several sources need different names."""
-    tasks: str
+    environment: str | None = None
+    """A ready-made one by name, which brings tasks, tools, reward and prompt unless others are
+    given, or `module:name` of your own that speaks first."""
+    options: dict[str, Any] = {}
+    """Choices of a ready-made environment; `agentfly envs info NAME` lists them."""
+    tasks: str | None = Field(default=None, validate_default=True)
     """A file (.json, .jsonl, .csv, .parquet), `module:function` that returns rows, or
-    `hub:dataset`, `hub:dataset:split`, `hub:dataset:configuration:split` of a Hugging Face hub."""
+    `hub:dataset`, `hub:dataset:split`, `hub:dataset:configuration:split` of a Hugging Face hub.
+    A ready-made environment has its own."""
     eval_tasks: str | None = None
     """Held-out tasks, named in the same ways."""
     weight: float = Field(default=1.0, gt=0)
@@ -204,12 +210,19 @@ class SourceSettings(Settings):
     """A ready-made reward by name, or `module:name` of your own."""
     group_reward: str | None = None
     """`module:name` of a reward that scores all chains of a task at once."""
-    environment: str | None = None
-    """An environment that speaks first: a known name, or `module:name`."""
     system_prompt: str | None = None
     """Put before every conversation."""
     max_turns: int | None = Field(default=None, ge=1)
-    """By default the rollout's."""
+    """By default the environment's, or else the rollout's."""
+
+    @field_validator("tasks")
+    @classmethod
+    def _somewhere(cls, tasks: str | None, info: ValidationInfo) -> str | None:
+        environment = info.data.get("environment")
+        if tasks is None and (environment is None or ":" in environment):
+            meaning = cls.model_fields["tasks"].description or ""
+            raise ValueError(f"missing. {' '.join(meaning.split())}")
+        return tasks
 
 
 class RunSettings(Settings):

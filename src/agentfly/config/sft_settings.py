@@ -8,16 +8,14 @@ files = ["good_chains.jsonl", "chats.jsonl"]
 keep_best = 1
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
-from agentfly.config.mistake import problems_of
+from agentfly.config.load import read_tables, validated
 from agentfly.config.override import override
-from agentfly.config.problem import refuse_if_any
-from agentfly.config.read import read_toml
 from agentfly.config.settings import (
     CheckpointSettings,
     ModelSettings,
@@ -46,6 +44,9 @@ class SftDataSettings(Settings):
     retokenise: bool = False
     """Write trajectories anew from their messages, as this model would have written them: for
     chains that another model sampled."""
+    kind: str = "tools"
+    """The kind of agent that is to speak so, where trajectories are written anew: tools, react,
+    code, tags, or `module:name`."""
     mask: str = "all_sampled"
     """Which of the assistant's tokens are trained: the name of a mask policy, or `module:name`."""
 
@@ -99,13 +100,10 @@ class SftSettings(Settings):
         return RunSettings._names_a_folder(name)
 
 
-def load_sft_settings(file: Path, overrides: Sequence[str] = ()) -> SftSettings:
-    """Read the settings of a warm start, or raise one SettingsError that tells of every mistake."""
-    overridden = override(read_toml(file), overrides)
-    try:
-        settings = SftSettings.model_validate(overridden.data)
-    except ValidationError as error:
-        refuse_if_any([*overridden.problems, *problems_of(error, SftSettings)], str(file))
-        raise AssertionError("pydantic found no error") from error
-    refuse_if_any(overridden.problems, str(file))
-    return settings
+def load_sft_settings(
+    source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()
+) -> SftSettings:
+    """Read the settings of a warm start, as `load_settings` reads those of a run."""
+    file, data = read_tables(source)
+    overridden = override(data, overrides)
+    return validated(SftSettings, overridden.data, overridden.problems, file)

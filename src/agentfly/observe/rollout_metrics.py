@@ -74,13 +74,9 @@ def _rewards(groups: Sequence[Group], chains: Sequence[Trajectory], summary: Sum
         "reward/min": min(rewards, default=None),
         "reward/max": max(rewards, default=None),
         "reward/solved": summary.solved_share,
-        "reward/flat_groups": ratio(sum(map(_flat, groups)), len(groups)),
+        "reward/flat_groups": ratio(sum(not group.has_spread for group in groups), len(groups)),
         **{f"reward/part/{name}": fmean(values) for name, values in _parts(chains).items()},
     }
-
-
-def _flat(group: Group) -> bool:
-    return len({member.reward for member in group.members} - {None}) < 2
 
 
 def _parts(chains: Sequence[Trajectory]) -> Mapping[str, list[float]]:

@@ -1,7 +1,6 @@
 """Trajectories on disk: JSON lines while a step is live, then one compact file for the step."""
 
 import gzip
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -9,7 +8,8 @@ from typing import Self
 
 from agentfly.errors import ConfigError
 from agentfly.observe.record import FORMAT_VERSION, decode_trajectory, encode_trajectory
-from agentfly.runtime.journal import Journal, read_records, sync_folder, whole_lines
+from agentfly.observe.whole_file import whole_file
+from agentfly.runtime.journal import Journal, read_records, whole_lines
 from agentfly.types import Trajectory
 
 KIND = "trajectory"
@@ -82,22 +82,11 @@ def compact(path: str | Path) -> Path:
     packed = _packed(path)
     if not path.exists() and packed.exists():
         return packed
-    part = packed.with_name(packed.name + ".part")
-    _write_packed(path, part)
-    part.replace(packed)
-    sync_folder(packed.parent)
+    # No name and no time inside, so that equal contents give equal files.
+    with whole_file(packed) as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
+        file.writelines(line for _, line in whole_lines(path))
     path.unlink()
     return packed
-
-
-def _write_packed(path: Path, part: Path) -> None:
-    with part.open("wb") as raw:
-        # No name and no time inside, so that equal contents give equal files.
-        with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as file:
-            for _, line in whole_lines(path):
-                file.write(line)
-        raw.flush()
-        os.fsync(raw.fileno())
 
 
 def _packed(path: Path) -> Path:

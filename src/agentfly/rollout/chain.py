@@ -81,6 +81,7 @@ class _Chain:
         self.budget = CallBudget(setup.limits)
         self.messages: tuple[Message, ...] = ()
         self.streams: list[list[Turn]] = []
+        self.state_key: str | None = None
         self.metadata: dict[str, Any] = {}
         self.environments = ChainEnvironments(
             pool=setup.pool,
@@ -128,7 +129,8 @@ class _Chain:
     async def _open(self) -> None:
         observation = None
         if self.setup.environment is not None:
-            observation = await self.environments.first_observation(self.setup.environment)
+            first = await self.environments.first_step(self.setup.environment)
+            observation, self.state_key = first.observation, first.state_key
         with boundary(AgentError, "making the opening messages"):
             self.messages = _require_messages(
                 self.setup.kind.open(self.attempt.task, self.setup.tools.specs, observation)
@@ -164,6 +166,7 @@ class _Chain:
             message=message,
             temperature=self.setup.sampling.temperature,
             reasoning_spans=utterance.reasoning_spans,
+            state_key=self.state_key,
         )
         if utterance.new_stream or not self.streams:
             self.streams.append([])
@@ -187,6 +190,8 @@ class _Chain:
         with boundary(AgentError, f"answering turn {turn.index}"):
             replies = _require_messages(self.setup.kind.reply(calls, results))
         rewards = [result.reward for result in results if result.reward is not None]
+        reached = [result.state_key for result in results if result.state_key is not None]
+        self.state_key = reached[-1] if reached else self.state_key
         answered = replace(
             turn, results=results, replies=replies, reward=sum(rewards) if rewards else None
         )
@@ -213,11 +218,11 @@ class _Chain:
         if not isinstance(step, Step):
             raise EnvError(f"{spec.name}.step must return a Step, got {step!r}")
         self._emit(EnvObserved, turn=turn.index, observation=step.observation)
+        self.state_key = step.state_key
         answered = replace(
             turn,
             replies=(Message(role="user", content=step.observation),),
             reward=None if step.reward is None else float(step.reward),
-            state_key=step.state_key,
         )
         return answered, StopReason.ENV_ENDED if step.done else None
 

@@ -31,7 +31,7 @@ class ChainEnvironments:
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _instances: dict[EnvSpec, Any] | None = None
-    _first_observations: dict[EnvSpec, str] = field(default_factory=dict)
+    _first_steps: dict[EnvSpec, Step] = field(default_factory=dict)
 
     async def __aenter__(self) -> "ChainEnvironments":
         return self
@@ -51,10 +51,10 @@ class ChainEnvironments:
             raise ConfigError(f"environment {wanted.name} was not declared by any tool or reward")
         return (await self._leased())[wanted]
 
-    async def first_observation(self, spec: EnvSpec) -> str:
+    async def first_step(self, spec: EnvSpec) -> Step:
         """Return what the environment said when it was reset for this task."""
         await self._leased()
-        return self._first_observations[spec]
+        return self._first_steps[spec]
 
     def _only(self) -> EnvSpec:
         if len(self.specs) != 1:
@@ -79,10 +79,10 @@ class ChainEnvironments:
             instances = dict(await self._stack.enter_async_context(lease))
         for spec, instance in instances.items():
             with self.stopwatch.span(SpanKind.ENVIRONMENT, f"reset {spec.name}"):
-                self._first_observations[spec] = await self._reset(spec, instance)
+                self._first_steps[spec] = await self._reset(spec, instance)
         return instances
 
-    async def _reset(self, spec: EnvSpec, instance: Any) -> str:
+    async def _reset(self, spec: EnvSpec, instance: Any) -> Step:
         seed = self.attempt.seed.child("env", spec.name)
         said = await call_environment(
             partial(instance.reset, self.attempt.task, seed),
@@ -90,7 +90,7 @@ class ChainEnvironments:
             clock=self.clock,
             deadline=self.deadline,
         )
-        return said.observation if isinstance(said, Step) else str(said)
+        return said if isinstance(said, Step) else Step(observation=str(said))
 
 
 async def call_environment(

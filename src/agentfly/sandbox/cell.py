@@ -74,7 +74,7 @@ class CellResult:
             value=_optional_text(answer["value"]),
             error=_optional_text(answer["error"]),
             images=images,
-            exit_code=answer.get("exit_code"),
+            exit_code=_optional_number(answer.get("exit_code")),
             limit="time" if interrupted else _optional_text(answer["limit"]),
             note=note or None,
         )
@@ -101,6 +101,12 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"expected text, got {type(value).__name__}")
     return harmless(value)
+
+
+def _optional_number(value: object) -> int | None:
+    if value is not None and not isinstance(value, int):
+        raise TypeError(f"expected a number, got {type(value).__name__}")
+    return value
 
 
 def _optional_text(value: object) -> str | None:

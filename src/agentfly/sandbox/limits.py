@@ -6,10 +6,12 @@ from typing import Any
 from agentfly.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SandboxLimits:
     """What one sandbox may use. Hashable, so that it can be an option of an environment's spec.
 
+    >>> SandboxLimits(seconds=5)
+    SandboxLimits(seconds=5)
     >>> SandboxLimits(seconds=0)
     Traceback (most recent call last):
     agentfly.errors.ConfigError: a sandbox's seconds must be positive, got 0
@@ -41,6 +43,12 @@ class SandboxLimits:
             value = getattr(self, field.name)
             if value <= 0:
                 raise ConfigError(f"a sandbox's {field.name} must be positive, got {value!r}")
+
+    def __repr__(self) -> str:
+        """Tell what differs from the defaults, for it is part of names that people read."""
+        values = ((field, getattr(self, field.name)) for field in fields(self))
+        shown = ", ".join(f"{f.name}={value!r}" for f, value in values if value != f.default)
+        return f"SandboxLimits({shown})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as sent to the sandbox."""

@@ -14,7 +14,7 @@ from agentfly.sandbox.channel import SandboxDiedError
 from agentfly.sandbox.isolation import Isolation
 from agentfly.sandbox.levels import Level, choose
 from agentfly.sandbox.limits import SandboxLimits
-from agentfly.types import Image, Seed, Task
+from agentfly.types import Image, Seed, Step, Task
 
 FILE_SECONDS = 10.0
 """For reading, writing or listing files."""
@@ -94,6 +94,12 @@ class PythonSandbox:
     async def run(self, code: str) -> CellResult:
         """Run a cell; the variables of earlier cells are there."""
         return await self._execute({"op": "run", "code": code})
+
+    async def step(self, action: str) -> Step:
+        """Run a cell as any environment takes an action: for clients that know no `CellResult`."""
+        result = await self.run(action)
+        info = {"status": str(result.status), "limit": result.limit}
+        return Step(observation=result.observation, info=info)
 
     async def shell(self, command: str) -> CellResult:
         """Run a command of `/bin/sh` in the scratch folder, in the same isolation."""

@@ -1,7 +1,7 @@
 """Tasks: reading them, their order, and the ledger of what became of each."""
 
 from agentfly.tasks.ledger import Ledger, Progress
-from agentfly.tasks.load import Rows, load_tasks
+from agentfly.tasks.load import Rows, find_rows, load_tasks
 from agentfly.tasks.mixture import Mixture
 from agentfly.tasks.order import Order, Visit
 
@@ -12,5 +12,6 @@ __all__ = [
     "Progress",
     "Rows",
     "Visit",
+    "find_rows",
     "load_tasks",
 ]

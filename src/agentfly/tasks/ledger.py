@@ -142,12 +142,13 @@ class Ledger:
 
         Fewer than asked for come back at the end of the last epoch.
         """
-        again, self._again = self._again[:count], self._again[count:]
+        again = self._again[:count]
         start = self.position
         stop = min(start + count - len(again), self._end)
         visits = again + [self._state.order.visit(position) for position in range(start, stop)]
         if visits:
             self._change({"do": "issue", "groups": [visit.group_id for visit in visits]})
+        self._again = self._again[count:]
         return visits
 
     def finish(self, group_id: str, stops: Mapping[StopReason, int]) -> None:
@@ -199,35 +200,49 @@ class Ledger:
         return sys.maxsize if self._epochs is None else self._epochs * len(self._state.order)
 
     def _change(self, change: dict[str, Any]) -> None:
+        """Make a change in memory, which refuses an impossible one, and in the file, or in none."""
         self._state.apply(change)
         if self._journal:
-            self._journal.append(change)
+            try:
+                self._journal.append(change)
+            except BaseException:
+                path, order = self._journal.path, self._state.order
+                self._state = _replayed(_without_undone(_lines(path), path), path, order)
+                raise
 
 
 def _restore(
     journal: Journal, header: dict[str, Any], order: Order | Mixture, step: int | None
 ) -> LedgerState:
-    state = LedgerState(order)
-    lines = list(read_records(journal.path, kind=KIND, version=FORMAT_VERSION))
+    lines = _lines(journal.path)
     if not lines:
         journal.append(header)
         journal.sync()
         lines = [(1, header)]
     _require_same(journal.path, lines[0][1], header)
-    kept = _without_undone(lines[1:], journal.path)
+    kept = _without_undone(lines, journal.path)
     if step is not None and (mark := _mark(kept, step, journal.path)) < len(kept):
         journal.append({"do": "rewind", "step": step})
         journal.sync()
         del kept[mark:]
-    for number, change in kept:
-        try:
-            state.apply(change)
-        except ValueError as error:
-            raise FormatError(f"{journal.path}:{number}: {error}") from error
-    return state
+    return _replayed(kept, journal.path, order)
 
 
 _Lines = list[tuple[int, dict[str, Any]]]
+
+
+def _lines(path: Path) -> _Lines:
+    return list(read_records(path, kind=KIND, version=FORMAT_VERSION))
+
+
+def _replayed(lines: _Lines, path: Path, order: Order | Mixture) -> LedgerState:
+    state = LedgerState(order)
+    for number, change in lines:
+        try:
+            state.apply(change)
+        except ValueError as error:
+            raise FormatError(f"{path}:{number}: {error}") from error
+    return state
 
 
 def _require_same(path: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -> None:
@@ -241,8 +256,9 @@ def _require_same(path: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -
 
 
 def _without_undone(lines: _Lines, path: Path) -> _Lines:
+    """Leave out the header, and what was rewound."""
     kept: _Lines = []
-    for number, change in lines:
+    for number, change in lines[1:]:
         if change.get("do") == "rewind":
             del kept[_mark(kept, change["step"], path) :]
         else:

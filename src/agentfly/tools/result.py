@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_core import from_json, to_json, to_jsonable_python
 
 from agentfly.tools.images import read_images
-from agentfly.types import ToolResult
+from agentfly.types import Step, ToolResult
 
 DONE = "done"
 """What the model reads of a tool that returned nothing."""
@@ -25,9 +25,13 @@ def to_result(value: object) -> ToolResult:
     '{"hits": [1, 2]}'
     >>> to_result({"observation": "2 hits", "seconds": 0.1}).info
     {'seconds': 0.1}
+    >>> to_result(Step(observation="You win.", done=True)).ends_chain
+    True
     """
     if isinstance(value, ToolResult):
         return _checked(value)
+    if isinstance(value, Step):
+        return _checked(_from_step(value))
     if isinstance(value, Mapping) and "observation" in value:
         return _from_dict(value)
     images = None if isinstance(value, str) else read_images(value)
@@ -43,6 +47,16 @@ def presentable(result: ToolResult, max_length: int | None = None) -> ToolResult
     if max_length is not None and len(text) > max_length:
         text = f"{text[:max_length]}\n[cut: {len(text) - max_length} more characters]"
     return result if text == result.observation else replace(result, observation=text)
+
+
+def _from_step(step: Step) -> ToolResult:
+    return ToolResult(
+        observation=step.observation,
+        reward=step.reward,
+        ends_chain=step.done,
+        info=step.info,
+        state_key=step.state_key,
+    )
 
 
 def _checked(result: ToolResult) -> ToolResult:

@@ -244,14 +244,20 @@ def _verify(path: Path, name: str, entry: dict[str, Any]) -> None:
         raise _Damaged(f"{name} is not what was written: its SHA-256 differs")
 
 
+def is_full_disk(error: BaseException | None) -> bool:
+    """Tell whether an error, or one that it comes from, is that nothing more fits on the disk."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    return error is not None and is_full_disk(error.__cause__)
+
+
 def _disk_problem(error: BaseException, free: int) -> str | None:
     """Say in a person's words why nothing more could be written, if the disk is to blame.
 
     Libraries have their own ways to say it, some of them no OSError: that the disk is full is
     then seen by the space that was left before the half-written folder went.
     """
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    if full or (isinstance(error, Exception) and free < _NEARLY_FULL):
+    if is_full_disk(error) or (isinstance(error, Exception) and free < _NEARLY_FULL):
         return "the disk is full"
     if isinstance(error, OSError):
         return f"{type(error).__name__}: {error}"

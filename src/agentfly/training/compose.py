@@ -4,19 +4,12 @@ import math
 from pathlib import Path
 
 from agentfly.agents import Agent
-from agentfly.agents.named import (
-    find_environment,
-    find_group_reward,
-    find_kind,
-    find_mask,
-    find_reward,
-    find_tool,
-)
+from agentfly.agents.named import find_mask
+from agentfly.agents.outfit import Outfit, fit_out
 from agentfly.algorithms import make_algorithm
 from agentfly.config import RunSettings, SourceSettings
 from agentfly.observe import RunProgress
 from agentfly.rollout import Limits
-from agentfly.tasks import load_tasks
 from agentfly.training.result import TrainResult
 from agentfly.training.source import Source
 from agentfly.training.trainer import Trainer
@@ -51,29 +44,29 @@ def train(
 
 
 def _source(source: SourceSettings, settings: RunSettings, base: Path | None) -> Source:
-    held_out = source.eval_tasks
+    outfit = fit_out(source, base=base)
     return Source(
         name=source.name,
         weight=source.weight,
-        agent=_agent(source, settings, base),
-        tasks=load_tasks(source.tasks, source=source.name, base=base),
-        eval_tasks=load_tasks(held_out, source=source.name, base=base) if held_out else (),
+        agent=_agent(outfit, settings),
+        tasks=outfit.tasks,
+        eval_tasks=outfit.eval_tasks,
     )
 
 
-def _agent(source: SourceSettings, settings: RunSettings, base: Path | None) -> Agent:
-    rollout, group_reward = settings.rollout, source.group_reward
+def _agent(outfit: Outfit, settings: RunSettings) -> Agent:
+    rollout = settings.rollout
     return Agent(
         settings.model.name,
-        tools=[find_tool(name, base=base) for name in source.tools],
-        reward=find_reward(source.reward, base=base) if source.reward else None,
-        group_reward=find_group_reward(group_reward, base=base) if group_reward else None,
-        system_prompt=source.system_prompt,
-        kind=find_kind(source.kind, base=base),
-        environment=find_environment(source.environment, base=base) if source.environment else None,
+        tools=outfit.tools,
+        reward=outfit.reward,
+        group_reward=outfit.group_reward,
+        system_prompt=outfit.system_prompt,
+        kind=outfit.kind,
+        environment=outfit.environment,
         sampling=SamplingParams(temperature=rollout.temperature, max_tokens=rollout.max_tokens),
         limits=Limits(
-            max_turns=source.max_turns or rollout.max_turns,
+            max_turns=outfit.max_turns or rollout.max_turns,
             context_length=rollout.context_length or math.inf,
             seconds=rollout.chain_seconds,
         ),

@@ -7,11 +7,6 @@ from agentfly.observe import summarize
 from agentfly.types import Group, StopReason, ToolStatus, Trajectory
 
 
-def has_spread(group: Group) -> bool:
-    """Tell whether the group's trainable chains differ in their rewards."""
-    return len({member.reward for member in group.members if member.trainable}) > 1
-
-
 def has_trainable(group: Group) -> bool:
     """Tell whether any chain of the group can be learnt from."""
     return any(member.trainable for member in group.members)

@@ -22,8 +22,9 @@ from agentfly.chat import MaskPolicy
 from agentfly.config import RunSettings
 from agentfly.engines.local import LocalEngine
 from agentfly.observe import RunProgress, Trackers, compact, evaluation_metrics, rollout_metrics
+from agentfly.resources import EnvironmentManager
 from agentfly.tasks import Ledger
-from agentfly.training.checkpoint import Checkpoints
+from agentfly.training.checkpoint import Checkpoint, Checkpoints
 from agentfly.training.evaluation import Evaluator
 from agentfly.training.learner.learner import Learner
 from agentfly.training.learner.learnt import Learnt
@@ -50,22 +51,27 @@ class Loop:
     mask: MaskPolicy
     sampler: Sampler
     evaluator: Evaluator
+    environments: EnvironmentManager
     ledger: Ledger
     checkpoints: Checkpoints
     trackers: Trackers
     progress: RunProgress
     target: Target
-    saved_step: int
-    """The step of the newest checkpoint; 0 where there is none."""
-    _score: float | None = None
+    saved: Checkpoint | None
+    """The newest one, where there is any."""
+    _score: float | None = field(init=False)
     """Held-out reward of the weights as they are now, where it was measured."""
     _learning: bool = False
-    """The weights are between two steps: what they are now belongs to none, and is not saved."""
+    """The weights are those of no step that is trained and logged, and are not saved."""
     _carried: dict[str, float] = field(default_factory=dict)
     """What the stages after the last logged line took, logged with the next one."""
     _thread: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="agentfly-learner")
     )
+
+    def __post_init__(self) -> None:
+        """Take over what is known of the weights that were saved."""
+        self._score = self.saved.score if self.saved else None
 
     @property
     def step(self) -> int:
@@ -101,11 +107,11 @@ class Loop:
             learnt = await self._learn(sampled.groups)
         # From here to the log there is no await: the step is trained and logged, or neither.
         self.ledger.train([group.id for group in sampled.groups], step=step)
-        self._learning = False
         self.sampler.finished.clear()
         self.target.take(metrics.get("reward/mean"))
         compact(self.folder.trajectories_file(step))
         self._log(step, metrics | _train_metrics(learnt) | times.metrics())
+        self._learning = False
         with self._carrying("publishing"):
             await self.engine.load_weights(None, version=step)
         await self._evaluate_if(self.evaluator.due(step))
@@ -156,9 +162,10 @@ class Loop:
         return metrics.get("eval/reward")
 
     def _save_what_is_new(self) -> None:
-        """Save on the way out, also after Ctrl-C: whole steps, and groups that wait for one."""
-        new = self.step > self.saved_step or (self.step > 0 and bool(self.sampler.finished))
-        if new and not self._learning:
+        """Save on the way out, also after Ctrl-C: whole steps, scores, groups not yet learnt."""
+        saved = self.saved and (self.saved.step, self.saved.score)
+        new = saved != (self.step, self._score) or bool(self.sampler.finished)
+        if self.step > 0 and new and not self._learning:
             self._save()
 
     def _save(self) -> None:
@@ -170,11 +177,11 @@ class Loop:
             finished=self.sampler.finished.values(),
         )
         with self._carrying("saving"):
-            self.checkpoints.save(self.step, write, score=self._score)
-        self.saved_step = self.step
+            self.saved = self.checkpoints.save(self.step, write, score=self._score)
 
     def _log(self, step: int, metrics: dict[str, float]) -> None:
-        metrics, self._carried = metrics | self._carried, {}
+        metrics |= self._carried | self.environments.snapshot().metrics
+        self._carried = {}
         self.trackers.log(metrics, step)
         self.progress.step_done(step, metrics)
 

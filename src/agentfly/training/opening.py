@@ -1,26 +1,28 @@
 """Opening every part of a run, new or resumed, and closing them all whatever happens."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
 from functools import partial
 
 import torch
 
 from agentfly.algorithms import Algorithm
 from agentfly.chat import MaskPolicy
-from agentfly.config import RunSettings, to_toml
+from agentfly.config import RunSettings
 from agentfly.engines.local import LocalEngine
-from agentfly.observe import EventLog, RunProgress, Trackers, log_to, open_trackers, read_metrics
+from agentfly.observe import EventLog, RunProgress, log_to, read_metrics
+from agentfly.resources import EnvironmentManager, reporting
 from agentfly.runtime.clock import LoopClock
 from agentfly.tasks import Ledger
 from agentfly.training.chains import Chains
 from agentfly.training.checkpoint import Checkpoints
+from agentfly.training.disk import full_disk_told
 from agentfly.training.evaluation import Evaluator
 from agentfly.training.health import require_healthy, require_timeless
 from agentfly.training.learner.learner import Learner
 from agentfly.training.learner.policy import Policy
 from agentfly.training.loop import Loop
-from agentfly.training.resuming import require_same_run
+from agentfly.training.run_files import open_folder, open_run_trackers
 from agentfly.training.run_folder import RunFolder
 from agentfly.training.sampling import Sampler
 from agentfly.training.saving import restore_state, seed_everything
@@ -40,32 +42,25 @@ async def opened(
     resume: bool,
 ) -> AsyncIterator[Loop]:
     """Open what a run needs; a resumed one stands exactly where its last checkpoint was."""
+    require_models_fit(curriculum, settings)
     async with AsyncExitStack() as stack:
-        require_models_fit(curriculum, settings)
-        folder = stack.enter_context(_folder(settings, resume=resume))
-        stack.enter_context(_determinism(settings))
-        stack.enter_context(progress)
-        stack.enter_context(log_to(folder.log_file, tell=progress.message))
+        folder = stack.enter_context(_surroundings(settings, progress, resume=resume))
         checkpoints = Checkpoints(folder.checkpoints_folder, keep=settings.checkpoint.keep)
-        checkpoint = checkpoints.latest()
-        step = checkpoint.step if checkpoint else 0
+        saved = checkpoints.latest()
+        step = saved.step if saved else 0
         folder.drop_trajectories_after(step)
         ledger = stack.enter_context(_ledger(folder, curriculum, settings, step))
         policy = Policy.load(settings.model, seed=settings.seed)
         learner = Learner(policy, algorithm, settings, sampler_matches=policy.samples_exactly)
-        finished = restore_state(checkpoint, policy=policy, learner=learner) if checkpoint else []
+        finished = restore_state(saved, policy=policy, learner=learner) if saved else []
         engine = _engine(policy, curriculum, settings, version=step)
         stack.push_async_callback(engine.close)
-        agents = {source.name: source.agent.through(engine) for source in curriculum.sources}
-        for agent in agents.values():
-            stack.push_async_callback(agent.close)
-        chains = Chains(
-            agents=agents,
-            clock=LoopClock(),
-            max_concurrent=settings.rollout.max_concurrent,
-            retries=settings.rollout.retries,
-            on_event=stack.enter_context(EventLog(folder.events_file)),
+        environments = await stack.enter_async_context(EnvironmentManager())
+        stack.enter_context(reporting(environments.snapshot, folder.path))
+        chains = await stack.enter_async_context(
+            _chains(engine, environments, curriculum, settings, folder)
         )
+        trackers = open_run_trackers(folder, settings, step, resume=resume)
         yield Loop(
             settings=settings,
             folder=folder,
@@ -73,45 +68,30 @@ async def opened(
             engine=engine,
             learner=learner,
             mask=mask,
-            sampler=Sampler(
-                chains=chains,
-                ledger=ledger,
-                seed=Seed(settings.seed),
-                num_chains=settings.rollout.num_chains,
-                tasks_per_step=settings.rollout.tasks_per_step,
-                replace_flat=algorithm.dynamic_sampling,
-                check=partial(_check, settings),
-                on_chain=progress.chain_done,
-                finished={group.id: group for group in finished},
-            ),
-            evaluator=Evaluator(
-                chains=chains,
-                tasks=curriculum.eval_tasks,
-                settings=settings.eval,
-                seed=Seed(settings.seed).child("evaluation"),
-                on_chain=progress.chain_done,
-            ),
+            sampler=_sampler(chains, ledger, finished, algorithm, settings, progress),
+            evaluator=_evaluator(chains, curriculum, settings, progress),
+            environments=environments,
             ledger=ledger,
             checkpoints=checkpoints,
-            trackers=stack.enter_context(closing(_trackers(folder, settings, step, resume=resume))),
+            trackers=stack.enter_context(closing(trackers)),
             progress=progress,
             target=_target(folder, settings),
-            saved_step=step,
+            saved=saved,
         )
 
 
-def _folder(settings: RunSettings, *, resume: bool) -> RunFolder:
-    path, config = settings.folder / settings.name, to_toml(settings)
-    if not resume:
-        return RunFolder.create(path, config=config)
-    folder = RunFolder.open(path)
-    try:
-        require_same_run(folder.config, config)
-        folder.replace_config(config)
-    except BaseException:
-        folder.close()
-        raise
-    return folder
+@contextmanager
+def _surroundings(
+    settings: RunSettings, progress: RunProgress, *, resume: bool
+) -> Iterator[RunFolder]:
+    """Open what everything else happens in: the folder, its log, the progress bars."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(open_folder(settings, resume=resume))
+        stack.enter_context(full_disk_told(folder.path))
+        stack.enter_context(_determinism(settings))
+        stack.enter_context(progress)
+        stack.enter_context(log_to(folder.log_file, tell=progress.message))
+        yield folder
 
 
 @contextmanager
@@ -153,21 +133,68 @@ def _engine(
     )
 
 
+@asynccontextmanager
+async def _chains(
+    engine: LocalEngine,
+    environments: EnvironmentManager,
+    curriculum: Curriculum,
+    settings: RunSettings,
+    folder: RunFolder,
+) -> AsyncIterator[Chains]:
+    """Let every source's agent speak through the engine."""
+    agents = {
+        source.name: source.agent.through(engine, pool=environments)
+        for source in curriculum.sources
+    }
+    async with AsyncExitStack() as stack:
+        for agent in agents.values():
+            stack.push_async_callback(agent.close)
+        yield Chains(
+            agents=agents,
+            clock=LoopClock(),
+            max_concurrent=settings.rollout.max_concurrent,
+            retries=settings.rollout.retries,
+            on_event=stack.enter_context(EventLog(folder.events_file)),
+        )
+
+
+def _sampler(
+    chains: Chains,
+    ledger: Ledger,
+    finished: Sequence[Group],
+    algorithm: Algorithm,
+    settings: RunSettings,
+    progress: RunProgress,
+) -> Sampler:
+    return Sampler(
+        chains=chains,
+        ledger=ledger,
+        seed=Seed(settings.seed),
+        num_chains=settings.rollout.num_chains,
+        tasks_per_step=settings.rollout.tasks_per_step,
+        replace_flat=algorithm.dynamic_sampling,
+        check=partial(_check, settings),
+        on_chain=progress.chain_done,
+        finished={group.id: group for group in finished},
+    )
+
+
+def _evaluator(
+    chains: Chains, curriculum: Curriculum, settings: RunSettings, progress: RunProgress
+) -> Evaluator:
+    return Evaluator(
+        chains=chains,
+        tasks=curriculum.eval_tasks,
+        settings=settings.eval,
+        seed=Seed(settings.seed).child("evaluation"),
+        on_chain=progress.chain_done,
+    )
+
+
 def _check(settings: RunSettings, groups: Sequence[Group]) -> None:
     require_healthy(groups, max_failed_share=settings.rollout.max_failed_share)
     if settings.deterministic:
         require_timeless(groups)
-
-
-def _trackers(folder: RunFolder, settings: RunSettings, step: int, *, resume: bool) -> Trackers:
-    return open_trackers(
-        folder.path,
-        names=settings.track.trackers,
-        project=settings.track.project,
-        run=settings.name,
-        settings=settings.model_dump(mode="json"),
-        resume_after=step if resume else None,
-    )
 
 
 def _target(folder: RunFolder, settings: RunSettings) -> Target:

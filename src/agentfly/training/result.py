@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from agentfly.observe import MetricsRecord, read_metrics
+from agentfly.training.checkpoint import Checkpoints
 
 
 class StoppedBy(StrEnum):
@@ -30,6 +31,12 @@ class TrainResult:
     def checkpoint(self) -> Path:
         """The folder of the last weights, with the state of the trainer beside them."""
         return self.folder / "checkpoints" / f"step_{self.steps}"
+
+    @property
+    def best(self) -> Path | None:
+        """The folder of the weights with the highest held-out reward; None without evaluation."""
+        found = Checkpoints(self.folder / "checkpoints").best()
+        return found.path if found else None
 
     @property
     def model(self) -> Path:

@@ -12,6 +12,7 @@ MAY_CHANGE = (
     "checkpoint.",
     "eval.",
     "track.",
+    "train.evaluate_every",
     "train.steps",
     "train.target_",
     "rollout.max_concurrent",

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from agentfly.errors import ConfigError, FormatError
-from agentfly.runtime.journal import sync_folder
+from agentfly.observe.whole_file import PART, whole_file
 
 if sys.platform != "win32":
     import fcntl
@@ -32,8 +32,6 @@ FORMAT_VERSION = 1
 MARK = "run.json"
 CONFIG = "config.toml"
 LOCK = "lock"
-PART = ".part"
-"""The ending of a file that is being written."""
 
 
 class RunFolder:
@@ -218,11 +216,5 @@ def _take(lock: IO[str], path: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file so that it is whole or absent."""
-    part = path.with_name(path.name + PART)
-    with part.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-    sync_folder(path.parent)
+    with whole_file(path) as file:
+        file.write(text.encode())

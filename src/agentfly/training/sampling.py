@@ -10,7 +10,7 @@ from agentfly.observe import TrajectoryWriter
 from agentfly.rollout import GroupPlan
 from agentfly.tasks import Ledger, Visit
 from agentfly.training.chains import Chains
-from agentfly.training.health import has_spread, has_trainable
+from agentfly.training.health import has_trainable
 from agentfly.types import Group, Seed, Trajectory, chain_index
 
 MAX_ROUNDS = 10
@@ -97,7 +97,7 @@ class Sampler:
             if not has_trainable(group):
                 self.ledger.abandon(group.id, "no chain of it can be trained on")
                 into.left_out.append(group)
-            elif self.replace_flat and not has_spread(group):
+            elif self.replace_flat and not group.has_spread:
                 self.ledger.abandon(group.id, "no spread")
                 into.left_out.append(group)
             else:

@@ -7,7 +7,7 @@ from agentfly.agents.named import find_mask
 from agentfly.algorithms import Algorithm, make_algorithm
 from agentfly.chat import MaskPolicy
 from agentfly.config import RunSettings
-from agentfly.errors import ConfigError
+from agentfly.config.problem import refuse_if_any
 from agentfly.observe import RunProgress
 from agentfly.training.opening import opened
 from agentfly.training.result import TrainResult
@@ -48,7 +48,7 @@ class Trainer:
         self.mask = mask or find_mask(settings.rollout.mask)
         self.resume = resume
         self.progress = progress or RunProgress()
-        _require_group(self.algorithm, settings)
+        refuse_if_any([*self.algorithm.problems(settings.rollout.num_chains)], None)
 
     def run(self) -> TrainResult:
         """Train to the end; Ctrl-C leaves a checkpoint to resume from."""
@@ -66,11 +66,3 @@ class Trainer:
         )
         async with opening as loop:
             return await loop.run()
-
-
-def _require_group(algorithm: Algorithm, settings: RunSettings) -> None:
-    if algorithm.needs_group and settings.rollout.num_chains < 2:
-        raise ConfigError(
-            f"{algorithm.name} compares the chains of a task with one another, and "
-            "rollout.num_chains is 1: give it at least 2, or choose an algorithm without a group"
-        )

@@ -16,7 +16,7 @@ class Step:
     done: bool = False
     info: Mapping[str, Any] = field(default_factory=dict)
     state_key: str | None = None
-    """Equal keys mean equal states, for turn-level credit."""
+    """Of the state that was reached: equal keys mean equal states, for turn-level credit."""
 
     def __post_init__(self) -> None:
         require_finite_reward(self.reward, "a step")

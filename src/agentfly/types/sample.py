@@ -9,7 +9,7 @@ class Sample:
 
     >>> Sample(token_ids=(9, 4, 2), mask=(False, True, True), logprobs=(0.0, -0.5, -0.1),
     ...        versions=(-1, 0, 0), turn_index=(0, 0, 0), temperature=1.0, chain_id="t/0/1",
-    ...        group_id="t/0", weight=1.0).num_trained
+    ...        group_id="t/0").num_trained
     2
     """
 
@@ -25,8 +25,6 @@ class Sample:
     temperature: float
     chain_id: str
     group_id: str
-    weight: float
-    """1 / the number of samples of its chain, so that a chain cut in several counts as one."""
 
     def __post_init__(self) -> None:
         lengths = {

@@ -58,6 +58,8 @@ class ToolResult:
     images: tuple[Image, ...] = ()
     reward: float | None = None
     """Reward of this step, for turn-level credit."""
+    state_key: str | None = None
+    """Of the state after the call, where states can repeat: equal keys mean equal states."""
     ends_chain: bool = False
     repaired: bool = False
     """Whether a slip in the arguments' JSON was mended before the call."""

@@ -45,7 +45,7 @@ class Turn:
     reward: float | None = None
     """Reward of this step, from tools and environment."""
     state_key: str | None = None
-    """Equal keys mean equal states, for turn-level credit."""
+    """Of the state in which the turn acted: equal keys mean equal states, for turn-level credit."""
 
     def __post_init__(self) -> None:
         if self.completion is None and self.context_ids:
@@ -176,3 +176,23 @@ class Group:
         strangers = [m.chain_id for m in self.members if m.group_id != self.id]
         if strangers:
             raise ValueError(f"chains {strangers} don't belong to group {self.id!r}")
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether its trainable members differ in reward: only then does comparing them teach."""
+        trainable = [member for member in self.members if member.trainable]
+        rewards = [member.score.value for member in trainable if member.score]
+        return bool(rewards) and differ(min(rewards), max(rewards))
+
+
+ROUNDING = 1e-6
+"""Values that differ by less than this share of the largest are the same but for rounding."""
+
+
+def differ(low: float, high: float) -> bool:
+    """Tell whether the lowest and the highest of some values are more than rounding apart.
+
+    >>> differ(0.3, 0.1 + 0.2), differ(0.0, 1.0)
+    (False, True)
+    """
+    return high - low > ROUNDING * max(abs(low), abs(high))

@@ -3,13 +3,13 @@
 {"v":1,"kind":"metrics","step":3,"time":1794056702.1,"metrics":{"reward/mean":0.61, …}}
 """
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfly.runtime.journal import Journal, read_records, sync_folder, whole_lines
+from agentfly.observe.whole_file import whole_file
+from agentfly.runtime.journal import Journal, read_records, whole_lines
 
 KIND = "metrics"
 FORMAT_VERSION = 1
@@ -62,13 +62,8 @@ def read_metrics(path: str | Path) -> list[MetricsRecord]:
 
 
 def _drop_after(step: int, path: Path) -> None:
-    """Write the file anew without later steps, so that it is the old one or the new one."""
+    """Write the file anew without later steps."""
     records = read_records(path, kind=KIND, version=FORMAT_VERSION)
     kept = {number for number, record in records if record["step"] <= step}
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
+    with whole_file(path) as file:
         file.writelines(line for number, line in whole_lines(path) if number in kept)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
-    sync_folder(path.parent)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfly.errors import ConfigError
+from agentfly.observe.whole_file import whole_file
 
 IDENTITIES = "trackers.json"
 """Under which id each tracker knows the run: {"wandb": "4f09…"}."""
@@ -31,7 +32,8 @@ class TrackedRun:
         known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
         if tracker not in known:
             known[tracker] = make()
-            path.write_text(json.dumps(known) + "\n")
+            with whole_file(path) as file:
+                file.write(json.dumps(known).encode() + b"\n")
         return known[tracker]
 
 

@@ -8,8 +8,10 @@ import ast
 import asyncio
 import inspect
 import linecache
+import os
 import traceback
 from contextlib import suppress
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -69,10 +71,14 @@ def describe(error: BaseException) -> str:
     return "".join(described.format())
 
 
+_OWN_FOLDER = f"{Path(__file__).parent}{os.sep}"
+
+
 def _trim(described: traceback.TracebackException) -> None:
+    """Cut off the interpreter's own frames: above the cell, and below it after an interrupt."""
     frames = list(described.stack)
     first = next((i for i, f in enumerate(frames) if f.filename.startswith("<cell ")), len(frames))
-    described.stack[:] = frames[first:]
+    described.stack[:] = [f for f in frames[first:] if not f.filename.startswith(_OWN_FOLDER)]
     for inner in (described.__cause__, described.__context__):
         if inner is not None:
             _trim(inner)

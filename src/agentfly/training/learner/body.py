@@ -171,5 +171,4 @@ def _probe(ids: tuple[int, ...]) -> Sample:
         temperature=1.0,
         chain_id="",
         group_id="",
-        weight=1.0,
     )

@@ -25,7 +25,7 @@ def trained_positions(sample: Sample) -> list[int]:
 
     >>> sample = Sample(token_ids=(9, 4, 2), mask=(False, True, True), logprobs=(0.0, -0.5, -0.1),
     ...                 versions=(-1, 0, 0), turn_index=(0, 0, 0), temperature=1.0,
-    ...                 chain_id="t/0/1", group_id="t/0", weight=1.0)
+    ...                 chain_id="t/0/1", group_id="t/0")
     >>> trained_positions(sample)
     [1, 2]
     """

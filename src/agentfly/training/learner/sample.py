@@ -47,7 +47,6 @@ def _flatten(
         temperature=stream.turns[0].temperature,
         chain_id=trajectory.chain_id,
         group_id=trajectory.group_id,
-        weight=1 / len(trajectory.streams),
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from agentfly.agents.named import find_kind
 from agentfly.chat import TemplateRenderer
 from agentfly.chat.imitation import imitate, require_readable
 from agentfly.config.sft_settings import SftDataSettings
@@ -52,7 +53,7 @@ def read_chains(path: Path, data: SftDataSettings, renderer: TemplateRenderer) -
         whole = [t for t in kept.trajectories if not data.retokenise or _is_whole(t)]
         if len(whole) < len(kept.trajectories):
             left_out["cut short or malformed"] += len(kept.trajectories) - len(whole)
-        trajectories += [_anew(t, renderer) for t in whole] if data.retokenise else whole
+        trajectories += _all_anew(whole, renderer, data.kind) if data.retokenise else whole
     if not data.retokenise:
         _require_own_tokens(trajectories, renderer, path)
     return Kept(trajectories=tuple(trajectories), left_out=left_out)
@@ -118,6 +119,22 @@ def _is_whole(trajectory: Trajectory) -> bool:
     malformed = (call.problem for turn in turns for call in turn.message.tool_calls)
     limits = (StopReason.TOKEN_LIMIT, StopReason.CONTEXT_LIMIT)
     return trajectory.stop not in limits and not any(cut) and not any(malformed)
+
+
+def _all_anew(
+    trajectories: Sequence[Trajectory], renderer: TemplateRenderer, kind: str
+) -> list[Trajectory]:
+    """Write chains as an agent of this kind would; its format may depend on the tools it has."""
+    format_for = getattr(find_kind(kind), "format", lambda tools: None)
+    renderers: dict[tuple[str, ...], TemplateRenderer] = {}
+    anew = []
+    for trajectory in trajectories:
+        names = tuple(tool.name for tool in trajectory.tools)
+        if names not in renderers:
+            call_format = format_for(trajectory.tools)
+            renderers[names] = renderer.reading(call_format) if call_format else renderer
+        anew.append(_anew(trajectory, renderers[names]))
+    return anew
 
 
 def _anew(trajectory: Trajectory, renderer: TemplateRenderer) -> Trajectory:

@@ -1,5 +1,6 @@
 """What a supervised warm start learns from: files of chains and of chats become samples."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,14 @@ class Demonstrations:
     held_out: tuple[Sample, ...]
     left_out: Counter[str] = field(default_factory=Counter)
     """How many conversations were left out, by reason."""
+
+    @property
+    def digest(self) -> str:
+        """What tells these conversations from any others: the tokens, and which are trained."""
+        digest = hashlib.sha256()
+        for sample in (*self.train, None, *self.held_out):
+            digest.update(repr(sample and (sample.token_ids, sample.mask)).encode())
+        return digest.hexdigest()
 
     def __str__(self) -> str:
         parts = [f"{len(self.train)} to learn from", f"{len(self.held_out)} held out"]

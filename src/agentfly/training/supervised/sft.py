@@ -11,30 +11,25 @@ when it is trained further with `model.name = "runs/warm/model"`.
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
 from agentfly.agents.named import find_mask
 from agentfly.chat import TemplateRenderer
-from agentfly.config import to_toml
 from agentfly.config.sft_settings import SftSettings
 from agentfly.errors import ConfigError
 from agentfly.models import context_length, resolve_model
-from agentfly.observe import (
-    MetricsRecord,
-    RunProgress,
-    Trackers,
-    log_to,
-    open_trackers,
-    read_metrics,
-)
+from agentfly.observe import MetricsRecord, RunProgress, Trackers, log_to, read_metrics
 from agentfly.training.checkpoint import Checkpoints
+from agentfly.training.disk import full_disk_told
 from agentfly.training.learner.policy import Policy
+from agentfly.training.run_files import open_folder, open_run_trackers
 from agentfly.training.run_folder import RunFolder
 from agentfly.training.saving import TRAINER
 from agentfly.training.stage_times import StageTimes
+from agentfly.training.supervised.ctrl_c import ctrl_c_waits
 from agentfly.training.supervised.demonstrations import Demonstrations, read_demonstrations
 from agentfly.training.supervised.lesson_plan import LessonPlan
 from agentfly.training.supervised.supervised import SupervisedLearner
@@ -113,32 +108,55 @@ class _Imitation:
     learner: SupervisedLearner
     plan: LessonPlan
     held_out: tuple[Sample, ...]
+    digest: str
+    """Of all conversations."""
     checkpoints: Checkpoints
     trackers: Trackers
     progress: RunProgress
+    saved_step: int
+    """The step of the newest checkpoint; 0 where there is none."""
+    _whole: bool = True
+    """The last step was learnt to its end and logged: otherwise the weights are not saved."""
+    _loss: float | None = None
+    """Of the held-out conversations, by the weights as they are now, where it was measured."""
+    _times: StageTimes = field(init=False)
+    """Of the step under way; what saving takes counts for the step after it."""
 
     def run(self) -> None:
-        """Go on to the last step, and leave the model."""
+        """Go on to the last step, and leave the model; what was learnt is saved also on Ctrl-C."""
         self.progress.start(self.plan.steps, done=self.learner.step)
-        if self.learner.step == 0 and self.held_out:
-            self.trackers.log(self._evaluate(), 0)
-        while self.learner.step < self.plan.steps:
-            self._one_step()
+        try:
+            if self.held_out and not read_metrics(self.folder.metrics_file):
+                self.trackers.log(self._evaluate(), 0)
+            self._times = StageTimes()
+            while self.learner.step < self.plan.steps:
+                with ctrl_c_waits(self.progress.message):
+                    self._one_step()
+        finally:
+            if self._whole and self.learner.step > self.saved_step:
+                self._save()
         self._export()
 
     def _one_step(self) -> None:
-        step, times = self.learner.step + 1, StageTimes()
-        with times("training"):
+        """Save after the step is logged: a run killed in between repeats it, and loses no line."""
+        self._whole, step = False, self.learner.step + 1
+        with self._times("training"):
             learnt = self.learner.learn(self.plan.lesson(step))
         metrics = {f"train/{name}": value for name, value in learnt.metrics.items()}
         if self._due(step, self.settings.train.evaluate_every) and self.held_out:
-            with times("evaluating"):
+            with self._times("evaluating"):
                 metrics |= self._evaluate()
+        self._log(step, metrics)
         if self._due(step, self.settings.checkpoint.every):
-            with times("saving"):
-                self._save(metrics.get(HELD_OUT_LOSS))
-        self.trackers.log(metrics | times.metrics(), step)
-        self.progress.step_done(step, metrics | times.metrics())
+            with self._times("saving"):
+                self._save()
+
+    def _log(self, step: int, metrics: dict[str, float]) -> None:
+        metrics |= self._times.metrics()
+        self.trackers.log(metrics, step)
+        self.progress.step_done(step, metrics)
+        self._whole, self._loss = True, metrics.get(HELD_OUT_LOSS)
+        self._times = StageTimes()
 
     def _due(self, step: int, every: int) -> bool:
         return step == self.plan.steps or (every > 0 and step % every == 0)
@@ -148,13 +166,15 @@ class _Imitation:
         self.progress.message(f"held-out loss {loss:.4f} after step {self.learner.step}")
         return {HELD_OUT_LOSS: loss}
 
-    def _save(self, loss: float | None) -> None:
-        score = None if loss is None else -loss
+    def _save(self) -> None:
+        score = None if self._loss is None else -self._loss
         self.checkpoints.save(self.learner.step, self._write, score=score)
+        self.saved_step = self.learner.step
 
     def _write(self, folder: Path) -> None:
         self.policy.save(folder)
-        torch.save({"learner": self.learner.state_dict()}, folder / TRAINER)
+        state = {"learner": self.learner.state_dict(), "conversations": self.digest}
+        torch.save(state, folder / TRAINER)
 
     def _export(self) -> None:
         """Write the model so that its folder is whole or absent."""
@@ -180,6 +200,7 @@ def _opened(
     _require_warm_before_the_end(settings, plan)
     with ExitStack() as stack:
         folder = stack.enter_context(_folder(settings, resume=resume))
+        stack.enter_context(full_disk_told(folder.path))
         stack.enter_context(progress)
         stack.enter_context(log_to(folder.log_file, tell=progress.message))
         progress.message(str(demonstrations))
@@ -189,8 +210,9 @@ def _opened(
         if checkpoint := checkpoints.latest():
             policy.restore(checkpoint.path)
             state = torch.load(checkpoint.path / TRAINER, map_location="cpu", weights_only=True)
+            _require_same_conversations(state["conversations"], demonstrations)
             learner.load_state_dict(state["learner"])
-        trackers = _trackers(folder, settings, learner.step, resume=resume)
+        trackers = open_run_trackers(folder, settings, learner.step, resume=resume)
         yield _Imitation(
             settings=settings,
             folder=folder,
@@ -198,9 +220,19 @@ def _opened(
             learner=learner,
             plan=plan,
             held_out=demonstrations.held_out,
+            digest=demonstrations.digest,
             checkpoints=checkpoints,
             trackers=stack.enter_context(closing(trackers)),
             progress=progress,
+            saved_step=learner.step,
+        )
+
+
+def _require_same_conversations(digest: str, demonstrations: Demonstrations) -> None:
+    if digest != demonstrations.digest:
+        raise ConfigError(
+            "the run was started with other conversations than its files give now: resume with "
+            "the files as they were, or give a new run another name"
         )
 
 
@@ -213,23 +245,10 @@ def _require_warm_before_the_end(settings: SftSettings, plan: LessonPlan) -> Non
 
 
 def _folder(settings: SftSettings, *, resume: bool) -> RunFolder:
-    path = settings.folder / settings.name
-    if not resume:
-        return RunFolder.create(path, config=to_toml(settings))
-    if (path / MODEL).exists():
+    model = settings.folder / settings.name / MODEL
+    if resume and model.exists():
         raise ConfigError(
-            f"the run {settings.name!r} is done, and its model is in {path / MODEL}: "
+            f"the run {settings.name!r} is done, and its model is in {model}: "
             "choose another name to begin anew"
         )
-    return RunFolder.open(path)
-
-
-def _trackers(folder: RunFolder, settings: SftSettings, step: int, *, resume: bool) -> Trackers:
-    return open_trackers(
-        folder.path,
-        names=settings.track.trackers,
-        project=settings.track.project,
-        run=settings.name,
-        settings=settings.model_dump(mode="json"),
-        resume_after=step if resume else None,
-    )
+    return open_folder(settings, resume=resume)

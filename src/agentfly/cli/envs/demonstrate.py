@@ -1,0 +1,70 @@
+"""`agentfly envs demonstrate`: chains of a scripted player, to imitate or to compare with."""
+
+import asyncio
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from agentfly.agents.demonstrate import demonstrate as run
+from agentfly.agents.outfit import Outfit
+from agentfly.agents.saving import new_record
+from agentfly.cli.envs.chosen import HeldOut, Kind, Name, Options, choose, tasks_of
+from agentfly.cli.errors import told_plainly
+from agentfly.environments import Player
+from agentfly.errors import ConfigError
+from agentfly.observe import summarize
+from agentfly.types import Trajectory
+
+Who = Literal["expert", "gold", "random"]
+
+
+def demonstrate(
+    name: Name,
+    options: Options = None,
+    *,
+    by: Annotated[Who, typer.Option(help="Who plays.")] = "expert",
+    count: Annotated[int, typer.Option(min=1, help="How many tasks, the first ones.")] = 100,
+    held_out: HeldOut = False,
+    kind: Kind = "tools",
+    out: Annotated[Path | None, typer.Option(help="A new file for the chains.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the player's choices.")] = 0,
+) -> None:
+    """Let a scripted player attempt tasks, and tell its mean reward.
+
+    The chains can be imitated, as the start of a run:
+
+    \b
+        agentfly envs demonstrate code --count 200 --out expert.jsonl
+        agentfly sft warm.toml          # with data.files = ["expert.jsonl"], data.retokenise = true
+    """  # noqa: D301 - a real \\b keeps lines apart
+    with told_plainly(), ExitStack() as stack:
+        outfit = choose(name, options, kind=kind)
+        tasks = tasks_of(outfit, held_out=held_out)[:count]
+        record = stack.enter_context(new_record(out, tasks)) if out else None
+        done = stack.enter_context(typer.progressbar(length=len(tasks), file=sys.stderr))
+
+        def ended(trajectory: Trajectory) -> None:
+            done.update(1)
+            if record is not None:
+                record.write(trajectory)
+
+        chains = asyncio.run(
+            run(outfit, player_of(outfit, by), tasks, seed=seed, on_trajectory=ended)
+        )
+    typer.echo(summarize(chains))
+    if out:
+        typer.echo(f"{len(chains)} chains are in {out}")
+
+
+def player_of(outfit: Outfit, who: Who) -> Player:
+    """Return the player of this name that the environment brings."""
+    kit = outfit.kit
+    assert kit is not None, "chosen by the name of a ready-made environment"
+    gold = kit.gold or kit.expert
+    player = {"expert": kit.expert, "gold": gold, "random": kit.random}[who]
+    if player is None:
+        raise ConfigError(f"this environment has no {who} player")
+    return player

@@ -1,0 +1,106 @@
+"""`agentfly search`: make an index of documents, ask it, serve it."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentfly.cli.errors import told_plainly
+from agentfly.environments.search.corpus import Cut
+from agentfly.environments.search.environment import line_of
+from agentfly.environments.search.library import AtServer, InFolder, open_library
+from agentfly.environments.search.retrieval import (
+    By,
+    SearchIndex,
+    SentenceEmbedder,
+    retrieval_server,
+)
+from agentfly.environments.search.retrieval.embedder import SMALL
+from agentfly.environments.search.retrieval.index import Stages
+
+search = typer.Typer(help="Search documents: index, query, serve.", no_args_is_help=True)
+
+Where = Annotated[str, typer.Argument(help="A folder made by `index`, or a server's http://...")]
+HowFound = Annotated[By, typer.Option(help="By words (bm25), by meaning (dense), or by both.")]
+HowMany = Annotated[int, typer.Option("-k", min=1, help="How many passages.")]
+
+
+@search.command()
+def index(
+    to: Annotated[Path, typer.Option(help="A new folder, or one to add vectors to.")],
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Files (.jsonl, .txt, .md, .html, .parquet, a MediaWiki .xml.bz2), folders of "
+            "them, or hub:organisation/name:split; none to add vectors to an index."
+        ),
+    ] = None,
+    words: Annotated[int, typer.Option(min=1, help="Words of a passage.")] = 100,
+    overlap: Annotated[int, typer.Option(min=0, help="Words repeated from the last one.")] = 0,
+    dense: Annotated[
+        str | None, typer.Option(help=f"Embed the passages too, by this model, such as {SMALL}.")
+    ] = None,
+) -> None:
+    """Cut documents into passages, and make them searchable."""
+    if overlap >= words:
+        raise typer.BadParameter(f"--overlap {overlap} must be less than --words {words}")
+    cut = Cut(words=words, overlap=overlap)
+    with told_plainly(), _stages() as on_stage:
+        if sources:
+            made = SearchIndex.create(to, sources, cut=cut, on_stage=on_stage)
+        else:
+            made = SearchIndex(to)
+        if dense is not None:
+            made.embed(SentenceEmbedder(dense), on_stage=on_stage)
+    typer.echo(f"{len(made.corpus)} passages in {to}. Try: agentfly search query {to} 'some words'")
+
+
+@search.command()
+def query(where: Where, text: str, by: HowFound = "bm25", k: HowMany = 5) -> None:
+    """Show the passages that fit a query best."""
+    with told_plainly():
+        place = AtServer(where) if where.startswith("http") else InFolder(where, by)
+        hits = open_library(place).retriever.search(text, k)
+    for hit in hits:
+        typer.echo(f"{hit.score:8.4f}  {line_of(hit.passage)}")
+    if not hits:
+        typer.echo("nothing found")
+
+
+@search.command()
+def serve(
+    folder: Annotated[Path, typer.Argument(help="A folder made by `index`.")],
+    by: HowFound = "bm25",
+    host: Annotated[str, typer.Option(help="Which address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 means any that is free.")] = 8001,
+) -> None:
+    """Serve an index to other processes, at POST /retrieve. There is no password."""
+    with told_plainly(), _stages() as on_stage:
+        retriever = SearchIndex(folder).retriever(by, on_stage=on_stage)
+    with retrieval_server(retriever, host=host, port=port) as url:
+        typer.echo(f"serving {folder} at {url}/retrieve; Ctrl-C ends it")
+        try:
+            threading.Event().wait()
+        except KeyboardInterrupt:
+            typer.echo("ended")
+
+
+@contextmanager
+def _stages() -> Iterator[Stages]:
+    """Show a bar for each stage on standard error."""
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bars:
+        tasks = {}
+
+        def on_stage(stage: str, done: int, total: int | None) -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total)
+            bars.update(tasks[stage], completed=done)
+
+        yield on_stage

@@ -1,0 +1,122 @@
+"""`agentfly validate`: do tasks, tools and rewards agree? What is known to be right must score."""
+
+import asyncio
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agentfly.agents.demonstrate import demonstrate
+from agentfly.agents.outfit import Outfit, fit_out
+from agentfly.cli.errors import told_plainly
+from agentfly.config import SourceSettings, load_settings
+from agentfly.environments import ENVIRONMENTS, Player, Say, Scene
+from agentfly.errors import ConfigError, EngineError
+from agentfly.observe.summary import SOLVED
+from agentfly.tasks import load_tasks
+from agentfly.types import Task, Trajectory
+
+_SHOWN = 20
+"""How many failing tasks are listed."""
+
+
+def validate(
+    target: Annotated[
+        str, typer.Argument(help="A run's TOML file, a ready-made environment, or a task file.")
+    ],
+    *,
+    reward: Annotated[
+        str | None, typer.Option(help="For a task file: a reward's name, or module:name.")
+    ] = None,
+    environment: Annotated[
+        str | None, typer.Option(help="For a task file: the environment that it belongs to.")
+    ] = None,
+    answer: Annotated[str, typer.Option(help="The field that holds the right answer.")] = "answer",
+    count: Annotated[int | None, typer.Option(min=1, help="Only the first ones.")] = None,
+    concurrent: Annotated[int, typer.Option(min=1, help="How many at once.")] = 8,
+) -> None:
+    """Run what is known to be right through tools and rewards; name the tasks that go wrong.
+
+    An environment plays its own gold paths. Otherwise the task's right answer is given as the
+    final response. A task that does not get full marks can't teach a model anything good.
+
+    \b
+        agentfly validate code
+        agentfly validate sums.toml
+        agentfly validate sums.jsonl --reward numeric_match
+    """  # noqa: D301 - a real \\b keeps lines apart
+    with told_plainly():
+        failed = total = 0
+        for source, base in _sources(target, reward, environment):
+            outfit = fit_out(source, base=base)
+            _require_reward(outfit, target)
+            tasks = [*load_tasks(outfit.tasks), *load_tasks(outfit.eval_tasks)][:count]
+            bad = _attempt(outfit, _gold(outfit, answer), tasks, concurrent)
+            _tell(bad)
+            failed, total = failed + len(bad), total + len(tasks)
+    typer.echo(f"{total - failed} of {total} tasks get full marks with their right answers")
+    raise typer.Exit(1 if failed else 0)
+
+
+def _sources(
+    target: str, reward: str | None, environment: str | None
+) -> Iterator[tuple[SourceSettings, Path | None]]:
+    if target.endswith(".toml"):
+        for source in load_settings(Path(target)).source:
+            yield source, Path(target).parent
+    elif target in ENVIRONMENTS:
+        yield SourceSettings(environment=target), None
+    else:
+        yield SourceSettings(tasks=target, reward=reward, environment=environment), None
+
+
+def _require_reward(outfit: Outfit, target: str) -> None:
+    if outfit.reward is None and outfit.environment is None:
+        raise ConfigError(
+            f"nothing says which answers to {target} are right: name a reward with --reward, or "
+            "an environment with --environment"
+        )
+
+
+def _gold(outfit: Outfit, field: str) -> Player:
+    """Play the environment's gold path, or else give the task's own right answer."""
+    own = outfit.kit and (outfit.kit.gold or outfit.kit.expert)
+    return own or _answering(field)
+
+
+def _answering(field: str) -> Player:
+    def give_answer(scene: Scene) -> Generator[Say, str, None]:
+        value = scene.task.fields.get(field)
+        if value is None or value == []:
+            raise EngineError(f"the task has no field {field!r} with its right answer")
+        yield Say(str(value[0] if isinstance(value, list) else value))
+
+    return give_answer
+
+
+def _attempt(
+    outfit: Outfit, gold: Player, tasks: Sequence[Task], concurrent: int
+) -> list[Trajectory]:
+    """Return the chains that did not get full marks."""
+    with typer.progressbar(length=len(tasks), file=sys.stderr) as bar:
+        chains = asyncio.run(
+            demonstrate(
+                outfit,
+                gold,
+                tasks,
+                max_concurrent=concurrent,
+                on_trajectory=lambda _: bar.update(1),
+            )
+        )
+    return [chain for chain in chains if chain.reward is None or chain.reward < SOLVED]
+
+
+def _tell(bad: Sequence[Trajectory]) -> None:
+    for chain in bad[:_SHOWN]:
+        reward = "unscored" if chain.reward is None else f"reward {chain.reward:g}"
+        why = f": {chain.error}" if chain.error else f" ({chain.stop})"
+        typer.echo(f"  {chain.task.id}: {reward}{why}")
+    if len(bad) > _SHOWN:
+        typer.echo(f"  and {len(bad) - _SHOWN} more")

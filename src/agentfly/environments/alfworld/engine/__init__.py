@@ -1,0 +1,1 @@
+"""The games themselves: what is in them, what can be done, what is said."""

@@ -1,0 +1,140 @@
+"""The environment: one game for one chain, behind either engine."""
+
+from threading import Lock
+from typing import ClassVar, Protocol
+
+from agentfly.environments.alfworld.engine.fast import FastEngine
+from agentfly.environments.alfworld.engine.game import Game
+from agentfly.environments.alfworld.engine.progress import progress
+from agentfly.environments.alfworld.engine.state import State
+from agentfly.environments.alfworld.engine.textworld import TextWorldEngine
+from agentfly.environments.alfworld.engine.wording import WELCOME
+from agentfly.environments.alfworld.source.rows import game_of, script_of
+from agentfly.errors import EnvError
+from agentfly.resources import Pooling
+from agentfly.types import Seed, Step, Task
+
+OVER = "The game is over."
+COMMANDS = "\nYou can: "
+"""What stands between an observation and the commands that are possible."""
+
+
+class Engine(Protocol):
+    """Plays one game."""
+
+    @property
+    def game(self) -> Game:
+        """What is played."""
+
+    @property
+    def state(self) -> State:
+        """Where everything is."""
+
+    @property
+    def won(self) -> bool:
+        """Whether the goal is reached."""
+
+    def start(self) -> str:
+        """Begin anew."""
+
+    def step(self, command: str) -> str:
+        """Do what a command says."""
+
+    def commands(self) -> list[str]:
+        """List what can be done now."""
+
+
+class Alfworld:
+    """A room in which things have to be found, treated and put somewhere, by commands in words."""
+
+    pooling: ClassVar[Pooling] = Pooling(max_instances=4096)
+
+    def __init__(self, *, show_commands: bool = False, subgoals: bool = False) -> None:
+        """Choose what a step shows and is rewarded for.
+
+        Args:
+            show_commands: Whether each observation ends with the commands that are possible.
+            subgoals: Whether a step is rewarded for the share of the way that it goes, instead of
+                the last one alone for all of it. Either way the rewards of a game that is won add
+                up to 1.
+        """
+        self.won = False
+        self._show_commands = show_commands
+        self._subgoals = subgoals
+        self._engine: Engine | None = None
+        self._progress = self._start_progress = 0.0
+        # The calls of one turn run side by side.
+        self._lock = Lock()
+
+    def reset(self, task: Task, seed: Seed) -> str:
+        """Begin a task's game, which is the same whatever the seed."""
+        del seed
+        with self._lock:
+            self._engine = self._open(task)
+            said = self._engine.start().removeprefix(WELCOME)
+            self.won = self._engine.won
+            self._progress = self._start_progress = self._progress_now()
+            return self._shown(said)
+
+    def step(self, action: str) -> Step:
+        """Do what a command says; one that is not possible changes nothing."""
+        with self._lock:
+            engine = self._playing()
+            if self.won:
+                return Step(observation=OVER, reward=0.0, done=True, state_key=engine.state.key())
+            said = engine.step(action)
+            self.won = engine.won
+            return Step(
+                observation=said if self.won else self._shown(said),
+                reward=self._reward(),
+                done=self.won,
+                info={"won": self.won},
+                state_key=engine.state.key(),
+            )
+
+    def commands(self) -> list[str]:
+        """List the commands that are possible now."""
+        with self._lock:
+            return self._playing().commands()
+
+    def close(self) -> None:
+        """Forget the game."""
+        self._engine = None
+
+    def _open(self, task: Task) -> Engine:
+        return FastEngine(game_of(task.fields))
+
+    def _playing(self) -> Engine:
+        if self._engine is None:
+            raise EnvError("no game is being played: call reset with a task first")
+        return self._engine
+
+    def _shown(self, said: str) -> str:
+        return (
+            said + COMMANDS + ", ".join(self._playing().commands()) if self._show_commands else said
+        )
+
+    def _progress_now(self) -> float:
+        engine = self._playing()
+        return progress(engine.game.world, engine.state) if self._subgoals else float(engine.won)
+
+    def _reward(self) -> float:
+        """Return what the last step added to the progress, as a share of all that was missing."""
+        before, self._progress = self._progress, self._progress_now()
+        return (self._progress - before) / (1.0 - self._start_progress)
+
+
+class AlfworldTextWorld(Alfworld):
+    """The same through TextWorld, in a process of its own, for it is not safe in threads."""
+
+    pooling: ClassVar[Pooling] = Pooling(
+        where="process",
+        max_instances=8,
+        max_uses=100,
+        memory_mb=400,
+        make_seconds=120.0,
+        reset_seconds=120.0,
+    )
+
+    def _open(self, task: Task) -> Engine:
+        return TextWorldEngine(script_of(task.fields))

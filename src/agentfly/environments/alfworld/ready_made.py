@@ -1,0 +1,113 @@
+"""ALFWorld as an entry of the catalogue."""
+
+from functools import partial
+from typing import Literal
+
+from pydantic import Field
+
+from agentfly.config import Settings
+from agentfly.environments.alfworld.engine import textworld
+from agentfly.environments.alfworld.engine.goal import TASK_TYPES, TaskType
+from agentfly.environments.alfworld.environment import Alfworld, AlfworldTextWorld
+from agentfly.environments.alfworld.players.expert import expert
+from agentfly.environments.alfworld.players.knowing import gold, random
+from agentfly.environments.alfworld.reward import share_of_the_way, success
+from agentfly.environments.alfworld.source.generator import Rooms, Size
+from agentfly.environments.alfworld.source.official import GoalText
+from agentfly.environments.alfworld.source.rows import generated_rows, official_rows
+from agentfly.environments.alfworld.tools import act, commands
+from agentfly.environments.kit import Kit, ReadyMade
+from agentfly.errors import ConfigError
+from agentfly.rewards import reward
+from agentfly.tools import tool
+from agentfly.types import EnvSpec
+
+SYSTEM_PROMPT = (
+    "You are in a room and have a task. Act step by step: find the things that you need, "
+    "one command at a time."
+)
+
+
+class AlfworldOptions(Settings):
+    """Which games are played, and what of them is shown and rewarded."""
+
+    data: str | None = None
+    """The folder of the benchmark's games, such as `$ALFWORLD_DATA`; without it games are
+    generated."""
+    eval_split: Literal["valid_seen", "valid_unseen"] = "valid_seen"
+    """Which of the benchmark's games are held out: those in rooms of the training games, or in
+    others."""
+    goal_text: GoalText = "template"
+    """Whether the benchmark's goals are in its own words or in those of the people it asked."""
+    task_types: tuple[TaskType, ...] = Field(default=TASK_TYPES, min_length=1)
+    """Which of the six kinds of task."""
+    games: int = Field(default=1200, ge=1)
+    """How many games to generate for training."""
+    eval_games: int = Field(default=120, ge=1)
+    """How many to generate for evaluation, in other rooms."""
+    size: Size = "medium"
+    """How much is in a generated room: 4 to 6 receptacles, 9 to 14, or 18 to 26."""
+    rooms: Rooms = "own"
+    """Whether generated rooms are furnished at random, or as one of the benchmark's 120 floor plans
+    (which needs the package alfworld)."""
+    show_commands: bool = False
+    """Whether each observation ends with the commands that are possible; otherwise a tool lists
+    them."""
+    subgoals: bool = False
+    """Whether each step is rewarded for the share of the way that it goes, for turn-level credit,
+    instead of the whole game for being won."""
+    engine: Literal["fast", "textworld"] = "fast"
+    """What plays the games: the state machine, or TextWorld in processes of its own."""
+    max_turns: int = Field(default=50, ge=1)
+    """How many turns a game may take."""
+
+
+def make_alfworld(options: AlfworldOptions) -> Kit:
+    """Make everything for one choice of options."""
+    if options.engine == "textworld" and not textworld.is_installed():
+        raise ConfigError(textworld.MISSING)
+    kind = Alfworld if options.engine == "fast" else AlfworldTextWorld
+    shown = (("show_commands", options.show_commands), ("subgoals", options.subgoals))
+    spec = EnvSpec(kind, shown)
+    acting = (tool(act, env=spec),)
+    asking = (tool(commands, env=spec),)
+    scored = share_of_the_way if options.subgoals else success
+    return Kit(
+        tasks=partial(_rows, options, held_out=False),
+        eval_tasks=partial(_rows, options, held_out=True),
+        tools=acting if options.show_commands else acting + asking,
+        reward=reward(env=spec)(scored),
+        environment=spec,
+        system_prompt=SYSTEM_PROMPT,
+        max_turns=options.max_turns,
+        expert=expert,
+        gold=gold,
+        random=random,
+    )
+
+
+def _rows(options: AlfworldOptions, *, held_out: bool) -> list[dict[str, object]]:
+    if options.data is not None:
+        rows = official_rows(
+            options.data,
+            split=options.eval_split if held_out else "train",
+            task_types=options.task_types,
+            goal_text=options.goal_text,
+        )
+    else:
+        rows = generated_rows(
+            options.eval_games if held_out else options.games,
+            split="eval" if held_out else "train",
+            task_types=options.task_types,
+            size=options.size,
+            rooms=options.rooms,
+        )
+    return [dict(row) for row in rows]
+
+
+ALFWORLD = ReadyMade(
+    name="alfworld",
+    summary="household tasks in rooms of text: find things, treat them, bring them somewhere",
+    options=AlfworldOptions,
+    make=make_alfworld,
+)

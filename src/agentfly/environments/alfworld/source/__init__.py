@@ -1,0 +1,1 @@
+"""Where games come from: the benchmark's files, or a generator."""

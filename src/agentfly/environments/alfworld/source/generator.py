@@ -1,0 +1,239 @@
+"""Unlimited games: a room, things in it, and a goal that can be reached."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+from agentfly.environments.alfworld.engine.game import Script
+from agentfly.environments.alfworld.engine.goal import (
+    SENTENCES,
+    TREATMENTS,
+    Goal,
+    TaskType,
+    Treatment,
+)
+from agentfly.environments.alfworld.engine.names import make_id
+from agentfly.environments.alfworld.engine.problem import Fact, Problem
+from agentfly.environments.alfworld.engine.solution import APPLIANCES
+from agentfly.environments.alfworld.source.floor_plans import floor_plan
+from agentfly.environments.alfworld.source.household import (
+    ABILITIES,
+    FURNITURE,
+    HOMES,
+    LAMP,
+    OPENABLE,
+    THINGS,
+    Room,
+)
+
+Split = Literal["train", "eval"]
+Size = Literal["small", "medium", "large"]
+Rooms = Literal["own", "floor_plans"]
+
+ROOMS: dict[TaskType, tuple[Room, ...]] = {
+    "pick_and_place_simple": ("kitchen", "livingroom", "bedroom", "bathroom"),
+    "look_at_obj_in_light": ("livingroom", "bedroom"),
+    "pick_clean_then_place_in_recep": ("kitchen", "bathroom"),
+    "pick_heat_then_place_in_recep": ("kitchen",),
+    "pick_cool_then_place_in_recep": ("kitchen",),
+    "pick_two_obj_and_place": ("kitchen", "livingroom", "bedroom", "bathroom"),
+}
+"""Where a kind of task may be set."""
+
+EVAL_SHARE = 5
+"""One room in so many is kept for evaluation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """How much is in a room, each from least to most."""
+
+    receptacles: tuple[int, int]
+    things: tuple[int, int]
+    shared_places: float
+    """The share of receptacles before which one stands already when one stands before another."""
+
+
+EXTENTS: dict[Size, Extent] = {
+    "small": Extent(receptacles=(4, 6), things=(3, 6), shared_places=0.0),
+    "medium": Extent(receptacles=(9, 14), things=(10, 18), shared_places=0.15),
+    "large": Extent(receptacles=(18, 26), things=(25, 40), shared_places=0.15),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """What determines a game: the same recipe always gives the same.
+
+    >>> recipe = Recipe(seed=3, task_type="pick_heat_then_place_in_recep", size="small")
+    >>> generate(recipe).task
+    'put a hot plate in cabinet.'
+    """
+
+    seed: int
+    task_type: TaskType
+    split: Split = "train"
+    size: Size = "medium"
+    rooms: Rooms = "own"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of furniture."""
+
+    kind: str
+    place: int
+    """Where one stands before it."""
+
+    def takes(self, thing: str) -> bool:
+        """Tell whether a kind of thing may be put there."""
+        return self.kind in HOMES[thing]
+
+
+Put = tuple[str, int]
+"""A kind of thing, and the position of the piece that it is in."""
+
+
+def generate(recipe: Recipe) -> Script:
+    """Make a game that can be won. Games for training and for evaluation share no room."""
+    random = Random(repr(recipe))
+    while True:
+        room = random.choice(ROOMS[recipe.task_type])
+        goal = _draw_goal(random, recipe.task_type, room)
+        pieces = _furnish(random, recipe, room, goal)
+        puts = _fill(random, EXTENTS[recipe.size], room, goal, pieces)
+        if puts is not None and _split_of(goal, pieces, puts, recipe) == recipe.split:
+            form = random.randrange(len(SENTENCES[goal.task_type]))
+            return Script(problem=_problem(goal, pieces, puts), task=goal.sentence(form))
+
+
+def _draw_goal(random: Random, task_type: TaskType, room: Room) -> Goal:
+    if task_type == "look_at_obj_in_light":
+        return Goal(task_type=task_type, item=random.choice(THINGS[room]), lamp=LAMP)
+    treatment = TREATMENTS.get(task_type)
+    able = ABILITIES[_ABLE[treatment] if treatment else "pickupable"]
+    elsewhere = set(FURNITURE[room]) - {APPLIANCES[treatment] if treatment else ""}
+    targets = {
+        thing: [home for home in HOMES[thing] if home in elsewhere]
+        for thing in THINGS[room]
+        if thing in able
+    }
+    # What belongs to one sort of place alone could only be found where it has to go.
+    item = random.choice([thing for thing, homes in targets.items() if len(homes) > 1])
+    return Goal(task_type=task_type, item=item, receptacle=random.choice(targets[item]))
+
+
+_ABLE: dict[Treatment, str] = {"clean": "cleanable", "heat": "heatable", "cool": "coolable"}
+
+
+def _furnish(random: Random, recipe: Recipe, room: Room, goal: Goal) -> Sequence[Piece]:
+    if recipe.rooms == "floor_plans":
+        return [
+            Piece(*piece) for piece in floor_plan(random, room, held_out=recipe.split == "eval")
+        ]
+    extent = EXTENTS[recipe.size]
+    needed = _needed(random, room, goal)
+    spare = [kind for kind, most in FURNITURE[room].items() for _ in range(most)]
+    for kind in needed:
+        spare.remove(kind)
+    wanted = max(random.randint(*extent.receptacles), len(needed))
+    kinds = needed + random.sample(spare, min(wanted - len(needed), len(spare)))
+    random.shuffle(kinds)
+    return list(_placed(random, kinds, extent.shared_places))
+
+
+def _needed(random: Random, room: Room, goal: Goal) -> list[str]:
+    """List what the goal can't be reached without: source, appliance, target or lamp's stand."""
+    here = FURNITURE[room]
+    sources = [home for home in HOMES[goal.item] if home in here and home != goal.receptacle]
+    stands = [home for home in HOMES[LAMP] if home in here]
+    last = random.choice(stands) if goal.lamp else goal.receptacle
+    appliance = [APPLIANCES[goal.treatment]] if goal.treatment else []
+    return list(dict.fromkeys([random.choice(sources), *appliance, last]))
+
+
+def _placed(random: Random, kinds: Sequence[str], shared: float) -> Iterator[Piece]:
+    place = 0  # in the middle of the room, where nothing stands
+    for kind in kinds:
+        if place == 0 or random.random() >= shared:
+            place += 1
+        yield Piece(kind, place)
+
+
+def _fill(
+    random: Random, extent: Extent, room: Room, goal: Goal, pieces: Sequence[Piece]
+) -> list[Put] | None:
+    """Put things where they belong; None if the goal can't be reached in such a room."""
+    kinds = {piece.kind for piece in pieces}
+    if not kinds.issuperset(_asked_for(goal)):
+        return None
+    fixed = [
+        *[goal.item] * random.randint(goal.count, goal.count + 1),
+        *([LAMP] if goal.lamp else []),
+    ]
+    others = random.choices(THINGS[room], k=random.randint(*extent.things))
+    puts = []
+    for thing in (*fixed, *(other for other in others if other != goal.item)):
+        homes = [n for n, piece in enumerate(pieces) if piece.takes(thing)]
+        if thing == goal.item:
+            homes = [n for n in homes if pieces[n].kind != goal.receptacle]
+        if homes:
+            puts.append((thing, random.choice(homes)))
+        elif thing in fixed:
+            return None
+    return puts
+
+
+def _asked_for(goal: Goal) -> set[str]:
+    """Return the kinds of furniture that the goal names or needs."""
+    kinds = {goal.receptacle, APPLIANCES[goal.treatment] if goal.treatment else ""}
+    return kinds - {""}
+
+
+def _split_of(goal: Goal, pieces: Sequence[Piece], puts: Sequence[Put], recipe: Recipe) -> Split:
+    """Assign a room to a split by its contents alone, so that none is ever in both."""
+    if recipe.rooms == "floor_plans":
+        return recipe.split  # they are held out as a whole
+    # Two that differ in nothing but the order in which they were drawn are the same room.
+    contents = sorted((thing, pieces[number].kind) for thing, number in puts)
+    room = (goal, sorted(piece.kind for piece in pieces), contents)
+    digest = hashlib.blake2b(repr(room).encode(), digest_size=4).digest()
+    return "eval" if int.from_bytes(digest) % EVAL_SHARE == 0 else "train"
+
+
+def _problem(goal: Goal, pieces: Sequence[Piece], puts: Sequence[Put]) -> Problem:
+    ids = _numbered([piece.kind for piece in pieces])
+    things = _numbered([thing for thing, _ in puts])
+    places = [make_id("loc", piece.place) for piece in pieces]
+    facts: dict[str, tuple[Fact, ...]] = {
+        "atlocation": (("agent1", make_id("loc", 0)),),
+        "receptacletype": tuple((i, f"{p.kind}type") for i, p in zip(ids, pieces, strict=True)),
+        "receptacleatlocation": tuple(zip(ids, places, strict=True)),
+        "openable": tuple((i,) for i, p in zip(ids, pieces, strict=True) if p.kind in OPENABLE),
+        "objecttype": tuple((o, f"{kind}type") for o, (kind, _) in zip(things, puts, strict=True)),
+        "inreceptacle": tuple((o, ids[n]) for o, (_, n) in zip(things, puts, strict=True)),
+        "objectatlocation": tuple((o, places[n]) for o, (_, n) in zip(things, puts, strict=True)),
+        "cancontain": tuple(_can_contain(pieces, puts)),
+    }
+    for ability, kinds in ABILITIES.items():
+        able = tuple((o,) for o, (kind, _) in zip(things, puts, strict=True) if kind in kinds)
+        facts[ability] = able
+    return Problem(facts=facts, goal=goal)
+
+
+def _can_contain(pieces: Sequence[Piece], puts: Sequence[Put]) -> Iterator[Fact]:
+    for kind in sorted({piece.kind for piece in pieces}):
+        for thing in sorted({thing for thing, _ in puts} & ABILITIES["pickupable"]):
+            if kind in HOMES[thing]:
+                yield f"{kind}type", f"{thing}type"
+
+
+def _numbered(kinds: Sequence[str]) -> list[str]:
+    """Make an id for each.
+
+    >>> _numbered(["mug", "pen", "mug"])
+    ['mug_bar_01', 'pen_bar_01', 'mug_bar_02']
+    """
+    return [make_id(kind, kinds[: n + 1].count(kind)) for n, kind in enumerate(kinds)]

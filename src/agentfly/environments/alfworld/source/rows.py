@@ -1,0 +1,89 @@
+"""Tasks as rows: small, and enough to make the game anew wherever it is played."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import lru_cache
+from typing import Any
+
+from agentfly.environments.alfworld.engine.game import Game, Script
+from agentfly.environments.alfworld.engine.goal import Goal, TaskType
+from agentfly.environments.alfworld.source.generator import Recipe, Rooms, Size, Split, generate
+from agentfly.environments.alfworld.source.official import (
+    GoalText,
+    OfficialGame,
+    official_games,
+    official_script,
+    read_problem,
+)
+from agentfly.environments.alfworld.source.official import Split as OfficialSplit
+from agentfly.errors import ConfigError
+
+Row = Mapping[str, Any]
+
+
+def generated_rows(
+    count: int, *, split: Split, task_types: Sequence[TaskType], size: Size, rooms: Rooms
+) -> Iterator[Row]:
+    """Return so many generated games, of each kind of task in turn."""
+    for seed in range(count):
+        recipe = Recipe(
+            seed=seed,
+            task_type=task_types[seed % len(task_types)],
+            split=split,
+            size=size,
+            rooms=rooms,
+        )
+        script = generate(recipe)
+        name = "-".join([split, size, recipe.task_type, str(seed)])
+        yield {"id": name, "recipe": asdict(recipe), **_public(script.problem.goal, script.task)}
+
+
+def official_rows(
+    data: str, *, split: OfficialSplit, task_types: Sequence[TaskType], goal_text: GoalText
+) -> Iterator[Row]:
+    """Return the benchmark's games of some kinds."""
+    for game in official_games(data, split):
+        goal = read_problem(game.pddl, game.file, game.line).goal
+        if goal.task_type in task_types:
+            yield _official_row(game, goal, goal_text)
+
+
+def script_of(fields: Mapping[str, Any]) -> Script:
+    """Return the game that a row is about."""
+    if "recipe" in fields:
+        return generate(Recipe(**fields["recipe"]))
+    if "file" in fields:
+        return official_script(fields["file"], fields.get("line"), fields["goal"])
+    raise ConfigError(
+        "a task of alfworld needs `recipe` (a generated game) or `file` (one of the benchmark's), "
+        f"and this one has: {', '.join(fields) or 'nothing'}. Take rows from the kit's tasks()"
+    )
+
+
+def game_of(fields: Mapping[str, Any]) -> Game:
+    """Return the same ready to be played, made once for all chains of a group."""
+    needed = {name: fields[name] for name in _NEEDED if name in fields}
+    return _game(json.dumps(needed, sort_keys=True))
+
+
+@lru_cache(maxsize=256)
+def _game(row: str) -> Game:
+    return Game.of(script_of(json.loads(row)))
+
+
+_NEEDED = ("recipe", "file", "line", "goal")
+
+
+def goal_of(fields: Mapping[str, Any]) -> Goal:
+    """Return the goal that a row tells openly."""
+    return Goal(**{name: fields[name] for name in ("task_type", "item", "receptacle", "lamp")})
+
+
+def _official_row(game: OfficialGame, goal: Goal, goal_text: GoalText) -> Row:
+    words = game.words(goal_text)
+    return {"id": game.id, "file": game.file, "line": game.line, **_public(goal, words)}
+
+
+def _public(goal: Goal, words: str) -> dict[str, str]:
+    return {"goal": words, **asdict(goal)}

@@ -1,0 +1,33 @@
+"""Code: an interpreter as a tool, and answers that are numbers or programs."""
+
+from agentfly.environments.code.final_code import final_code
+from agentfly.environments.code.judging import Verdict, judge
+from agentfly.environments.code.one_shot import OneShotPython
+from agentfly.environments.code.ready_made import CODE, CodeOptions
+from agentfly.environments.code.rewards import hidden_tests, stdin_cases, unit_tests
+from agentfly.environments.code.tools import (
+    code_interpreter,
+    list_files,
+    python,
+    read_file,
+    shell,
+    write_file,
+)
+
+__all__ = [
+    "CODE",
+    "CodeOptions",
+    "OneShotPython",
+    "Verdict",
+    "code_interpreter",
+    "final_code",
+    "hidden_tests",
+    "judge",
+    "list_files",
+    "python",
+    "read_file",
+    "shell",
+    "stdin_cases",
+    "unit_tests",
+    "write_file",
+]

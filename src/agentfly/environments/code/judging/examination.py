@@ -1,0 +1,97 @@
+"""Test programs, run in a sandbox of their own; whatever they ask of the code goes through here."""
+
+import ast
+import builtins
+import inspect
+from collections.abc import Iterable
+from typing import Any
+
+from agentfly.environments.code.judging import examiner
+from agentfly.environments.code.judging.candidate import Answer, Candidate
+from agentfly.environments.code.judging.literal import NotPlainError, read_value, write_value
+from agentfly.errors import RewardError
+from agentfly.sandbox import PythonSandbox
+from agentfly.types import Seed
+
+
+class Examination:
+    """Puts test programs to a candidate, and says what each found."""
+
+    def __init__(
+        self,
+        sandbox: PythonSandbox,
+        candidate: Candidate,
+        *,
+        setup: str,
+        sources: Iterable[str],
+        entry_point: str | None,
+    ) -> None:
+        self._sandbox = sandbox
+        self._candidate = candidate
+        names = sorted(free_names("\n".join(sources)))
+        self._opening = f"examiner = Examiner({setup!r}, {names!r}, {entry_point!r})"
+        self._is_open = False
+
+    async def problem_of(self, source: str) -> str | None:
+        """Run a test; return why it failed, None if it passed."""
+        if not self._is_open:
+            await self._open()
+        event = await self._tell(f"examiner.begin({source!r})")
+        while event[0] == "called":
+            answer = await self._candidate.call(_call(*event[1:]))
+            event = await self._tell(f"examiner.go_on({_written(answer)})")
+        return None if event[0] == "passed" else str(event[1])
+
+    async def _open(self) -> None:
+        await self._sandbox.reset(None, Seed(0))
+        for source in (inspect.getsource(examiner), self._opening):
+            result = await self._sandbox.run(source)
+            if not result.ok:
+                raise RewardError(f"the task's setup fails: {result.error or result.note}")
+        self._is_open = True
+
+    async def _tell(self, expression: str) -> Any:
+        result = await self._sandbox.run(expression)
+        if not result.ok or result.value is None:
+            self._is_open = False  # Its thread may still be at it.
+            return "failed", f"the test itself did not end: {result.error or result.note}"
+        try:
+            return read_value(result.value)
+        except NotPlainError as error:
+            raise RewardError(
+                f"the test can't be judged: it gives the code something that is {error}"
+            ) from error
+
+
+def free_names(source: str) -> set[str]:
+    r"""Return the names that a program uses and neither makes nor finds built in.
+
+    >>> free_names("import math\nfor n in (1, 2): assert f(n) == math.sqrt(n)")
+    {'f'}
+    """
+    used, made = set[str](), set[str]()
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()):
+                used.add(name)
+            case ast.Name(id=name) | ast.arg(arg=name):
+                made.add(name)
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                made.add(name)
+            case ast.ExceptHandler(name=str(name)):
+                made.add(name)
+            case ast.alias(name=name, asname=other):
+                made.add(other or name.partition(".")[0])
+    return used - made - set(dir(builtins))
+
+
+def _call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    given = [write_value(arg) for arg in args]
+    given += [f"{key}={write_value(value)}" for key, value in kwargs.items()]
+    return f"{name}({', '.join(given)})"
+
+
+def _written(answer: Answer) -> str:
+    if answer.problem is not None:
+        return write_value(("raised", answer.problem))
+    return write_value(("returned", answer.value))

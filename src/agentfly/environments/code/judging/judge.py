@@ -1,0 +1,135 @@
+"""The verdict on a piece of code: each hidden test tried, in sandboxes made for this alone."""
+
+import math
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from agentfly.environments.code.judging.candidate import Answer, Candidate
+from agentfly.environments.code.judging.case import Call, Case, Check, Program
+from agentfly.environments.code.judging.examination import Examination
+from agentfly.environments.code.judging.literal import MOST_CHARACTERS, same
+from agentfly.errors import EnvError, RewardError
+from agentfly.sandbox import PythonSandbox, SandboxLimits
+from agentfly.sandbox.cell import harmless
+from agentfly.types import EnvSpec
+
+_LIMITS = SandboxLimits(seconds=5.0, output_chars=MOST_CHARACTERS)
+JUDGE = EnvSpec(PythonSandbox, (("limits", _LIMITS),))
+"""The sandbox in which code is judged: five seconds for each test, and room for long answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What became of each test."""
+
+    problems: tuple[str | None, ...]
+    """One for each test; None where it passed."""
+
+    @property
+    def share(self) -> float:
+        """The share of tests that passed."""
+        return self.problems.count(None) / len(self.problems)
+
+    @property
+    def first_problem(self) -> str | None:
+        """What went wrong first."""
+        return next((problem for problem in self.problems if problem is not None), None)
+
+
+async def judge(
+    code: str,
+    cases: Sequence[Case],
+    *,
+    setup: str = "",
+    entry_point: str | None = None,
+    sandbox: EnvSpec = JUDGE,
+    total_seconds: float = 20.0,
+) -> Verdict:
+    """Run code against hidden tests.
+
+    Args:
+        code: What is judged.
+        cases: The tests.
+        setup: Runs before the code and before the tests, for example imports.
+        entry_point: A function that the tests call, if the setup holds an outline of it.
+        sandbox: What to run it in; its limits are those of one test.
+        total_seconds: What all tests together may take; the rest then count as failed.
+
+    Raises:
+        RewardError: A test can't be judged, or no sandbox could be had.
+    """
+    sources = [case.source for case in cases if isinstance(case, Check)]
+    try:
+        async with AsyncExitStack() as stack:
+            candidate = Candidate(
+                _made(sandbox, stack), code=code, setup=setup, total_seconds=total_seconds
+            )
+            examination = Examination(
+                _made(sandbox, stack),
+                candidate,
+                setup=setup,
+                sources=sources,
+                entry_point=entry_point,
+            )
+            problems = [await _problem(case, candidate, examination) for case in cases]
+    except EnvError as error:
+        raise RewardError(f"the code could not be judged: {error}") from error
+    return Verdict(problems=tuple(problems))
+
+
+def _made(sandbox: EnvSpec, stack: AsyncExitStack) -> PythonSandbox:
+    made: PythonSandbox = sandbox.make()
+    stack.push_async_callback(made.close)
+    return made
+
+
+async def _problem(case: Case, candidate: Candidate, examination: Examination) -> str | None:
+    match case:
+        case Call():
+            return _of_call(case, await candidate.call(case.expression))
+        case Check():
+            return await examination.problem_of(case.source)
+        case Program():
+            return _of_program(case, await candidate.run(case.stdin))
+
+
+def _of_call(case: Call, answer: Answer) -> str | None:
+    if answer.problem is not None:
+        return f"{case.expression}: {answer.problem}"
+    if any(same(answer.value, expected) for expected in case.accepted):
+        return None
+    return f"{case.expression} gave {answer.value!r}"
+
+
+def _of_program(case: Program, answer: Answer) -> str | None:
+    if answer.problem is not None:
+        return answer.problem
+    return None if same_output(answer.value, case.stdout) else f"it printed {answer.value[:200]!r}"
+
+
+def same_output(printed: str, expected: str) -> bool:
+    r"""Compare word by word and line by line; a number with a point may be rounded otherwise.
+
+    >>> same_output("0.3333333  yes \n\n", "0.333333 yes"), same_output("1 2", "1\n2")
+    (True, False)
+    """
+    ours, theirs = _words(printed), _words(harmless(expected))
+    return [len(line) for line in ours] == [len(line) for line in theirs] and all(
+        said == wanted or _close(said, wanted)
+        for line, expected_line in zip(ours, theirs, strict=True)
+        for said, wanted in zip(line, expected_line, strict=True)
+    )
+
+
+def _words(text: str) -> list[list[str]]:
+    return [line.split() for line in text.rstrip().splitlines()]
+
+
+def _close(said: str, wanted: str) -> bool:
+    if "." not in wanted:
+        return False
+    try:
+        return math.isclose(float(said), float(wanted), rel_tol=1e-6, abs_tol=1e-6)
+    except ValueError:
+        return False

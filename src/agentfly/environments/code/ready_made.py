@@ -1,0 +1,166 @@
+"""The environment `code`: its options, and all that is made of them."""
+
+import platform
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from agentfly.config import Settings
+from agentfly.environments.code import tools
+from agentfly.environments.code.judging.literal import MOST_CHARACTERS
+from agentfly.environments.code.one_shot import OneShotPython
+from agentfly.environments.code.players import expert_with, gold
+from agentfly.environments.code.rewards import hidden_tests
+from agentfly.environments.code.tasks import (
+    apps_rows,
+    gsm8k_rows,
+    humaneval_rows,
+    math_rows,
+    mbpp_rows,
+    program_rows,
+)
+from agentfly.environments.code.tasks.split import is_held_out
+from agentfly.environments.code.tasks.template import Row
+from agentfly.environments.kit import Kit, ReadyMade
+from agentfly.rewards import numeric_match
+from agentfly.sandbox import PythonSandbox, SandboxLimits
+from agentfly.types import EnvSpec, Tool
+
+_FILES: dict[str, Callable[[Path], Iterable[Row]]] = {
+    "apps": apps_rows,
+    "gsm8k": gsm8k_rows,
+    "humaneval": humaneval_rows,
+    "mbpp": mbpp_rows,
+}
+_WITH_NUMBERS = ("math", "gsm8k")
+_NUMBER_PROMPT = "Compute with the tool. Then answer with the number alone."
+_PROGRAM_PROMPT = "Write and try the code with the tool. Then answer with the code in one block."
+
+
+class CodeOptions(Settings):
+    """What is solved, with which tool, and within which limits."""
+
+    tasks: Literal["math", "programs", "gsm8k", "humaneval", "mbpp", "apps"] = "math"
+    """`math` and `programs` are generated; the others are the formats of files."""
+    levels: tuple[Literal[1, 2, 3], ...] = Field(default=(1,), min_length=1)
+    """How hard generated tasks are, 1 to 3."""
+    file: Path | None = None
+    """JSON lines of the format that `tasks` names, plain or packed by gzip."""
+    eval_file: Path | None = None
+    """Held-out tasks in the same format; by default every tenth of `file` is held out."""
+    count: int = Field(default=2000, ge=1)
+    """How many tasks to train on, at most."""
+    eval_count: int = Field(default=64, ge=1)
+    """How many held-out tasks, at most."""
+    tool: Literal["code_interpreter", "python", "all"] = "code_interpreter"
+    """`code_interpreter` keeps variables from call to call, `python` keeps nothing; `all` is the
+    first one with a shell and files."""
+    partial: bool = True
+    """Whether each hidden test has its share of the reward; otherwise all must pass."""
+    seconds: float = Field(default=5.0, gt=0)
+    """For one call, and for one test."""
+    memory_mb: int = Field(default=256, ge=1)
+    """For the code alone, beyond what the preloaded packages take."""
+    output_chars: int = Field(default=1000, ge=1)
+    """How much of a call's output the model is shown."""
+    preload: tuple[str, ...] = ()
+    """Packages that shall be there without being imported anew, beside numpy and sympy."""
+    isolation: Literal["warm", "bubblewrap", "docker", "podman"] | None = None
+    """The best that needs no daemon by default."""
+    unsafe: bool = False
+    """Run code without isolation where none can be had."""
+
+    @model_validator(mode="after")
+    def _file_where_there_is_one(self) -> "CodeOptions":
+        needed = self.tasks in _FILES
+        if needed and self.file is None:
+            raise ValueError(f"tasks = {self.tasks!r} needs `file`, the JSON lines to read")
+        if not needed and (self.file or self.eval_file):
+            formats = ", ".join(_FILES)
+            raise ValueError(f"tasks = {self.tasks!r} are generated: a file has one of {formats}")
+        return self
+
+
+def make(options: CodeOptions) -> Kit:
+    """Make the kit; tasks are read or generated when they are asked for."""
+    with_numbers = options.tasks in _WITH_NUMBERS
+    main_tool = "python" if options.tool == "python" else "code_interpreter"
+    return Kit(
+        tasks=partial(_rows, options, held_out=False),
+        eval_tasks=partial(_rows, options, held_out=True),
+        tools=_tools(options),
+        reward=numeric_match() if with_numbers else _judged(options),
+        system_prompt=_NUMBER_PROMPT if with_numbers else _PROGRAM_PROMPT,
+        max_turns=4 if with_numbers else 6,
+        expert=expert_with(main_tool, keeps_variables=main_tool != "python"),
+        gold=gold,
+    )
+
+
+def _rows(options: CodeOptions, *, held_out: bool) -> list[Row]:
+    count = options.eval_count if held_out else options.count
+    if options.file is not None:
+        return list(islice(_from_files(options, options.file, held_out=held_out), count))
+    generate = math_rows if options.tasks == "math" else program_rows
+    return generate(levels=options.levels, count=count, held_out=held_out)
+
+
+def _from_files(options: CodeOptions, file: Path, *, held_out: bool) -> Iterable[Row]:
+    read = _FILES[options.tasks]
+    if options.eval_file is not None:
+        return read(options.eval_file if held_out else file)
+    return (row for row in read(file) if is_held_out(str(row["id"]), one_in=10) is held_out)
+
+
+def _tools(options: CodeOptions) -> tuple[Tool, ...]:
+    limits = _limits(options)
+    made = _sandbox(options, limits)
+    if options.tool == "python":
+        return (tools.over(tools.python, OneShotPython, made),)
+    chosen = [tools.code_interpreter, *(tools.FILE_TOOLS if options.tool == "all" else ())]
+    return tuple(tools.over(one, PythonSandbox, made) for one in chosen)
+
+
+def _judged(options: CodeOptions) -> Any:
+    limits = replace(_limits(options), output_chars=MOST_CHARACTERS)
+    made = _sandbox(options, limits)
+    return hidden_tests(
+        partial=options.partial,
+        sandbox=EnvSpec(PythonSandbox, tuple(made.items())),
+        total_seconds=4 * options.seconds,
+    )
+
+
+def _limits(options: CodeOptions) -> SandboxLimits:
+    return SandboxLimits(
+        seconds=options.seconds, memory_mb=options.memory_mb, output_chars=options.output_chars
+    )
+
+
+def _sandbox(options: CodeOptions, limits: SandboxLimits) -> dict[str, Any]:
+    """Return what to make a sandbox with: only what was chosen, so that its name stays short."""
+    chosen = {name: getattr(options, name) for name in ("preload", "isolation", "unsafe")}
+    return {"limits": limits, **{name: value for name, value in chosen.items() if value}}
+
+
+def _missing() -> str | None:
+    """Say what this machine lacks. Whether Linux allows namespaces is seen at the first use."""
+    has_engine = shutil.which("docker") or shutil.which("podman")
+    if platform.system() == "Linux" or has_engine:
+        return None
+    return "the sandbox needs Linux; elsewhere, install Docker or Podman and choose it: isolation"
+
+
+CODE = ReadyMade(
+    name="code",
+    summary="Python in a sandbox: sums and programs, judged by number or by hidden tests.",
+    options=CodeOptions,
+    make=make,
+    requires=_missing,
+)

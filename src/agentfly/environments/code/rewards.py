@@ -1,0 +1,94 @@
+"""Rewards for code: the share of a task's hidden tests that the chain's final code passes."""
+
+from collections.abc import Callable
+from typing import Any
+
+from agentfly.environments.code.final_code import final_code
+from agentfly.environments.code.judging import JUDGE, judge, read_cases
+from agentfly.rewards import FunctionReward, reward
+from agentfly.types import Context, EnvSpec, Task, Trajectory
+
+TESTS, CASES = "tests", "cases"
+"""The fields of a task with calls and assertions, and with inputs and outputs."""
+_SLACK_SECONDS = 60.0
+"""Beyond the time of the tests themselves, for making sandboxes on a busy machine."""
+
+
+def unit_tests(
+    *,
+    field: str = TESTS,
+    partial: bool = True,
+    sandbox: EnvSpec = JUDGE,
+    total_seconds: float = 20.0,
+    name: str = "unit_tests",
+) -> FunctionReward[..., Any]:
+    """Score the share of unit tests that the chain's final code passes; 0 if there is no code.
+
+    Tests are calls with their values, `{"call": "f(3)", "expected": 9}`, or assertions,
+    `"assert f(3) == 9"`. A task's field `setup` runs before the code and before the tests;
+    `entry_point` names the function of which the setup holds an outline, if it does.
+
+    Args:
+        field: The task's field with the list of tests.
+        partial: Give each test its share; otherwise 1 if all pass, and else 0.
+        sandbox: Where to run it: a spec of `PythonSandbox`, with the limits of one test.
+        total_seconds: What all tests together may take; the rest then count as failed.
+        name: What to call it in parts and metrics.
+    """
+    return _tested(lambda task: field, partial, sandbox, total_seconds, name)
+
+
+def stdin_cases(
+    *,
+    field: str = CASES,
+    partial: bool = True,
+    sandbox: EnvSpec = JUDGE,
+    total_seconds: float = 20.0,
+    name: str = "stdin_cases",
+) -> FunctionReward[..., Any]:
+    r"""Score the share of inputs for which the final code, as a program, prints the right output.
+
+    Cases are `{"input": "3\n", "output": "9\n"}`; blanks at the ends of lines don't matter, nor
+    does the sixth digit of a decimal fraction. The arguments are those of `unit_tests`.
+    """
+    return _tested(lambda task: field, partial, sandbox, total_seconds, name)
+
+
+def hidden_tests(
+    *, partial: bool = True, sandbox: EnvSpec = JUDGE, total_seconds: float = 20.0
+) -> FunctionReward[..., Any]:
+    """Score as `stdin_cases` where a task has such cases, and else as `unit_tests`."""
+
+    def field_of(task: Task) -> str:
+        return CASES if CASES in task.fields else TESTS
+
+    return _tested(field_of, partial, sandbox, total_seconds, "hidden_tests")
+
+
+def _tested(
+    field_of: Callable[[Task], str],
+    partial: bool,  # noqa: FBT001 - passed on from a keyword
+    sandbox: EnvSpec,
+    total_seconds: float,
+    name: str,
+) -> FunctionReward[..., Any]:
+    @reward(name=name, timeout=total_seconds + _SLACK_SECONDS)
+    async def score(trajectory: Trajectory, context: Context) -> dict[str, float]:
+        task = trajectory.task
+        cases, code = read_cases(task, field_of(task)), final_code(trajectory)
+        if code is None:
+            return {"reward": 0.0, "passed": 0.0}
+        verdict = await judge(
+            code,
+            cases,
+            setup=task.fields.get("setup", ""),
+            entry_point=task.fields.get("entry_point"),
+            sandbox=sandbox,
+            total_seconds=total_seconds,
+        )
+        if verdict.first_problem is not None:
+            context.metadata["first_failed_test"] = verdict.first_problem[:500]
+        share = verdict.share
+        return {"reward": share if partial else float(share == 1.0), "passed": share}
+
+    return score

@@ -1,0 +1,82 @@
+"""A programming task with something left open, and the tasks that come of filling it."""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from string import Template
+from typing import Any
+
+from agentfly.environments.code.tasks.split import is_held_out
+
+Row = dict[str, Any]
+Arguments = tuple[Any, ...]
+
+TESTS = 8
+"""How many hidden tests a task has, beside those for its edges."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramTemplate:
+    """A function to write. `$k` and its like stand for what is left open."""
+
+    name: str
+    parameters: str
+    """The function's own: "numbers"."""
+    returns: str
+    """What it returns, in words: "the multiples of $k among `numbers`, in order"."""
+    body: str
+    """A solution, as the lines of the function."""
+    level: int
+    arguments: Callable[[Random], Arguments]
+    """Draws what the function is called with."""
+    choices: Mapping[str, Sequence[Any]]
+    """What may be filled in."""
+    edges: tuple[Arguments, ...] = ()
+    """Calls that are always among the tests."""
+    held_out: bool = field(default=False)
+    """Whether all of it is kept for evaluation."""
+
+    def rows(self, *, held_out: bool) -> Iterator[Row]:
+        """Return the tasks on one side of the split."""
+        for values in itertools.product(*self.choices.values()):
+            filling = dict(zip(self.choices, values, strict=True))
+            key = f"{self.name} {filling}"
+            if held_out is (self.held_out or is_held_out(key, one_in=5)):
+                yield self._row(key, filling)
+
+    def _row(self, key: str, filling: dict[str, Any]) -> Row:
+        lines = Template(self.body).substitute(filling).splitlines()
+        solution = "\n".join([f"def {self.name}({self.parameters}):", *(f"    {x}" for x in lines)])
+        example, *hidden = self._calls(Random(key))
+        function = _function(solution, self.name)
+        shown = f"`{self._call(example)}` returns `{function(*example)!r}`"
+        wanted = Template(self.returns).substitute(filling)
+        return {
+            "id": f"program-{key}",
+            "question": f"Write a Python function `{self.name}({self.parameters})` that returns "
+            f"{wanted}. For example, {shown}.",
+            "tests": [{"call": self._call(a), "expected": function(*a)} for a in hidden],
+            "solution": solution,
+            "level": self.level,
+        }
+
+    def _calls(self, rng: Random) -> list[Arguments]:
+        """Draw different arguments: for the example, and for the tests."""
+        drawn: dict[str, Arguments] = {}
+        while len(drawn) <= TESTS:
+            arguments = self.arguments(rng)
+            if arguments not in self.edges:
+                drawn[repr(arguments)] = arguments
+        return [*drawn.values(), *self.edges]
+
+    def _call(self, arguments: Arguments) -> str:
+        return f"{self.name}({', '.join(map(repr, arguments))})"
+
+
+def _function(solution: str, name: str) -> Callable[..., Any]:
+    """Make a function of one of our own solutions."""
+    made: dict[str, Any] = {}
+    exec(solution, made)
+    function: Callable[..., Any] = made[name]
+    return function

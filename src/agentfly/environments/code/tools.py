@@ -1,0 +1,110 @@
+"""Tools over a sandbox. All of a chain's tools work in the same one, but for `python`."""
+
+from collections.abc import Callable
+from typing import Any
+
+from agentfly.environments.code.one_shot import OneShotPython
+from agentfly.errors import ToolError
+from agentfly.sandbox import CellResult, PythonSandbox, SandboxLimits
+from agentfly.tools import FunctionTool, tool
+from agentfly.types import EnvSpec, ToolResult
+
+SLACK_SECONDS = 20.0
+"""Beyond a cell's own time, for making the interpreter: a limit must be told by the sandbox."""
+_TIMEOUT = SandboxLimits().seconds + SLACK_SECONDS
+
+
+@tool(timeout=_TIMEOUT)
+async def code_interpreter(code: str, sandbox: PythonSandbox) -> ToolResult:
+    """Run Python. Variables and files are kept from call to call.
+
+    Args:
+        code: The value of a last expression is shown, and what is printed.
+        sandbox: The chain's own.
+    """
+    return _shown(code, await sandbox.run(code))
+
+
+@tool(timeout=_TIMEOUT)
+async def python(code: str, sandbox: OneShotPython) -> ToolResult:
+    """Run a Python program. Nothing is kept from call to call.
+
+    Args:
+        code: The value of a last expression is shown, and what is printed.
+        sandbox: The chain's own.
+    """
+    return _shown(code, await sandbox.run(code))
+
+
+@tool(timeout=_TIMEOUT)
+async def shell(command: str, sandbox: PythonSandbox) -> str:
+    """Run a shell command in the working folder.
+
+    Args:
+        command: For /bin/sh.
+        sandbox: The chain's own.
+    """
+    return (await sandbox.shell(command)).observation
+
+
+@tool(timeout=_TIMEOUT)
+async def read_file(path: str, sandbox: PythonSandbox) -> str:
+    """Read a text file.
+
+    Args:
+        path: From the working folder.
+        sandbox: The chain's own.
+    """
+    content = await sandbox.read_file(path)
+    try:
+        return content.decode() or "(empty file)"
+    except UnicodeDecodeError:
+        raise ToolError(f"{path} is not a text: {len(content)} bytes that are not UTF-8") from None
+
+
+@tool(timeout=_TIMEOUT)
+async def write_file(path: str, content: str, sandbox: PythonSandbox) -> str:
+    """Write a text file, and make its folders.
+
+    Args:
+        path: From the working folder.
+        content: All of it; what was there before is replaced.
+        sandbox: The chain's own.
+    """
+    await sandbox.write_file(path, content)
+    return f"{len(content)} characters written."
+
+
+@tool(timeout=_TIMEOUT)
+async def list_files(sandbox: PythonSandbox, path: str = ".") -> str:
+    """List the files below a folder.
+
+    Args:
+        path: From the working folder.
+        sandbox: The chain's own.
+    """
+    return "\n".join(await sandbox.list_files(path)) or "(no files)"
+
+
+FILE_TOOLS = (shell, read_file, write_file, list_files)
+
+
+def over(
+    made: FunctionTool[..., Any], factory: Callable[..., Any], options: dict[str, Any]
+) -> FunctionTool[..., Any]:
+    """Return the same tool over a sandbox that is made with options.
+
+    >>> over(shell, PythonSandbox, {"unsafe": True}).environments[0].name
+    'PythonSandbox(unsafe=True)'
+    """
+    limits: SandboxLimits = options.get("limits", SandboxLimits())
+    return tool(
+        made.function,
+        env=EnvSpec(factory, tuple(options.items())),
+        timeout=limits.seconds + limits.grace_seconds + SLACK_SECONDS,
+    )
+
+
+def _shown(code: str, result: CellResult) -> ToolResult:
+    info = {"code": code, "ok": result.ok, "limit": result.limit}
+    return ToolResult(observation=result.observation, info=info, images=result.images)

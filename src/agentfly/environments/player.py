@@ -1,0 +1,104 @@
+"""Scripted players: experts, gold paths and random ones, which play through the real chain loop.
+
+A player is a generator. It is told the scene, yields what it does, and receives what it is shown:
+
+    def expert(scene):
+        found = yield call("search", query=scene.task.fields["subject"])
+        yield Say(found.splitlines()[0])
+
+A call is answered by the tool's observation; whatever else is said ends the chain, unless an
+environment answers it.
+"""
+
+import json
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from agentfly.errors import EngineError, boundary
+from agentfly.types import Message, SamplingParams, Task, ToolCall, ToolSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What a player knows when it begins."""
+
+    task: Task
+    observation: str
+    """The last thing said before its first turn: the question, or what the environment said."""
+    random: Random
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """One turn: some words, one call or several, or both."""
+
+    words: str = ""
+    calls: tuple[ToolCall, ...] = ()
+
+
+Player = Callable[[Scene], Generator[Say, str, None]]
+
+
+def call(tool: str, /, **arguments: object) -> Say:
+    """Do nothing but call a tool.
+
+    >>> call("search", query="red shoes").calls[0].arguments
+    '{"query": "red shoes"}'
+    """
+    made = ToolCall(id="", name=tool, arguments=json.dumps(arguments, ensure_ascii=False))
+    return Say(calls=(made,))
+
+
+@dataclass(slots=True, kw_only=True)
+class PlayerModel:
+    """One chain's player as a chat model, so that `Agent` runs it as it runs any other."""
+
+    player: Player
+    task: Task
+    random: Random
+    write: Callable[[Sequence[ToolCall], str], str] | None = None
+    """Writes calls into the text, for kinds of agents whose calls are text."""
+    _playing: Generator[Say, str, None] | None = field(default=None, init=False)
+    _turns: int = field(default=0, init=False)
+
+    async def reply(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        params: SamplingParams,
+        *,
+        deadline: float,
+    ) -> Message:
+        """Play the next turn."""
+        del tools, params, deadline
+        said = self._next("\n".join(_since_last_turn(messages)))
+        self._turns += 1
+        calls = tuple(
+            ToolCall(id=f"call_{self._turns}_{number}", name=one.name, arguments=one.arguments)
+            for number, one in enumerate(said.calls, start=1)
+        )
+        if self.write is None:
+            return Message(role="assistant", content=said.words, tool_calls=calls)
+        return Message(role="assistant", content=self.write(calls, said.words))
+
+    def _next(self, observation: str) -> Say:
+        with boundary(EngineError, f"playing task {self.task.id!r}"):
+            try:
+                if self._playing is None:
+                    scene = Scene(task=self.task, observation=observation, random=self.random)
+                    self._playing = self.player(scene)
+                    return next(self._playing)
+                return self._playing.send(observation)
+            except StopIteration:
+                raise EngineError(
+                    f"the player of task {self.task.id!r} has nothing left to do after "
+                    f"{self._turns} turns, and the chain goes on"
+                ) from None
+
+
+def _since_last_turn(messages: Sequence[Message]) -> list[str]:
+    """Return what was said since the player spoke last; at the start, the last message."""
+    spoken = [place for place, m in enumerate(messages) if m.role == "assistant"]
+    start = spoken[-1] + 1 if spoken else len(messages) - 1
+    return [message.content for message in messages[start:]]

@@ -1,0 +1,52 @@
+"""Search: a corpus, retrievers, the web, tools, rewards, and questions that need them.
+
+corpus/        documents from many kinds of files, cut into passages, kept on disk
+retrieval/     one protocol: BM25, dense, hybrid, a server, and the folder that holds an index
+web/           providers of web search, a cache, pages as text
+world/         an invented world with questions of one to three hops
+questions/     the usual files of questions
+library        what is searched: a world, a file's passages, a folder, a server, the web
+environment    one chain's search; tools, reward, players: how it is used, scored and played
+"""
+
+from agentfly.environments.search.corpus import Corpus, Cut
+from agentfly.environments.search.environment import SearchEnvironment
+from agentfly.environments.search.passage import Hit, Passage
+from agentfly.environments.search.ready_made import SEARCH, SearchOptions
+from agentfly.environments.search.retrieval import (
+    Bm25,
+    Dense,
+    Hybrid,
+    RemoteRetriever,
+    Retriever,
+    SearchIndex,
+    SentenceEmbedder,
+    retrieval_server,
+)
+from agentfly.environments.search.reward import search_reward
+from agentfly.environments.search.tools import search_tools
+from agentfly.environments.search.web import CachedSearch, DiskCache, PageReader, WebSearch
+
+__all__ = [
+    "SEARCH",
+    "Bm25",
+    "CachedSearch",
+    "Corpus",
+    "Cut",
+    "Dense",
+    "DiskCache",
+    "Hit",
+    "Hybrid",
+    "PageReader",
+    "Passage",
+    "RemoteRetriever",
+    "Retriever",
+    "SearchEnvironment",
+    "SearchIndex",
+    "SearchOptions",
+    "SentenceEmbedder",
+    "WebSearch",
+    "retrieval_server",
+    "search_reward",
+    "search_tools",
+]

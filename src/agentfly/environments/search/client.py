@@ -1,0 +1,43 @@
+"""Asking one server, within a time, again after what may pass."""
+
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from agentfly.engines.remote import Endpoint
+from agentfly.engines.remote.answer import Answer
+from agentfly.engines.remote.server import Call, Server
+from agentfly.environments.search.portal import wait_for
+from agentfly.errors import DeadlineError, EngineError, EnvError
+from agentfly.runtime.clock import LoopClock
+
+M = TypeVar("M", bound=BaseModel)
+
+SECONDS = 20.0
+"""For one question with all its attempts: less than a tool call may take."""
+
+
+class Client:
+    """A server that answers in JSON. What it can't answer is an EnvError: nobody's fault here."""
+
+    def __init__(self, endpoint: Endpoint, *, seconds: float = SECONDS) -> None:
+        self._clock = LoopClock()
+        self._server = Server(endpoint, self._clock)
+        self._seconds = seconds
+
+    def ask(self, call: Call, kind: type[M], expected: str) -> M:
+        """Return the answer as an object of this kind, which people know as `expected`."""
+        try:
+            return wait_for(self._ask(call, kind, expected))
+        except (EngineError, DeadlineError) as error:
+            raise EnvError(str(error)) from error
+
+    async def _ask(self, call: Call, kind: type[M], expected: str) -> M:
+        async def read(answer: Answer) -> M:
+            return await answer.json(kind, expected)
+
+        return await self._server.request(call, read, deadline=self._clock.now() + self._seconds)
+
+    def close(self) -> None:
+        """End what is under way, and close the connections."""
+        wait_for(self._server.close())

@@ -1,0 +1,52 @@
+"""Cutting documents into passages."""
+
+from collections.abc import Iterator
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from agentfly.config import Settings
+from agentfly.environments.search.corpus.document import Document
+from agentfly.environments.search.passage import Passage
+
+
+class Cut(Settings):
+    """How long a passage is."""
+
+    words: int = Field(default=100, ge=1)
+    """At most so many words. Wikipedia is usually cut into hundreds (arXiv:2004.04906)."""
+    overlap: int = Field(default=0, ge=0)
+    """How many words a passage repeats of the one before it."""
+
+    @model_validator(mode="after")
+    def _goes_on(self) -> Self:
+        if self.overlap >= self.words:
+            raise ValueError(f"overlap={self.overlap} must be less than words={self.words}")
+        return self
+
+
+def passages_of(document: Document, cut: Cut) -> Iterator[Passage]:
+    """Cut a document; one that is short enough stays whole and keeps its id and its line breaks.
+
+    >>> long = Document(id="d", title="D", text="a b c d e")
+    >>> [(p.id, p.text) for p in passages_of(long, Cut(words=3, overlap=1))]
+    [('d#0', 'a b c'), ('d#1', 'c d e')]
+    """
+    words = document.text.split()
+    if len(words) <= cut.words:
+        if words:
+            yield Passage(id=document.id, title=document.title, text=document.text.strip())
+        return
+    step = cut.words - cut.overlap
+    for number, start in enumerate(range(0, len(words) - cut.overlap, step)):
+        text = " ".join(words[start : start + cut.words])
+        yield Passage(id=part_id(document.id, number), title=document.title, text=text)
+
+
+def part_id(document_id: str, number: int) -> str:
+    """Name one of a document's passages.
+
+    >>> part_id("cats", 0)
+    'cats#0'
+    """
+    return f"{document_id}#{number}"

@@ -1,0 +1,49 @@
+"""Documents that are a file each: text, Markdown, HTML."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from agentfly.environments.search.corpus.document import Document
+from agentfly.environments.search.opening import open_bytes, open_text
+from agentfly.environments.search.readable import decode_html, readable
+
+_HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
+_MARKS = re.compile(
+    r"^```.*$"  # fences, not what is between them
+    r"|^ {0,3}(?:#{1,6}|>|[-*+]|\d+\.)\s+"  # headings, quotes, lists
+    r"|[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}",
+    re.MULTILINE,
+)
+_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
+
+
+def read_text(path: Path) -> Iterator[Document]:
+    """Read a plain text, known by its file's name."""
+    with open_text(path) as file:
+        yield Document(id=path.name, title=path.stem, text=file.read(), where=str(path))
+
+
+def read_markdown(path: Path) -> Iterator[Document]:
+    """Read a text with its marks taken out; the first heading is the title."""
+    with open_text(path) as file:
+        source = file.read()
+    heading = _HEADING.search(source)
+    title = plain_markdown(heading[1]) if heading else path.stem
+    yield Document(id=path.name, title=title, text=plain_markdown(source), where=str(path))
+
+
+def plain_markdown(source: str) -> str:
+    """Take the marks out of Markdown.
+
+    >>> plain_markdown("## A [link](x.md) and *more*")
+    'A link and more'
+    """
+    return _MARKS.sub("", _LINK.sub(r"\1", source)).strip()
+
+
+def read_html(path: Path) -> Iterator[Document]:
+    """Read what a person would read of a page."""
+    with open_bytes(path) as file:
+        page = readable(decode_html(file.read()))
+    yield Document(id=path.name, title=page.title or path.stem, text=page.text, where=str(path))

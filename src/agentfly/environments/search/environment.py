@@ -1,0 +1,136 @@
+"""One chain's search: what it asked, what it was shown, what it opened."""
+
+import json
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from agentfly.chat.formats import tag_format
+from agentfly.environments.search.library import Place, open_library
+from agentfly.environments.search.passage import Hit, Passage
+from agentfly.environments.search.retrieval.retriever import MAX_QUERY
+from agentfly.errors import ToolError
+from agentfly.resources import Pooling
+from agentfly.rewards.qa import normalize_answer
+from agentfly.types import Seed, Step, Task, ToolCall
+
+MOST = 20
+"""Hits that a model may ask for at once."""
+PART = 2000
+"""Characters of a page that are shown at once."""
+NOTHING = "Nothing found. Try other words."
+
+_ACTIONS = tag_format({"search": "query", "open_page": "page"})
+
+
+class SearchEnvironment:
+    """A library, as one chain uses it. All chains of a process share what was opened.
+
+    Args:
+        place: What is searched.
+        k: How many hits `search` shows.
+        snippet: How many characters of each.
+    """
+
+    # An instance is a few hundred bytes; the first of a process opens the library for all.
+    pooling = Pooling(max_instances=4096, make_seconds=600.0)
+
+    def __init__(self, place: Place, *, k: int = 3, snippet: int = 300) -> None:
+        self._library = open_library(place)
+        self._k = k
+        self._snippet = snippet
+        self._found: dict[str, Passage] = {}
+        self._question = ""
+        self._answers: list[str] = []
+
+    def reset(self, task: Task, seed: Seed) -> str:
+        """Forget what was found; return the question."""
+        del seed
+        self._found = {}
+        self._question = str(task.fields.get("question", ""))
+        answers = task.fields.get("answer", [])
+        self._answers = [answers] if isinstance(answers, str) else list(answers)
+        return self._question
+
+    def step(self, action: str) -> Step:
+        """Do what is written in tags: `<search>…</search>`, `<open_page>…</open_page>`.
+
+        Anything else is the answer, which ends the episode.
+        """
+        reading = _ACTIONS.read(action)
+        if not reading.calls:
+            right = normalize_answer(reading.content) in map(normalize_answer, self._answers)
+            return Step(observation="", reward=float(right), done=True)
+        shown = "\n".join(self._act(call) for call in reading.calls)
+        return Step(observation=shown, state_key=self.state_key)
+
+    def _act(self, call: ToolCall) -> str:
+        if call.problem:
+            return call.problem
+        try:
+            return str(getattr(self, call.name)(**json.loads(call.arguments)))
+        except ToolError as error:
+            return str(error)
+
+    def search(self, query: str) -> str:
+        """Return the beginnings of the best passages."""
+        return self._shown(self._hits(query, self._k), self._snippet)
+
+    def retrieve(self, query: str, k: int) -> str:
+        """Return the best `k` passages in whole."""
+        if not 1 <= k <= MOST:
+            raise ToolError(f"k must be from 1 to {MOST}, got {k}.")
+        return self._shown(self._hits(query, k), None)
+
+    def open_page(self, page: str, part: int = 1) -> str:
+        """Return a part of a page."""
+        found = self._library.find(page.strip()) or self._found.get(page.strip())
+        if found is None:
+            raise ToolError(f"there is no page {page[:100]!r}: use an id that a search has shown.")
+        parts = [found.text[start : start + PART] for start in range(0, len(found.text), PART)]
+        if not 1 <= part <= max(1, len(parts)):
+            raise ToolError(f"the page has {len(parts)} parts, got {part}.")
+        self._found[found.id] = found
+        more = f" (part {part} of {len(parts)})" if len(parts) > 1 else ""
+        return f"{found.title}{more}\n{''.join(parts[part - 1 : part])}"
+
+    @property
+    def found(self) -> dict[str, Passage]:
+        """All passages that were shown so far, by id."""
+        return dict(self._found)
+
+    @property
+    def state_key(self) -> str:
+        """Equal for equal questions with the same passages found."""
+        text = "\0".join((self._question, *sorted(self._found)))
+        return blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()
+
+    def close(self) -> None:
+        """Keep nothing; the library is shared and stays open."""
+        self._found = {}
+
+    def _hits(self, query: str, k: int) -> list[Hit]:
+        if len(query) > MAX_QUERY:
+            raise ToolError(f"a query has at most {MAX_QUERY} characters, got {len(query)}.")
+        return self._library.retriever.search(query, k)
+
+    def _shown(self, hits: Sequence[Hit], length: int | None) -> str:
+        self._found |= {hit.passage.id: hit.passage for hit in hits}
+        return "\n".join(line_of(hit.passage, length) for hit in hits) or NOTHING
+
+
+def line_of(passage: Passage, length: int | None = None) -> str:
+    """Write a passage on one line, with the id by which it can be opened.
+
+    One that begins with its own id needs no head.
+
+    >>> line_of(Passage(id="Askel", title="Askel", text="Askel lies on the Umber."), 8)
+    'Askel li…'
+    >>> line_of(Passage(id="d#3", title="Cats", text="They purr."))
+    '[d#3] Cats: They purr.'
+    """
+    text = " ".join(passage.text.split())
+    if length is not None and len(text) > length:
+        text = f"{text[:length]}…"
+    if passage.id == passage.title:
+        return text if passage.text.startswith(passage.id) else f"[{passage.id}] {text}"
+    return f"[{passage.id}] {passage.title}: {text}" if passage.title else f"[{passage.id}] {text}"

@@ -1,0 +1,153 @@
+"""What an environment searches: a retriever, and where its pages are opened.
+
+A place says where a library is. Places are small, equal by value and can be sent to other
+processes; each process opens a place once, and all its environments share what was opened.
+"""
+
+import threading
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+from agentfly.environments.search.passage import Passage
+from agentfly.environments.search.questions import Form, load_questions
+from agentfly.environments.search.retrieval import (
+    Bm25,
+    By,
+    Dense,
+    Hybrid,
+    RemoteRetriever,
+    Retriever,
+    SearchIndex,
+    SentenceEmbedder,
+)
+from agentfly.environments.search.web import CachedSearch, DiskCache, PageReader, WebSearch
+from agentfly.environments.search.world import World
+from agentfly.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """Something to search and to read in."""
+
+    retriever: Retriever
+    find: Callable[[str], Passage | None]
+    """Opens a page by its id or address; None if there is none."""
+
+
+class Place(Hashable, Protocol):
+    """Where a library is."""
+
+    def open(self) -> Library:
+        """Open it; may take long."""
+
+
+@dataclass(frozen=True, slots=True)
+class InWorld:
+    """The passages of a generated world."""
+
+    people: int
+    short: bool
+    seed: int
+    by: By = "bm25"
+
+    def open(self) -> Library:
+        """Generate and index them, in a fraction of a second."""
+        return _of_passages(world_of(self).passages, self.by)
+
+
+@dataclass(frozen=True, slots=True)
+class InQuestions:
+    """The passages that a file of questions brings along."""
+
+    path: str
+    form: Form
+    by: By = "bm25"
+
+    def open(self) -> Library:
+        """Read and index them in memory."""
+        passages = load_questions(self.path, self.form).passages
+        if not passages:
+            raise ConfigError(
+                f"{self.form} questions bring no passages to search in: name an `index`, such as a "
+                "folder made by `agentfly search index`"
+            )
+        return _of_passages(passages, self.by)
+
+
+@dataclass(frozen=True, slots=True)
+class InFolder:
+    """A folder made by `agentfly search index`."""
+
+    folder: str
+    by: By = "bm25"
+
+    def open(self) -> Library:
+        """Map its files."""
+        index = SearchIndex(Path(self.folder))
+        return Library(retriever=index.retriever(self.by), find=index.corpus.find)
+
+
+@dataclass(frozen=True, slots=True)
+class AtServer:
+    """A retrieval server, as `agentfly search serve` and Search-R1 run one."""
+
+    url: str
+
+    def open(self) -> Library:
+        """Connect at the first search; of its pages only those that were found can be opened."""
+        return Library(retriever=RemoteRetriever(self.url), find=lambda _: None)
+
+
+@dataclass(frozen=True, slots=True)
+class OnWeb:
+    """The open web."""
+
+    provider: str
+    url: str | None = None
+    requests_per_minute: float | None = None
+    cache: str | None = None
+    """A file in which answers are kept for a week."""
+
+    def open(self) -> Library:
+        """Look for the key; nothing is asked yet."""
+        search = WebSearch(
+            self.provider, url=self.url, requests_per_minute=self.requests_per_minute
+        )
+        kept = DiskCache(self.cache) if self.cache else None
+        retriever = CachedSearch(search, kept, name=search.name) if kept else search
+        return Library(retriever=retriever, find=PageReader(cache=kept).read)
+
+
+_opening = threading.Lock()
+
+
+def open_library(place: Place) -> Library:
+    """Open a place, or return what this process has opened before."""
+    with _opening:  # Many chains begin at once; one of them does the work.
+        return _opened(place)
+
+
+@cache
+def _opened(place: Place) -> Library:
+    return place.open()
+
+
+@cache
+def world_of(place: InWorld) -> World:
+    """Return the world of a place."""
+    return World(people=place.people, short=place.short, seed=place.seed)
+
+
+def _of_passages(passages: tuple[Passage, ...], by: By) -> Library:
+    by_id = {passage.id: passage for passage in passages}
+    return Library(retriever=_in_memory(passages, by), find=by_id.get)
+
+
+def _in_memory(passages: tuple[Passage, ...], by: By) -> Retriever:
+    if by == "bm25":
+        return Bm25.in_memory(passages)
+    dense = Dense.in_memory(passages, SentenceEmbedder())
+    return dense if by == "dense" else Hybrid([Bm25.in_memory(passages), dense])

@@ -1,0 +1,163 @@
+"""Search as a ready-made environment: questions, what is searched, tools, reward, players."""
+
+from importlib.util import find_spec
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from agentfly.config import Settings
+from agentfly.environments.kit import Kit, ReadyMade
+from agentfly.environments.search import players
+from agentfly.environments.search.environment import SearchEnvironment
+from agentfly.environments.search.library import (
+    AtServer,
+    InFolder,
+    InQuestions,
+    InWorld,
+    OnWeb,
+    Place,
+    world_of,
+)
+from agentfly.environments.search.questions import Form, load_questions, split_rows
+from agentfly.environments.search.retrieval import By
+from agentfly.environments.search.reward import Correct, search_reward
+from agentfly.environments.search.tools import ToolName, search_tools
+from agentfly.environments.search.world import held_out_rows, train_rows
+from agentfly.types import EnvSpec
+
+PROMPT = "Answer the question by searching for facts. End with the answer alone, nothing else."
+FILE_TURNS = 6
+"""Turns for questions of a file, of which nobody knows how many searches they need."""
+SPARE_TURNS = 2
+"""For the answer, and for one search that finds nothing."""
+
+
+class SearchOptions(Settings):
+    """Choices of the environment `search`."""
+
+    questions: str | None = None
+    """A file of questions; by default those of a generated world."""
+    form: Form = "squad"
+    """What kind of file that is."""
+    eval_questions: str | None = None
+    """A file of held-out questions of the same form; by default a tenth of `questions`."""
+    index: str | None = None
+    """What is searched: a folder made by `agentfly search index`, `http://...` of a retrieval
+    server, or `web:` and a provider; by default the passages that come with the questions."""
+    by: By = "bm25"
+    """How passages are found here: bm25, dense or hybrid."""
+    k: int = Field(default=3, ge=1, le=20)
+    """How many passages a search shows."""
+    snippet: int = Field(default=300, ge=20)
+    """How many characters of each it shows."""
+    tools: Annotated[tuple[ToolName, ...], Field(min_length=1)] = ("search",)
+    """Of search, retrieve and open_page."""
+    correct: Correct = "em"
+    """What makes the reward: em (exact match) or f1 (shared words)."""
+    format_weight: float = 0.0
+    """What an answer without a wrong call before it adds to the reward."""
+    hit_weight: float = 0.0
+    """What it adds to have found all supporting passages."""
+    people: int = Field(default=400, ge=20)
+    """Size of the world: so many people to train on, and a third as many held out."""
+    short: bool = False
+    """Names of one word and the plainest sentences, for small models."""
+    hops: Annotated[tuple[Annotated[int, Field(ge=1, le=3)], ...], Field(min_length=1)] = (1, 2, 3)
+    """How many facts a question of the world goes through."""
+    num_tasks: int = Field(default=2000, ge=1)
+    """Questions about the world to train on."""
+    num_eval_tasks: int = Field(default=200, ge=1)
+    """Held-out questions about the world."""
+    new_wordings: bool = True
+    """Whether these are asked in wordings that are held out too."""
+    seed: int = Field(default=0, ge=0)
+    """Of the world."""
+    cache: str | None = None
+    """A file in which what the web answers is kept for a week."""
+    requests_per_minute: float | None = Field(default=None, gt=0)
+    """How fast the web may be asked."""
+
+
+def make(options: SearchOptions) -> Kit:
+    """Put the parts together; nothing is read or made yet."""
+    spec = EnvSpec(
+        SearchEnvironment,
+        (("place", place_of(options)), ("k", options.k), ("snippet", options.snippet)),
+    )
+    return Kit(
+        tasks=lambda: _train(options),
+        eval_tasks=lambda: _held_out(options),
+        tools=search_tools(spec, options.tools),
+        reward=search_reward(
+            spec,
+            correct=options.correct,
+            format_weight=options.format_weight,
+            hit_weight=options.hit_weight,
+        ),
+        system_prompt=PROMPT,
+        max_turns=max(options.hops) + SPARE_TURNS if options.questions is None else FILE_TURNS,
+        expert=players.expert if options.questions is None else None,
+        gold=players.gold,
+        random=players.random,
+    )
+
+
+def place_of(options: SearchOptions) -> Place:
+    """Return where the chosen library is.
+
+    >>> place_of(SearchOptions(index="web:wikipedia"))
+    OnWeb(provider='wikipedia', url=None, requests_per_minute=None, cache=None)
+    """
+    index = options.index
+    if index is None:
+        if options.questions is not None:
+            return InQuestions(options.questions, options.form, options.by)
+        return _world(options)
+    if index.startswith("web:"):
+        return OnWeb(
+            index.removeprefix("web:"),
+            requests_per_minute=options.requests_per_minute,
+            cache=options.cache,
+        )
+    if index.startswith(("http://", "https://")):
+        return AtServer(index)
+    return InFolder(index, options.by)
+
+
+def _world(options: SearchOptions) -> InWorld:
+    return InWorld(options.people, options.short, options.seed, options.by)
+
+
+def _train(options: SearchOptions) -> list[dict[str, Any]]:
+    if options.questions is None:
+        return train_rows(world_of(_world(options)), options.hops, options.num_tasks)
+    rows = load_questions(options.questions, options.form).rows
+    return split_rows(rows)[0] if options.eval_questions is None else list(rows)
+
+
+def _held_out(options: SearchOptions) -> list[dict[str, Any]]:
+    if options.eval_questions is not None:
+        return list(load_questions(options.eval_questions, options.form).rows)
+    if options.questions is not None:
+        return split_rows(load_questions(options.questions, options.form).rows)[1]
+    return held_out_rows(
+        world_of(_world(options)),
+        options.hops,
+        options.num_eval_tasks,
+        new_wordings=options.new_wordings,
+    )
+
+
+def _missing() -> str | None:
+    if find_spec("tantivy") is None:
+        return "search needs the package tantivy: pip install 'agentfly[search]'"
+    return None
+
+
+SEARCH = ReadyMade(
+    name="search",
+    summary="Questions that need one to three searches, in a generated world or your own corpus",
+    options=SearchOptions,
+    make=make,
+    requires=_missing,
+)

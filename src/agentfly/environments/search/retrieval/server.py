@@ -1,0 +1,119 @@
+"""A retriever as a server, in the form of `RemoteRetriever`."""
+
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from agentfly.environments.search.passage import Hit
+from agentfly.environments.search.retrieval.remote import PATH
+from agentfly.environments.search.retrieval.retriever import MAX_HITS, Retriever
+
+MAX_BYTES = 2**20
+"""Of a request."""
+MAX_QUERIES = 1024
+"""Of one request."""
+IDLE_SECONDS = 60.0
+"""A connection without a request for this long is closed."""
+
+_log = logging.getLogger(__name__)
+
+
+class _Request(BaseModel):
+    queries: list[str] = Field(max_length=MAX_QUERIES)
+    topk: int = Field(default=3, ge=1, le=MAX_HITS)
+    return_scores: bool = False
+
+
+@contextmanager
+def retrieval_server(
+    retriever: Retriever, *, host: str = "127.0.0.1", port: int = 0
+) -> Iterator[str]:
+    """Serve in the background while the body runs; yield the address.
+
+    There is no password: whoever reaches the port can search.
+
+    Args:
+        retriever: What answers.
+        host: Which of this machine's addresses to listen on.
+        port: 0 means any that is free.
+    """
+    handler = type("Handler", (_Handler,), {"retriever": retriever})
+    server = _Server((host, port), handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://{host}:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 1024
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Note that a client went away in the middle of an answer."""
+        _log.debug("the connection of %s broke", client_address, exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = IDLE_SECONDS
+    disable_nagle_algorithm = True
+    wbufsize = 1 << 16  # An answer goes out as one piece.
+    retriever: Retriever
+
+    def do_POST(self) -> None:
+        if self.path != PATH:
+            self._send(HTTPStatus.NOT_FOUND, {"error": f"POST to {PATH}, not {self.path}"})
+            return
+        try:
+            request = self._read()
+        except ValueError as error:
+            self._send(HTTPStatus.BAD_REQUEST, {"error": str(error)})
+            return
+        self._send(HTTPStatus.OK, {"result": [self._found(q, request) for q in request.queries]})
+
+    def do_GET(self) -> None:
+        self._send(HTTPStatus.OK, {"retrieve": PATH})
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Keep quiet: what goes wrong is told to the client."""
+
+    def _read(self) -> _Request:
+        length = int(self.headers.get("Content-Length", 0))
+        if not 0 < length <= MAX_BYTES:
+            self.close_connection = True
+            raise ValueError(f"a body has 1 to {MAX_BYTES} bytes, got {length}")
+        # ValidationError is a ValueError that says what is wrong.
+        return _Request.model_validate_json(self.rfile.read(length))
+
+    def _found(self, query: str, request: _Request) -> list[Any]:
+        hits = self.retriever.search(query, request.topk)
+        return [_row(hit, scored=request.return_scores) for hit in hits]
+
+    def _send(self, status: HTTPStatus, answer: object) -> None:
+        body = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _row(hit: Hit, *, scored: bool) -> dict[str, Any]:
+    passage = hit.passage
+    contents = f'"{passage.title}"\n{passage.text}'
+    document = {"id": passage.id, "contents": contents}
+    return {"document": document, "score": hit.score} if scored else document

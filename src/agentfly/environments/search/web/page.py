@@ -1,0 +1,164 @@
+"""Fetching a page, and what a person would read of it."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin
+
+from agentfly.engines.remote.connection import broken, import_httpx
+from agentfly.engines.remote.refusal import refusal
+from agentfly.engines.remote.retry import Retry, retrying
+from agentfly.environments.search.passage import Passage
+from agentfly.environments.search.portal import wait_for
+from agentfly.environments.search.readable import decode_html, readable
+from agentfly.environments.search.web.address import public_address, split_url
+from agentfly.environments.search.web.cache import DiskCache
+from agentfly.errors import EngineError, ToolError
+from agentfly.runtime.clock import LoopClock
+from agentfly.types import Seed
+
+if TYPE_CHECKING:
+    import httpx2
+
+MAX_BYTES = 2 * 2**20
+"""Of a page; what comes after is not read."""
+MAX_REDIRECTS = 5
+SECONDS = 15.0
+"""For one page, with all redirects and attempts."""
+READABLE = ("text/html", "application/xhtml+xml", "text/plain")
+AGENT = "Mozilla/5.0 (compatible; agentfly)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fetched:
+    body: bytes
+    kind: str
+    charset: str | None
+    moved_to: str | None = None
+
+
+class PageReader:
+    """Reads pages of the public web. What is wrong with one is told to the model.
+
+    Args:
+        cache: Where pages are kept.
+        allow_private: Whether loopback and private addresses may be opened, for a web of your own.
+        retry: After 429, 5xx and broken connections.
+        seconds: For one page with everything.
+    """
+
+    def __init__(
+        self,
+        *,
+        cache: DiskCache | None = None,
+        allow_private: bool = False,
+        retry: Retry | None = None,
+        seconds: float = SECONDS,
+    ) -> None:
+        import_httpx()
+        self._cache = cache
+        self._allow_private = allow_private
+        self._retry = retry or Retry(attempts=3)
+        self._seconds = seconds
+
+    def read(self, url: str) -> Passage:
+        """Return a page's title and text; ToolError if it can't be had."""
+        key = json.dumps(["page", url])
+        kept = self._cache.get(key) if self._cache else None
+        if kept is not None:
+            return Passage(**json.loads(kept))
+        try:
+            page = _passage(url, wait_for(self._within_time(url)))
+        except EngineError as error:
+            raise ToolError(f"the page can't be had now: {error}") from error
+        except TimeoutError as error:
+            raise ToolError(f"{url} did not answer within {self._seconds:g} s.") from error
+        if self._cache:
+            self._cache.put(key, json.dumps(asdict(page)))
+        return page
+
+    async def _within_time(self, url: str) -> _Fetched:
+        clock = LoopClock()
+        deadline = clock.now() + self._seconds
+        async with clock.timeout_at(deadline):
+            for _ in range(MAX_REDIRECTS + 1):
+                fetched = await self._attempts(url, deadline)
+                if fetched.moved_to is None:
+                    return fetched
+                url = urljoin(url, fetched.moved_to)
+        raise ToolError(f"{url} was redirected more than {MAX_REDIRECTS} times.")
+
+    async def _attempts(self, url: str, deadline: float) -> _Fetched:
+        return await retrying(
+            lambda: self._fetch(url),
+            retry=self._retry,
+            seed=Seed(0),
+            clock=LoopClock(),
+            deadline=deadline,
+        )
+
+    async def _fetch(self, url: str) -> _Fetched:
+        """Ask once, at the address that was looked at, for nothing but plain bytes."""
+        httpx = import_httpx()
+        parts = split_url(url)
+        host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+        address = await public_address(host, port, allow_private=self._allow_private)
+        headers = {
+            "Host": parts.netloc,
+            "User-Agent": AGENT,
+            "Accept": ", ".join(READABLE),
+            "Accept-Encoding": "identity",  # Nothing that a few bytes could blow up.
+        }
+        # No proxy: it would look the host up by itself.
+        async with httpx.AsyncClient(
+            verify=_tls(), trust_env=False, timeout=self._seconds, follow_redirects=False
+        ) as client:
+            request = client.build_request(
+                "GET",
+                httpx.URL(url).copy_with(host=address),
+                headers=headers,
+                extensions={"sni_hostname": host},
+            )
+            try:
+                response = await client.send(request, stream=True)
+                try:
+                    return await _read(response, url)
+                finally:
+                    await response.aclose()
+            except httpx.TransportError as error:
+                raise broken(url, error) from error
+
+
+async def _read(response: httpx2.Response, url: str) -> _Fetched:
+    kind = response.headers.get("Content-Type", "text/html").partition(";")[0].strip().lower()
+    if response.is_redirect:
+        return _Fetched(body=b"", kind=kind, charset=None, moved_to=response.headers["Location"])
+    if not response.is_success:
+        raise refusal(url, response.status_code, b"", response.headers.get("Retry-After"))
+    if kind not in READABLE:
+        raise ToolError(f"{url} is {kind}: only text and HTML can be read.")
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise ToolError(f"{url} came compressed, against the request: it can't be read.")
+    body = b""
+    async for chunk in response.aiter_raw():
+        body += chunk
+        if len(body) >= MAX_BYTES:
+            break
+    return _Fetched(body=body[:MAX_BYTES], kind=kind, charset=response.charset_encoding)
+
+
+def _passage(url: str, fetched: _Fetched) -> Passage:
+    text = decode_html(fetched.body, fetched.charset)
+    if fetched.kind == "text/plain":
+        return Passage(id=url, title=url, text=text.strip())
+    page = readable(text)
+    return Passage(id=url, title=page.title or url, text=page.text)
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    return ssl.create_default_context()

@@ -1,0 +1,49 @@
+"""Brave Search: https://api-dashboard.search.brave.com."""
+
+from pydantic import BaseModel
+
+from agentfly.engines.remote.server import Call
+from agentfly.environments.search.web.provider import Provider, WebResult, without_marks
+
+MOST = 20
+"""It refuses to give more at once."""
+
+
+class _Found(BaseModel):
+    url: str
+    title: str = ""
+    description: str = ""
+
+
+class _Web(BaseModel):
+    results: list[_Found] = []
+
+
+class _Answer(BaseModel):
+    type: str
+    """Always there, where `web` is missing if nothing was found."""
+    web: _Web = _Web()
+
+    def results(self) -> list[WebResult]:
+        return [
+            WebResult(title=without_marks(x.title), url=x.url, snippet=without_marks(x.description))
+            for x in self.web.results
+        ]
+
+
+def _call(query: str, k: int, key: str) -> Call:
+    return Call(
+        method="GET",
+        path="/res/v1/web/search",
+        query={"q": query, "count": str(min(k, MOST))},
+        headers={"X-Subscription-Token": key, "Accept": "application/json"},
+    )
+
+
+BRAVE = Provider(
+    name="brave",
+    url="https://api.search.brave.com",
+    key_env="BRAVE_API_KEY",
+    call=_call,
+    answer=_Answer,
+)

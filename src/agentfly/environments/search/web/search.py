@@ -1,0 +1,95 @@
+"""Web search as a retriever: one provider, its key, its pace."""
+
+import os
+from typing import cast
+
+from agentfly.engines.remote import Endpoint, Retry
+from agentfly.environments.search.client import SECONDS, Client
+from agentfly.environments.search.passage import Hit, Passage
+from agentfly.environments.search.retrieval.retriever import MAX_HITS, MAX_QUERY
+from agentfly.environments.search.web.provider import Provider, WebAnswer
+from agentfly.environments.search.web.providers import PROVIDERS
+from agentfly.errors import ConfigError
+from agentfly.runtime.names import look_up
+
+MAX_CONCURRENT = 8
+"""Requests under way at once to one provider."""
+
+
+class WebSearch:
+    """Asks a provider. Keys come from the environment and are never written down.
+
+    Args:
+        provider: `searxng`, `serper`, `brave`, `tavily` or `wikipedia`, or one of your own.
+        url: Where it is, if not where everybody finds it; for SearXNG by default `SEARXNG_URL`.
+        requests_per_minute: Its pace; others wait for their turn.
+        retry: After 429 (as long as it asks for), 5xx and broken connections.
+        seconds: For one query with all attempts.
+    """
+
+    def __init__(
+        self,
+        provider: str | Provider,
+        *,
+        url: str | None = None,
+        requests_per_minute: float | None = None,
+        retry: Retry | None = None,
+        seconds: float = SECONDS,
+    ) -> None:
+        if isinstance(provider, str):
+            provider = look_up(provider, PROVIDERS, "provider of web search")
+        self._provider = provider
+        self._key = _key(provider)
+        endpoint = Endpoint(
+            url=_url(provider, url),
+            max_concurrent=MAX_CONCURRENT,
+            requests_per_minute=requests_per_minute,
+            request_seconds=seconds,
+            retry=retry or Retry(attempts=4),
+        )
+        self._client = Client(endpoint, seconds=seconds)
+
+    @property
+    def name(self) -> str:
+        """Which provider it is."""
+        return self._provider.name
+
+    def search(self, query: str, k: int) -> list[Hit]:
+        """Return at most `k` pages with their snippets; EnvError if the provider can't be had."""
+        k = min(k, MAX_HITS)
+        if k < 1 or not query.strip():
+            return []
+        call = self._provider.call(query[:MAX_QUERY], k, self._key)
+        answer = self._client.ask(call, self._provider.answer, f"{self.name}'s list of results")
+        results = cast("WebAnswer", answer).results()[:k]
+        return [
+            Hit(passage=Passage(id=x.url, title=x.title, text=x.snippet), score=1.0 / rank)
+            for rank, x in enumerate(results, start=1)
+        ]
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+
+def _key(provider: Provider) -> str:
+    if provider.key_env is None:
+        return ""
+    key = os.environ.get(provider.key_env)
+    if not key:
+        raise ConfigError(
+            f"the environment variable {provider.key_env!r} is not set: it should hold the key for "
+            f"{provider.name}. Set it (export {provider.key_env}=...), or choose another provider"
+        )
+    return key
+
+
+def _url(provider: Provider, url: str | None) -> str:
+    variable = f"{provider.name.upper()}_URL"
+    where = url or provider.url or os.environ.get(variable)
+    if not where:
+        raise ConfigError(
+            f"{provider.name} has no address of its own: say where yours is "
+            f"(export {variable}=http://localhost:8080)"
+        )
+    return where

@@ -1,0 +1,127 @@
+"""A world of linked facts: people, towns, companies, books, rivers and mountains.
+
+There are two halves, one to train on and one that is held out. No fact links them and no word of a
+name is in both, so no answer of the one can be learnt from the other. Passages of both are in one
+corpus.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from random import Random
+from types import MappingProxyType
+
+from agentfly.environments.search.passage import Passage
+from agentfly.environments.search.world.names import Names
+from agentfly.environments.search.world.relation import RELATIONS, Relation
+from agentfly.types import Seed
+
+SHARES: Mapping[str, int] = MappingProxyType(
+    {"person": 1, "town": 4, "company": 4, "book": 4, "river": 8, "mountain": 8}
+)
+"""How many people there are for one of each kind."""
+HELD_OUT_SHARE = 3
+"""One person is held out for so many to train on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """Something with a name."""
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Half:
+    """Things, and what is true of them."""
+
+    entities: tuple[Entity, ...]
+    facts: Mapping[tuple[str, str], str]
+    """The object's name, by the subject's name and the relation's."""
+
+    def walk(self, start: str, path: tuple[Relation, ...]) -> list[str]:
+        """Return the names along a path, the start first."""
+        names = [start]
+        for relation in path:
+            names.append(self.facts[names[-1], relation.name])
+        return names
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """Both halves, made from a seed.
+
+    >>> world = World(people=40, short=True, seed=0)
+    >>> world.passages[0].text
+    'Skelul was born in Paisur. Skelul works for Bedail. Skelul was taught by Vounaind.'
+    """
+
+    people: int
+    """To train on; a third as many are held out."""
+    short: bool
+    """Names of one word, and every fact said in the plainest way."""
+    seed: int
+
+    @cached_property
+    def train(self) -> Half:
+        """The half to train on."""
+        return self._halves[0]
+
+    @cached_property
+    def held_out(self) -> Half:
+        """The half for evaluation alone."""
+        return self._halves[1]
+
+    @cached_property
+    def passages(self) -> tuple[Passage, ...]:
+        """One passage for each thing, known by its name."""
+        random = Seed(self.seed).child("passages").random()
+        return tuple(
+            Passage(id=one.name, title=one.name, text=_text(one, half, random, short=self.short))
+            for half in self._halves
+            for one in half.entities
+            if _relations(one.kind)
+        )
+
+    @cached_property
+    def _halves(self) -> tuple[Half, Half]:
+        random = Seed(self.seed).child("facts").random()
+        names = Names(random, short=self.short)
+        held_out = max(max(SHARES.values()), self.people // HELD_OUT_SHARE)
+        return _half(self.people, names, random), _half(held_out, names, random)
+
+
+def _half(people: int, names: Names, random: Random) -> Half:
+    entities = [
+        Entity(names.give(kind), kind)
+        for kind, share in SHARES.items()
+        for _ in range(max(2, people // share))
+    ]
+    return Half(tuple(entities), dict(_facts(entities, random)))
+
+
+def _facts(entities: list[Entity], random: Random) -> Iterator[tuple[tuple[str, str], str]]:
+    by_kind = {kind: [e for e in entities if e.kind == kind] for kind in SHARES}
+    for entity in entities:
+        for relation in _relations(entity.kind):
+            linked = random.choice(by_kind[relation.object])
+            while linked == entity:
+                linked = random.choice(by_kind[relation.object])
+            yield (entity.name, relation.name), linked.name
+
+
+def _text(entity: Entity, half: Half, random: Random, *, short: bool) -> str:
+    sentences = [
+        (relation.says[0] if short else random.choice(relation.says)).format(
+            s=entity.name, o=half.facts[entity.name, relation.name]
+        )
+        for relation in _relations(entity.kind)
+    ]
+    if not short:
+        random.shuffle(sentences)
+    return " ".join(sentences)
+
+
+def _relations(kind: str) -> list[Relation]:
+    return [relation for relation in RELATIONS if relation.subject == kind]

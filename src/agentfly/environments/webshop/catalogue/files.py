@@ -1,0 +1,162 @@
+"""The official files: `items_shuffle*.json`, `items_ins_v2*.json`, `items_human_ins.json`."""
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from agentfly.environments.webshop.catalogue.json_array import read_array
+from agentfly.environments.webshop.catalogue.product import Product
+from agentfly.environments.webshop.catalogue.record import read_product
+from agentfly.environments.webshop.catalogue.request import Catalogue, Request
+from agentfly.errors import ConfigError, FormatError
+
+SMALL = "1000"
+"""In the names of the files that hold the first 1,000 products only."""
+PRODUCTS = ("items_shuffle*.json", "documents*.jsonl", "documents*.jsonl.gz")
+"""The raw products; or the same as the search engine's documents, each with its product."""
+ATTRIBUTES = ("items_ins_v2*.json",)
+HUMAN = ("items_human_ins.json",)
+
+
+class _Written(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    attributes: tuple[str, ...] = ()
+    instruction: str | None = None
+    instruction_attributes: tuple[str, ...] | None = None
+
+
+class _Human(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    instruction: str
+    instruction_attributes: tuple[str, ...] = ()
+    instruction_options: tuple[str, ...] | dict[str, str] = ()
+
+
+def load_catalogue(folder: Path, *, full: bool = False, limit: int | None = None) -> Catalogue:
+    """Read the catalogue of a folder.
+
+    Args:
+        folder: Where the files are, under the names they are published with.
+        full: Take the files of all products where the folder also has those of the first 1,000.
+        limit: Take the first so many products.
+    """
+    if not folder.is_dir():
+        raise ConfigError(
+            f"there is no folder {str(folder)!r} to read WebShop's files from: point `data` at the "
+            "folder with items_shuffle*.json and items_ins_v2*.json, or leave it out"
+        )
+    written = _read_table(_find(folder, ATTRIBUTES, full=full), _Written)
+    products = _products(_find(folder, PRODUCTS, full=full), written, limit)
+    human_file = next(folder.glob(HUMAN[0]), None)
+    human = _read_table(human_file, list[_Human]) if human_file else {}
+    return Catalogue(
+        products=products,
+        requests={p.asin: r for p in products if (r := _request(written.get(p.asin))) is not None},
+        human_requests={
+            p.asin: _human_requests(human[p.asin]) for p in products if p.asin in human
+        },
+    )
+
+
+def _find(folder: Path, patterns: tuple[str, ...], *, full: bool) -> Path:
+    """Choose among the files of one kind: the small one, unless it is to be the full one."""
+    found = [path for pattern in patterns for path in sorted(folder.glob(pattern))]
+    if not found:
+        names = ", ".join(sorted(path.name for path in folder.iterdir())) or "nothing"
+        raise ConfigError(
+            f"{str(folder)!r} has no file {' or '.join(patterns)}; it has {names}. The files are "
+            "those that WebShop's own set-up script fetches"
+        )
+    return min(found, key=lambda path: (SMALL in path.name) == full)
+
+
+def _products(
+    path: Path, written: Mapping[str, _Written], limit: int | None
+) -> tuple[Product, ...]:
+    products: dict[str, Product] = {}
+    for line, raw in islice(_records(path), limit):
+        where = f"{path}:{line}"
+        if not isinstance(raw, dict):
+            raise FormatError(f"{where}: expected a product, got {raw!r:.80}")
+        known = written.get(str(raw.get("asin")))
+        product = read_product(raw, known.attributes if known else (), where=where)
+        if product is not None:
+            products.setdefault(product.asin, product)
+    if not products:
+        raise FormatError(f"{path} holds no product")
+    return tuple(products.values())
+
+
+def _records(path: Path) -> Iterator[tuple[int, Any]]:
+    try:
+        if path.suffix == ".json":
+            yield from read_array(path)
+        else:
+            yield from _documents(path)
+    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
+        raise FormatError(f"{path} can't be read as text: {error}") from error
+
+
+def _documents(path: Path) -> Iterator[tuple[int, Any]]:
+    for line, text in enumerate(_lines(path), start=1):
+        try:
+            yield line, json.loads(text)["product"]
+        except json.JSONDecodeError as error:
+            raise FormatError(f"{path}:{line} is not JSON: {error.msg}") from error
+        except (KeyError, TypeError):
+            raise FormatError(f"{path}:{line} has no product") from None
+
+
+def _lines(path: Path) -> Iterator[str]:
+    if path.suffix == ".gz":
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            yield from file
+    else:
+        with path.open(encoding="utf-8") as file:
+            yield from file
+
+
+def _read_table(path: Path, row: Any) -> dict[str, Any]:
+    """Read a table by asin, each row checked."""
+    try:
+        table = json.loads(path.read_text(encoding="utf-8-sig"))
+    except json.JSONDecodeError as error:
+        raise FormatError(f"{path}:{error.lineno} is not JSON: {error.msg}") from error
+    except UnicodeDecodeError as error:
+        raise FormatError(f"{path} is not UTF-8 text: {error}") from error
+    try:
+        rows: dict[str, Any] = TypeAdapter(dict[str, row]).validate_python(table)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the table"
+        raise FormatError(f"{path}: {place}: {first['msg']}") from None
+    return rows
+
+
+def _request(written: _Written | None) -> Request | None:
+    if written is None or written.instruction is None or not written.instruction_attributes:
+        return None
+    return Request(instruction=written.instruction, attributes=written.instruction_attributes)
+
+
+def _human_requests(wishes: list[_Human]) -> tuple[Request, ...]:
+    return tuple(
+        Request(
+            instruction=wish.instruction.strip("."),
+            attributes=wish.instruction_attributes,
+            options=_values(wish.instruction_options),
+        )
+        for wish in wishes
+        if wish.instruction_attributes
+    )
+
+
+def _values(options: tuple[str, ...] | dict[str, str]) -> tuple[str, ...]:
+    return tuple(options.values()) if isinstance(options, dict) else options

@@ -1,0 +1,144 @@
+"""One session in the shop: what an agent leases."""
+
+from typing import Any, ClassVar
+
+from agentfly.environments.webshop.action import MAX_QUERY, Click, Search, read_action
+from agentfly.environments.webshop.goal import Goal
+from agentfly.environments.webshop.observation import with_instruction
+from agentfly.environments.webshop.options import WebShopOptions
+from agentfly.environments.webshop.page import SEARCH_PAGE, Label, Page
+from agentfly.environments.webshop.scoring import Verdict, judge
+from agentfly.environments.webshop.spot import AtEnd, AtItem, AtResults, AtSearch, Spot
+from agentfly.environments.webshop.storefront import Storefront, follow, open_storefront
+from agentfly.errors import EnvError
+from agentfly.resources import Pooling
+from agentfly.types import Seed, Step, Task
+
+SHOWN_ACTIONS = 40
+"""How many possible actions are named after an impossible one."""
+
+
+class WebShop:
+    """A shop that speaks first, and answers `search[words]` and `click[label]`.
+
+    Made with the choices of `WebShopOptions`: `WebShop(level="easy", page_size=3)`. A session holds
+    its goal and its place; catalogue, index and pages are shared by all sessions of the process.
+    """
+
+    pooling: ClassVar[Pooling] = Pooling(max_instances=10_000)
+
+    __slots__ = ("_front", "_goal", "options", "page", "spot", "verdict")
+
+    def __init__(self, **choices: Any) -> None:
+        self.options = WebShopOptions(**choices)
+        self.verdict: Verdict | None = None
+        """What the purchase is worth; None before it."""
+        self.spot: Spot = AtSearch()
+        """Where the session stands."""
+        self.page: Page = SEARCH_PAGE
+        """What is there."""
+        self._front: Storefront | None = None
+        self._goal: Goal | None = None
+
+    def reset(self, task: Task, seed: Seed) -> str:
+        """Begin a session with a task's goal. Nothing in the shop is left to chance."""
+        del seed
+        goal = Goal.from_row(task.fields)
+        front = open_storefront(self.options)
+        front.shop.product(goal.asin)
+        self._front, self._goal = front, goal
+        self.spot, self.page = AtSearch(), SEARCH_PAGE
+        self.verdict = None
+        return self._observation()
+
+    def step(self, action: str) -> Step:
+        """Do what `search[words]` or `click[label]` says; anything else changes nothing."""
+        match read_action(action):
+            case Search(query):
+                return self.search(query)
+            case Click(label):
+                return self.click(label)
+            case _:
+                return self._refuse("An action is search[words] or click[label].")
+
+    def search(self, query: str) -> Step:
+        """Look for words. Only the search page has a search box."""
+        query = " ".join(query.lower().split())
+        if not self.page.has_search_box:
+            return self._refuse("There is no search box on this page.")
+        if not query:
+            return self._refuse("Search for some words.")
+        if len(query) > MAX_QUERY:
+            return self._refuse(f"A query has at most {MAX_QUERY} characters, not {len(query)}.")
+        return self._go(AtResults(query))
+
+    def click(self, label: str) -> Step:
+        """Click what is written so on the page."""
+        piece = self.page.clickables.get(label.strip().lower())
+        if piece is None:
+            return self._refuse(f"There is no {label.strip()[:80]!r} to click on this page.")
+        return self._go(follow(self.spot, piece))
+
+    def buy(self) -> Step:
+        """Buy the product of this page with what is chosen, which ends the session."""
+        return self.click(Label.BUY)
+
+    def close(self) -> None:
+        """Leave. There is nothing to free."""
+
+    @property
+    def goal(self) -> Goal:
+        """What this session is asked to buy."""
+        if self._goal is None:
+            raise EnvError("the session has not begun: call reset(task, seed) first")
+        return self._goal
+
+    @property
+    def _shop_front(self) -> Storefront:
+        if self._front is None:
+            raise EnvError("the session has not begun: call reset(task, seed) first")
+        return self._front
+
+    def _go(self, spot: Spot) -> Step:
+        self.spot, self.page = spot, self._shop_front.page(spot)
+        if isinstance(spot, AtEnd):
+            return self._bought(spot.item)
+        return Step(observation=self._observation(), state_key=spot.key)
+
+    def _bought(self, item: AtItem) -> Step:
+        shop, goal = self._shop_front.shop, self.goal
+        chosen = [value for _, value in item.chosen]
+        verdict = judge(shop.product(item.asin), chosen, goal, shop.product(goal.asin))
+        self.verdict = verdict
+        return Step(
+            observation=self._shop_front.show(self.page, self.spot),
+            reward=verdict.reward,
+            done=True,
+            info={"asin": item.asin, "chosen": dict(item.chosen), **verdict.parts},
+            state_key=self.spot.key,
+        )
+
+    def _refuse(self, problem: str) -> Step:
+        """Say what is wrong and what can be done."""
+        if isinstance(self.spot, AtEnd):
+            text = "The purchase is made and the session has ended."
+        else:
+            text = f"{problem} {self._possible(SHOWN_ACTIONS)}"
+        done = isinstance(self.spot, AtEnd)
+        info = {"invalid": True}
+        return Step(observation=text, done=done, info=info, state_key=self.spot.key)
+
+    def _observation(self) -> str:
+        options, at_search = self.options, isinstance(self.spot, AtSearch)
+        text = self._shop_front.show(self.page, self.spot)
+        if at_search or options.repeat_instruction:
+            text = with_instruction(
+                options.observation, self.goal.instruction, text, welcome=at_search
+            )
+        return f"{text}\n{self._possible()}" if options.clickables else text
+
+    def _possible(self, limit: int | None = None) -> str:
+        actions = self.page.actions
+        more = len(actions) - limit if limit else 0
+        rest = f", and {more} more" if more > 0 else ""
+        return f"Possible: {', '.join(actions[:limit])}{rest}"

@@ -1,0 +1,161 @@
+"""Goals: what one session is asked to buy."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product as combinations
+from math import prod
+from random import Random
+from typing import Any
+
+from agentfly.environments.webshop.catalogue import Catalogue, Product, Request
+from agentfly.errors import ConfigError
+from agentfly.types import Seed
+
+SHUFFLE = 233
+"""The seed of the published order, in which the first 500 goals are for testing."""
+TEST, DEV = 500, 1000
+
+_LIMITS = Seed(0).child("webshop", "price limit")
+_TENS = tuple(10.0 * ten for ten in range(1, 100))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """What to buy, and the words that say so."""
+
+    id: str
+    """Its product and its place among that product's goals: `B08ZRR3DZT.3`."""
+    asin: str
+    """The product that it was written for. Another one may be worth as much."""
+    instruction: str
+    attributes: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    """The values to choose."""
+    price_upper: float | None = None
+    """The most that it may cost; None without a limit."""
+    weight: float = 1.0
+    """How rare its attributes are: the mean of 1/count."""
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> "Goal":
+        """Read a task's fields, as `tasks()` gives them or a user wrote them."""
+        missing = [key for key in ("asin", "instruction", "attributes") if key not in row]
+        if missing:
+            raise ConfigError(
+                f"a WebShop task needs the fields asin, instruction and attributes, and may have "
+                f"options and price_upper; it lacks {', '.join(missing)}"
+            )
+        for key in ("attributes", "options"):
+            if isinstance(row.get(key, ()), str):
+                raise ConfigError(f"{key} of a WebShop task is a list of texts, got {row[key]!r}")
+        upper = row.get("price_upper")
+        return cls(
+            id=str(row.get("id", row["asin"])),
+            asin=str(row["asin"]),
+            instruction=str(row["instruction"]),
+            attributes=tuple(row["attributes"]),
+            options=tuple(row.get("options", ())),
+            price_upper=None if upper is None else float(upper),
+        )
+
+
+def written_goals(catalogue: Catalogue) -> list[Goal]:
+    """Make the goals of the rule-written requests: one for every combination of options."""
+    asked = [
+        (product, request)
+        for product in catalogue.products
+        if (request := catalogue.requests.get(product.asin)) is not None
+    ]
+    counts: Counter[str] = Counter()
+    for product, request in asked:
+        combinations_of_it = prod(len(values) for _, values in product.options)
+        counts.update(dict.fromkeys(request.attributes, combinations_of_it))
+    return [
+        goal
+        for product, request in asked
+        for goal in _of_every_combination(product, request, _rarity(request, counts))
+    ]
+
+
+def human_goals(catalogue: Catalogue) -> list[Goal]:
+    """Make the goals of what people wrote: one for each."""
+    return [
+        Goal(
+            id=f"{product.asin}.h{number}",
+            asin=product.asin,
+            instruction=request.instruction + _price_words(upper),
+            attributes=request.attributes,
+            options=request.options or (),
+            price_upper=upper,
+        )
+        for product in catalogue.products
+        for number, request in enumerate(catalogue.human_requests.get(product.asin, ()))
+        for upper in [price_limit(product, number)]
+    ]
+
+
+def price_limit(product: Product, number: int = 0) -> float | None:
+    """Draw a limit above the price: the larger of two of the next four tens.
+
+    >>> price_limit(Product(asin="G1", title="Mug", price=12.0)) in (30.0, 40.0, 50.0)
+    True
+    >>> price_limit(Product(asin="G1", title="Yacht", price=985.0)) is None
+    True
+    """
+    above = [ten for ten in _TENS if ten > product.price][:4]
+    if len(above) < 2:
+        return None
+    return max(_LIMITS.child(product.asin, number).random().sample(above, 2))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """Goals by what they are for."""
+
+    train: tuple[Goal, ...]
+    dev: tuple[Goal, ...] = ()
+    test: tuple[Goal, ...]
+
+
+def split_goals(goals: Sequence[Goal], held_out: frozenset[str] = frozenset()) -> Split:
+    """Shuffle as published and cut; where products are held out, by product instead."""
+    shuffled = list(goals)
+    Random(SHUFFLE).shuffle(shuffled)
+    if not held_out:
+        return Split(
+            test=tuple(shuffled[:TEST]),
+            dev=tuple(shuffled[TEST : TEST + DEV]),
+            train=tuple(shuffled[TEST + DEV :]),
+        )
+    return Split(
+        train=tuple(goal for goal in shuffled if goal.asin not in held_out),
+        test=tuple(goal for goal in shuffled if goal.asin in held_out),
+    )
+
+
+def _of_every_combination(product: Product, request: Request, weight: float) -> Iterator[Goal]:
+    upper = price_limit(product)
+    names, offered = zip(*sorted(product.options), strict=True) if product.options else ((), ())
+    for number, values in enumerate(combinations(*offered)):
+        chosen = zip(names, values, strict=True)
+        wanted = ", and ".join(f"{name}: {value}" for name, value in chosen)
+        yield Goal(
+            id=f"{product.asin}.{number}",
+            asin=product.asin,
+            instruction=request.instruction
+            + (f" with {wanted}" if wanted else "")
+            + _price_words(upper),
+            attributes=request.attributes,
+            options=values,
+            price_upper=upper,
+            weight=weight,
+        )
+
+
+def _price_words(upper: float | None) -> str:
+    return "" if upper is None else f", and price lower than {upper:.2f} dollars"
+
+
+def _rarity(request: Request, counts: Counter[str]) -> float:
+    return sum(1 / counts[attribute] for attribute in request.attributes) / len(request.attributes)

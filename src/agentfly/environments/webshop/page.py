@@ -1,0 +1,153 @@
+"""A page: rows of what is written on it and what can be clicked, in whatever form it is shown."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
+from functools import cached_property, lru_cache
+
+from agentfly.environments.webshop.catalogue import Product
+
+
+class Label(StrEnum):
+    """What is written on the shop's own buttons."""
+
+    BACK_TO_SEARCH = "Back to Search"
+    PREVIOUS = "< Prev"
+    NEXT = "Next >"
+    DESCRIPTION = "Description"
+    FEATURES = "Features"
+    REVIEWS = "Reviews"
+    BUY = "Buy Now"
+
+
+CACHED_ROWS = 1 << 15
+"""How many products' rows among results are kept: searches find the same ones again and again."""
+DETAILS = (Label.DESCRIPTION, Label.FEATURES, Label.REVIEWS)
+
+
+class Kind(Enum):
+    """What a piece of a page is."""
+
+    TEXT = auto()
+    BOX = auto()
+    """The search box with its button, which is used by searching, not by clicking."""
+    BUTTON = auto()
+    LINK = auto()
+    """A product's asin among the results."""
+    OPTION = auto()
+    """A value that can be chosen."""
+
+    @property
+    def clickable(self) -> bool:
+        """Whether it can be clicked."""
+        return self is not Kind.TEXT and self is not Kind.BOX
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One visible text."""
+
+    kind: Kind
+    text: str
+    option: str = ""
+    """Which option a value belongs to."""
+
+
+Row = tuple[Piece, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Page:
+    """What is on it, without the instruction, which is each session's own."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def pieces(self) -> Iterator[Piece]:
+        """All of it in reading order."""
+        return (piece for row in self.rows for piece in row)
+
+    @cached_property
+    def clickables(self) -> Mapping[str, Piece]:
+        """What can be clicked, by the words to click it with.
+
+        Buttons hide options of the same name; of several equal values the last can be clicked.
+        """
+        found = [piece for piece in self.pieces if piece.kind.clickable]
+        found.sort(key=lambda piece: piece.kind is Kind.BUTTON)
+        return {piece.text.lower(): piece for piece in found}
+
+    @cached_property
+    def has_search_box(self) -> bool:
+        """Whether one can search from here."""
+        return any(piece.kind is Kind.BOX for piece in self.pieces)
+
+    @property
+    def actions(self) -> list[str]:
+        """Every action that is possible; `search[words]` stands for any words."""
+        clicks = [f"click[{label}]" for label in self.clickables]
+        return ["search[words]", *clicks] if self.has_search_box else clicks
+
+
+NO_RATING = Piece(Kind.TEXT, "Rating: N.A.")
+"""The published files rate and review no product. The pages that would show it are there."""
+SEARCH_PAGE = Page(((Piece(Kind.BOX, "Search"),),))
+END_PAGE = Page(((Piece(Kind.TEXT, "Thank you for shopping with us!"),),))
+
+
+def results_page(products: Sequence[Product], number: int, size: int) -> Page:
+    """Show one page of what was found."""
+    start = (number - 1) * size
+    buttons = [Label.BACK_TO_SEARCH]
+    if number > 1:
+        buttons.append(Label.PREVIOUS)
+    if start + size < len(products):
+        buttons.append(Label.NEXT)
+    heading = Piece(Kind.TEXT, f"Page {number} (Total results: {len(products)})")
+    shown = products[start : start + size]
+    return Page((_buttons(*buttons), (heading,), *(_result(product) for product in shown)))
+
+
+def item_page(product: Product) -> Page:
+    """Show a product: options to choose, pages to open, and the button that ends the session."""
+    price = Piece(Kind.TEXT, f"Price: {product.price_tag}")
+    return Page(
+        (
+            _buttons(Label.BACK_TO_SEARCH, Label.PREVIOUS),
+            *(_option(name, values) for name, values in product.options),
+            (_text(product.title),),
+            (price, NO_RATING),
+            _buttons(*DETAILS),
+            _buttons(Label.BUY),
+        )
+    )
+
+
+def detail_page(product: Product, detail: Label) -> Page:
+    """Show one of a product's further pages."""
+    texts = {
+        Label.DESCRIPTION: (product.description,),
+        Label.FEATURES: product.features,
+        Label.REVIEWS: (),
+    }[detail]
+    shown = tuple((_text(text),) for text in texts if text.strip())
+    nothing = ((Piece(Kind.TEXT, f"No {detail}"),),)
+    return Page((_buttons(Label.BACK_TO_SEARCH, Label.PREVIOUS), *(shown or nothing)))
+
+
+def _buttons(*labels: str) -> Row:
+    return tuple(Piece(Kind.BUTTON, label) for label in labels)
+
+
+@lru_cache(CACHED_ROWS)
+def _result(product: Product) -> Row:
+    price = Piece(Kind.TEXT, product.price_tag)
+    return (Piece(Kind.LINK, product.asin), _text(product.title), price)
+
+
+def _option(name: str, values: Sequence[str]) -> Row:
+    return (Piece(Kind.TEXT, name), *(Piece(Kind.OPTION, value, name) for value in values))
+
+
+def _text(text: str) -> Piece:
+    return Piece(Kind.TEXT, " ".join(text.split()))

@@ -1,0 +1,54 @@
+"""Reading an observation as a person would, whatever its form."""
+
+import re
+from dataclasses import dataclass
+
+from agentfly.environments.webshop.observation import SEPARATOR
+
+_RICH = re.compile(r"\[(?:clicked )?button_?\]")
+_BRACKETS = re.compile(r"[\[\]()]|\n")
+_RESULT = re.compile(r"(?P<title>.*?)\s*(?P<price>\$[\d.]+(?: to \$[\d.]+)?)")
+_ASIN = re.compile(r"[A-Z0-9]{3,10}")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One line of what a search found."""
+
+    asin: str
+    title: str
+    price: float
+    """The higher one of a range: what it costs at most."""
+
+
+def visible_pieces(observation: str) -> list[str]:
+    r"""Return the texts of a page in order.
+
+    >>> visible_pieces("[< Prev]\nsize [s] (m)"), visible_pieces("< Prev [SEP] size [SEP] s")
+    (['< Prev', 'size', 's', 'm'], ['< Prev', 'size', 's'])
+    """
+    if SEPARATOR in observation:
+        pieces = observation.split(SEPARATOR)
+    elif _RICH.search(observation):
+        pieces = _RICH.sub("", observation).split("\n")
+    else:
+        pieces = _BRACKETS.split(observation)
+    return [piece.strip() for piece in pieces if piece.strip()]
+
+
+def read_results(observation: str) -> list[Result]:
+    r"""Return what a page of results lists.
+
+    >>> read_results("[Back to Search]\n[G0001] Red Mug $5.0 to $7.5")
+    [Result(asin='G0001', title='Red Mug', price=7.5)]
+    """
+    pieces = visible_pieces(observation)
+    results = []
+    for place, asin in enumerate(pieces):
+        # In some forms title and price are one text, in others two.
+        title, both = pieces[place + 1 : place + 2], pieces[place + 1 : place + 3]
+        found = _RESULT.fullmatch(" ".join(title)) or _RESULT.fullmatch(" ".join(both))
+        if _ASIN.fullmatch(asin) and found:
+            price = float(found["price"].rpartition("$")[2])
+            results.append(Result(asin, found["title"], price))
+    return results

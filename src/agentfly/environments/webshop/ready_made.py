@@ -1,0 +1,55 @@
+"""The catalogue's entry `webshop`."""
+
+from functools import partial
+
+from agentfly.environments.kit import Kit, ReadyMade
+from agentfly.environments.webshop.environment import WebShop
+from agentfly.environments.webshop.extra import missing_packages
+from agentfly.environments.webshop.options import WebShopOptions
+from agentfly.environments.webshop.players import play_expert, play_gold, play_random, speaking
+from agentfly.environments.webshop.reward import purchase_reward
+from agentfly.environments.webshop.tasks import held_out_tasks, training_tasks
+from agentfly.environments.webshop.tools import one_tool, three_tools
+from agentfly.environments.webshop.web import serve_shop
+from agentfly.types import EnvSpec, Tool
+
+_TOLD = {
+    "tools": "Buy what the instruction asks for: search, open a product, click its options, buy.",
+    "tool": "Buy what the instruction asks for: search[words], click[product], click[option], "
+    "click[buy now].",
+    "text": "Buy what the instruction asks for. Say one action at a time and nothing else: "
+    "search[words], click[product], click[option], click[buy now].",
+}
+
+
+def make_webshop(options: WebShopOptions) -> Kit:
+    """Put the shop together with one choice of options. It is opened when it is first used."""
+    shop = EnvSpec(WebShop, tuple(sorted(options.model_dump(exclude_defaults=True).items())))
+    return Kit(
+        tasks=partial(training_tasks, options),
+        eval_tasks=partial(held_out_tasks, options),
+        tools=_tools(options, shop),
+        reward=purchase_reward(shop),
+        environment=shop,
+        system_prompt=_TOLD[options.actions],
+        max_turns=options.max_turns,
+        expert=speaking(play_expert, options.actions),
+        gold=speaking(play_gold, options.actions),
+        random=speaking(play_random, options.actions),
+        pages=partial(serve_shop, options),
+    )
+
+
+def _tools(options: WebShopOptions, shop: EnvSpec) -> tuple[Tool, ...]:
+    if options.actions == "text":
+        return ()
+    return three_tools(shop) if options.actions == "tools" else one_tool(shop)
+
+
+WEBSHOP = ReadyMade(
+    name="webshop",
+    summary="An online shop: find and buy what an instruction asks for.",
+    options=WebShopOptions,
+    make=make_webshop,
+    requires=missing_packages,
+)

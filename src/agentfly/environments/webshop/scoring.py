@@ -1,0 +1,126 @@
+"""What a purchase is worth (arXiv:2207.01206).
+
+    reward = r_type * (attribute hits + option hits + [price within the limit])
+                    / (attributes + options + 1)
+
+`r_type` says whether it is the right kind of thing at all. It compares the nouns of two titles;
+here all content words are taken for nouns.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+from agentfly.environments.webshop.catalogue import Product
+from agentfly.environments.webshop.colour import plain_colour
+from agentfly.environments.webshop.extra import import_extra
+from agentfly.environments.webshop.goal import Goal
+from agentfly.environments.webshop.words import content_words
+
+ALIKE = 85
+"""Two texts whose similarity, of at most 100, is above this say the same."""
+TITLE_WITHOUT_NOUNS = 0.2
+_NOT_ASCII = dict.fromkeys(range(128, 256))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """A purchase, weighed."""
+
+    r_type: float
+    title_score: float
+    attribute_hits: int
+    attributes: int
+    option_hits: int
+    options: int
+    within_price: bool
+
+    @property
+    def reward(self) -> float:
+        """Between 0 and 1.
+
+        >>> Verdict(r_type=0.5, title_score=0.15, attribute_hits=1, attributes=2, option_hits=0,
+        ...     options=1, within_price=True).reward
+        0.25
+        """
+        hits = self.attribute_hits + self.option_hits + self.within_price
+        return self.r_type * hits / (self.attributes + self.options + 1)
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """What it was made of, each between 0 and 1; what was not asked for is left out."""
+        shares = {"type": self.r_type, "price": float(self.within_price)}
+        if self.attributes:
+            shares["attributes"] = self.attribute_hits / self.attributes
+        if self.options:
+            shares["options"] = self.option_hits / self.options
+        return {**shares, "success": float(self.reward == 1.0)}
+
+
+def judge(bought: Product, chosen: Iterable[str], goal: Goal, wanted: Product) -> Verdict:
+    """Weigh a purchase with its chosen values against a goal and the product that it names."""
+    title_score = compare_titles(bought.title, wanted.title)
+    return Verdict(
+        r_type=_type_factor(bought, wanted, title_score),
+        title_score=title_score,
+        attribute_hits=sum(_has_attribute(bought, attribute) for attribute in goal.attributes),
+        attributes=len(goal.attributes),
+        option_hits=_option_hits(list(chosen), goal.options),
+        options=len(goal.options),
+        within_price=goal.price_upper is None or bought.price <= goal.price_upper,
+    )
+
+
+def compare_titles(bought: str, wanted: str) -> float:
+    """Return which share of the wanted title's nouns is in the other; repeated ones count again.
+
+    >>> compare_titles("Red Wool Scarf", "Long Wool Scarf for Men")
+    0.5
+    """
+    nouns = content_words(wanted)
+    if not nouns:
+        return TITLE_WITHOUT_NOUNS
+    return len(set(nouns) & set(content_words(bought))) / len(nouns)
+
+
+def _type_factor(bought: Product, wanted: Product, title_score: float) -> float:
+    if title_score == 0:
+        return 0.0
+    if title_score < 0.1:
+        return 0.1
+    same_query = bought.query == wanted.query
+    same_category = len(bought.categories & wanted.categories) >= 2
+    return 1.0 if same_query or same_category or title_score > 0.2 else 0.5
+
+
+def _has_attribute(product: Product, attribute: str) -> bool:
+    if any(similarity(own, attribute) > ALIKE for own in product.attributes):
+        return True
+    texts = (product.title, " ".join(product.features), product.description)
+    return any(attribute in text.lower() for text in texts)
+
+
+def _option_hits(chosen: Sequence[str], wanted: Sequence[str]) -> int:
+    plain = [plain_colour(value) for value in chosen]
+    return sum(
+        any(similarity(own, value) > ALIKE for own in plain) for value in map(plain_colour, wanted)
+    )
+
+
+@lru_cache(1 << 14)
+def similarity(one: str, other: str) -> int:
+    """Return how much of two texts' words is the same, from 0 to 100, rounded as published.
+
+    >>> similarity("essential oils", "oils, essential"), similarity("red", "redwood")
+    (100, 60)
+    """
+    fuzz, default_process = _rapidfuzz()
+    texts = [default_process(text.translate(_NOT_ASCII)) for text in (one, other)]
+    ratio: float = fuzz.token_set_ratio(*texts)
+    return round(ratio)
+
+
+@cache
+def _rapidfuzz() -> tuple[Any, Any]:
+    return import_extra("rapidfuzz.fuzz"), import_extra("rapidfuzz.utils").default_process

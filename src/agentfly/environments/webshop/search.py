@@ -1,0 +1,75 @@
+"""Finding products by words: BM25 as Lucene computes it, over one index that sessions share."""
+
+import re
+import threading
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from agentfly.environments.webshop.extra import import_extra
+
+HITS = 50
+"""How many products a search finds at most."""
+CACHED_QUERIES = 8192
+K1, B = 0.9, 0.4
+
+_STOP_WORDS = """
+a an and are as at be but by for if in into is it no not of on or such that the their then
+there these they this to was will with
+"""
+LUCENE_STOP_WORDS = frozenset(_STOP_WORDS.split())
+_TOKEN = re.compile(r"\w+(?:['’.]\w+)*")
+
+
+class SearchIndex:
+    """An inverted index over texts, read-only once made."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._numpy = import_extra("numpy")
+        self._stemming = threading.Lock()  # A stemmer may not be used by two threads at once.
+        self._stemmer = import_extra("Stemmer").Stemmer("porter")
+        bm25 = import_extra("bm25s").BM25(method="lucene", k1=K1, b=B)
+        words = [self._terms(text) for text in texts]
+        bm25.index(words, show_progress=False)
+        # Its retriever scores every text for every query. The postings alone are enough.
+        self._size = len(words)
+        self._vocabulary: dict[str, int] = bm25.vocab_dict
+        self._scores: Any = bm25.scores["data"]
+        self._texts: Any = bm25.scores["indices"]
+        self._starts: list[int] = bm25.scores["indptr"].tolist()
+        self.find = lru_cache(CACHED_QUERIES)(self._find)
+
+    def _find(self, query: str) -> tuple[int, ...]:
+        """Return the places of the best texts, best first; of equals, the first one first."""
+        terms = [self._vocabulary[t] for t in self._terms(query) if t in self._vocabulary]
+        if not terms:
+            return ()
+        postings = [slice(self._starts[term], self._starts[term + 1]) for term in terms]
+        scores = self._numpy.bincount(
+            self._numpy.concatenate([self._texts[some] for some in postings]),
+            weights=self._numpy.concatenate([self._scores[some] for some in postings]),
+            minlength=self._size,
+        )
+        return tuple(self._best(scores))
+
+    def _best(self, scores: Any) -> Sequence[int]:
+        numpy = self._numpy
+        found = scores.nonzero()[0]
+        if len(found) > HITS:
+            least = -numpy.partition(-scores[found], HITS - 1)[HITS - 1]
+            found = found[scores[found] >= least]
+        order = numpy.argsort(-scores[found], kind="stable")
+        best: list[int] = found[order][:HITS].tolist()
+        return best
+
+    def _terms(self, text: str) -> list[str]:
+        """Return the stems of a text.
+
+        >>> SearchIndex(["a mug"])._terms("The women's running shoes, size 7.5")
+        ['women', 'run', 'shoe', 'size', '7.5']
+        """
+        words = (word.removesuffix("'s") for word in _TOKEN.findall(text.lower()))
+        kept = [word for word in words if word not in LUCENE_STOP_WORDS]
+        with self._stemming:
+            stems: list[str] = self._stemmer.stemWords(kept)
+        return [stem for stem in stems if stem]  # Of a lone "s" nothing is left.

@@ -1,0 +1,65 @@
+"""The shop: one read-only catalogue and index, shared by all sessions of a process."""
+
+import threading
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from agentfly.environments.webshop.catalogue import Catalogue, Product, load_catalogue
+from agentfly.environments.webshop.generated import generate_catalogue
+from agentfly.environments.webshop.goal import Split, human_goals, split_goals, written_goals
+from agentfly.environments.webshop.options import WebShopOptions
+from agentfly.environments.webshop.search import SearchIndex
+from agentfly.errors import ConfigError
+
+_opening = threading.Lock()
+
+
+class Shop:
+    """A catalogue that can be searched."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self.catalogue = catalogue
+        self._by_asin = {product.asin: product for product in catalogue.products}
+        self._index = SearchIndex(product.indexed_text for product in catalogue.products)
+
+    def product(self, asin: str) -> Product:
+        """Return the product of this asin; ConfigError if the shop has none."""
+        if asin not in self._by_asin:
+            raise ConfigError(
+                f"the shop has no product {asin!r} among its {len(self._by_asin)}: a task must be "
+                "of the catalogue that the environment's options name"
+            )
+        return self._by_asin[asin]
+
+    def search(self, query: str) -> list[Product]:
+        """Return what was found, best first."""
+        return [self.catalogue.products[place] for place in self._index.find(query)]
+
+    @cached_property
+    def goals(self) -> Split:
+        """The goals that were written by rule."""
+        return split_goals(written_goals(self.catalogue), self.catalogue.held_out)
+
+    @cached_property
+    def human_goals(self) -> Split:
+        """The goals that people wrote."""
+        if not self.catalogue.human_requests:
+            raise ConfigError(
+                "there are no goals written by people: put items_human_ins.json into the folder "
+                'that `data` names, or choose goals = "written"'
+            )
+        return split_goals(human_goals(self.catalogue))
+
+
+def open_shop(options: WebShopOptions) -> Shop:
+    """Return the one shop of these options, which is made at the first call."""
+    data = None if options.data is None else Path(options.data).expanduser().resolve()
+    with _opening:
+        return _shop(data, full=options.full, level=options.level, products=options.products)
+
+
+@lru_cache(maxsize=8)
+def _shop(data: Path | None, *, full: bool, level: str, products: int | None) -> Shop:
+    if data is None:
+        return Shop(generate_catalogue(level, products))
+    return Shop(load_catalogue(data, full=full, limit=products))

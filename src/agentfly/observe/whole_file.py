@@ -1,0 +1,28 @@
+"""Writing a file so that it is whole, or what it was before."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from agentfly.runtime.journal import sync_folder
+
+PART = ".part"
+"""The ending of a file that is being written."""
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """Give a file to write to, which takes the place of `path` once it is on the disk.
+
+    with whole_file(Path("runs/demo/config.toml")) as file:
+        file.write(toml.encode())
+    """
+    part = path.with_name(path.name + PART)
+    with part.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    sync_folder(path.parent)

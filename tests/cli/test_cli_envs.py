@@ -1,0 +1,149 @@
+"""`agentfly envs`: a person looks at, plays and serves the ready-made environments."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.terminal import WAIT_SECONDS, agentfly
+from typer.testing import CliRunner, Result
+
+from agentfly.cli.envs.typed import read_line
+from agentfly.cli.main import app
+from agentfly.environments import ENVIRONMENTS
+from agentfly.observe import read_trajectories
+from agentfly.types import ToolSpec
+
+
+def envs(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["envs", *arguments])
+
+
+def test_all_are_listed_with_what_they_need() -> None:
+    shown = envs("list").output
+    assert all(name in shown for name in ENVIRONMENTS)
+
+
+def test_an_unknown_name_or_option_is_told_with_what_there_is() -> None:
+    unknown = envs("info", "coed")
+    assert unknown.exit_code == 2
+    assert "Did you mean 'code'?" in unknown.output
+    wrong = envs("demonstrate", "code", "levles=[1]")
+    assert wrong.exit_code == 2
+    assert "options.levles: unknown key. Did you mean 'levels'?" in wrong.output
+
+
+def test_info_shows_options_tools_and_a_task() -> None:
+    shown = envs("info", "code").output
+    assert "levels = [1]" in shown
+    assert "code_interpreter(code)" in shown
+    assert '"question"' in shown
+
+
+@pytest.mark.parametrize("kind", ["tools", "code"])
+def test_demonstrations_are_scored_and_saved(tmp_path: Path, kind: str) -> None:
+    out = tmp_path / "expert.jsonl"
+    run = envs("demonstrate", "code", "--count", "3", "--kind", kind, "--out", str(out))
+    assert run.exit_code == 0, run.output
+    chains = list(read_trajectories(out))
+    assert [chain.reward for chain in chains] == [1.0] * 3
+    assert all(chain.tools for chain in chains)
+
+
+@pytest.mark.timeout(240)
+def test_a_person_plays_in_a_terminal() -> None:
+    with agentfly("envs", "play", "code") as (terminal, process):
+        question = terminal.wait_for(r"What is [^\n]*\n(?s:.*)> ")
+        sum_asked = re.search(r"What is (.*)\?", question)
+        assert sum_asked
+        terminal.type(f"{sum_asked[1]}\n")
+        shown = terminal.wait_for(r"(?s)\n(-?\d+).*\n> ")
+        number = re.search(r"\n(-?\d+)", shown)
+        assert number
+        terminal.type(f"/say {number[1]}\n")
+        terminal.wait_for(r"Reward: 1\b")
+        assert process.wait(timeout=WAIT_SECONDS) == 0
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("key", ["\x03", "\x04"])
+def test_ctrl_c_and_ctrl_d_leave_the_game(key: str) -> None:
+    with agentfly("envs", "play", "code") as (terminal, process):
+        terminal.wait_for("> ")
+        terminal.type(key)
+        terminal.wait_for("left")
+        assert process.wait(timeout=WAIT_SECONDS) == 0
+
+
+@pytest.mark.timeout(240)
+def test_an_environment_is_served_to_other_programs() -> None:
+    command = [sys.executable, "-m", "agentfly.cli", "envs", "serve", "code", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stderr is not None
+        try:
+            found = re.search(r"http://\S+", server.stderr.readline())
+            assert found
+            url = found[0]
+            session = _post(f"{url}/sessions", {"options": {}})["session"]
+            call = {"number": 1, "args": ["6 * 7"], "kwargs": {}}
+            ran = _post(f"{url}/sessions/{session}/step", call)["value"]
+            assert ran["observation"] == "42"
+            server.send_signal(signal.SIGINT)
+            assert server.wait(timeout=WAIT_SECONDS) == 0
+        finally:
+            server.kill()
+
+
+def _post(url: str, body: object) -> dict[str, Any]:
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        read: dict[str, Any] = json.load(answer)
+        return read
+
+
+def spec(name: str, *parameters: str, kind: str = "string") -> ToolSpec:
+    properties = {parameter: {"type": kind} for parameter in parameters}
+    schema = {"type": "object", "properties": properties, "required": list(parameters)}
+    return ToolSpec(name=name, description="", parameters=schema)
+
+
+@pytest.mark.parametrize(
+    ("line", "called"),
+    [
+        ("search red shoes", ("search", {"query": "red shoes"})),
+        ("buy", ("buy", {})),
+        ("put what=apple where='the bowl'", ("put", {"what": "apple", "where": "the bowl"})),
+        ("add 7", ("add", {"number": 7})),
+    ],
+)
+def test_a_line_names_the_tool_and_its_arguments(line: str, called: tuple[str, object]) -> None:
+    tools = [
+        spec("search", "query"),
+        spec("buy"),
+        spec("put", "what", "where"),
+        spec("add", "number", kind="integer"),
+    ]
+    message = read_line(line, tools).message
+    assert message is not None
+    (call,) = message.tool_calls
+    assert (call.name, json.loads(call.arguments)) == called
+
+
+def test_with_one_tool_the_whole_line_is_its_argument() -> None:
+    message = read_line("x = 1\nx + 1", [spec("python", "code")]).message
+    assert message is not None
+    assert json.loads(message.tool_calls[0].arguments) == {"code": "x = 1\nx + 1"}
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"), [("dance", "is no tool"), ("buy it", "takes nothing"), ("put x", "what=…")]
+)
+def test_what_can_not_be_understood_is_told(line: str, problem: str) -> None:
+    tools = [spec("buy"), spec("put", "what", "where")]
+    assert problem in str(read_line(line, tools).problem)

@@ -1,0 +1,63 @@
+"""`agentfly validate` names the tasks whose right answers don't get full marks."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from agentfly.cli.main import app
+
+ROWS = [
+    {"id": "good", "question": "2+2?", "answer": "4"},
+    {"id": "either", "question": "2+2?", "answer": ["4", "4.0"]},
+    {"id": "wordy", "question": "2+3?", "answer": "the fifth"},
+    {"id": "lost", "question": "2+4?"},
+]
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    path = tmp_path / "sums.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+def validate(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["validate", *map(str, arguments)])
+
+
+def test_tasks_that_go_wrong_are_named(tasks: Path) -> None:
+    run = validate(tasks, "--reward", "numeric_match")
+    assert run.exit_code == 1, run.output
+    assert "2 of 4 tasks get full marks" in run.output
+    assert "  wordy: " in run.output
+    assert "  lost: unscored: " in run.output
+    assert "no field 'answer'" in run.output
+    assert "  good" not in run.output
+
+
+def test_sound_tasks_pass(tasks: Path) -> None:
+    run = validate(tasks, "--reward", "numeric_match", "--count", "2")
+    assert run.exit_code == 0, run.output
+    assert "2 of 2 tasks get full marks" in run.output
+
+
+def test_a_run_is_checked_source_by_source(tasks: Path) -> None:
+    file = tasks.with_name("run.toml")
+    file.write_text(
+        'name = "sums"\nmodel.name = "tiny"\n'
+        '[[source]]\nname = "a"\ntasks = "sums.jsonl"\nreward = "numeric_match"\n'
+        '[[source]]\nname = "b"\ntasks = "sums.jsonl"\nreward = "my_rewards:any_words"\n'
+    )
+    tasks.with_name("my_rewards.py").write_text(
+        "from agentfly import reward\n@reward\ndef any_words(final_response):\n    return 1.0\n"
+    )
+    run = validate(file)
+    assert "5 of 8 tasks get full marks" in run.output
+
+
+def test_without_a_reward_nothing_can_be_said(tasks: Path) -> None:
+    run = validate(tasks)
+    assert run.exit_code == 2
+    assert "--reward" in run.output

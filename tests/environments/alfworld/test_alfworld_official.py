@@ -1,0 +1,161 @@
+"""The benchmark's games in both layouts."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.environments.alfworld.alfworld_rooms import kitchen
+
+from agentfly.environments.alfworld import AlfworldOptions
+from agentfly.environments.alfworld.engine.goal import TASK_TYPES, Goal
+from agentfly.environments.alfworld.ready_made import make_alfworld
+from agentfly.environments.alfworld.source.rows import official_rows, script_of
+from agentfly.errors import ConfigError, FormatError
+
+SHARED = Path(__file__).parents[3].parent / "shared" / "data" / "alfworld"
+
+COLD = Goal(task_type="pick_cool_then_place_in_recep", item="apple", receptacle="countertop")
+
+
+def row(trial: str, goal: Goal = COLD, *, solvable: bool = True) -> dict[str, Any]:
+    return {
+        "split": "train",
+        "task_dir": "pick-Apple-1",
+        "trial": trial,
+        "desc": goal.sentence(),
+        "solvable": solvable,
+        "human": ["Chill an  apple,\nput it on the counter. ", "A cold apple for the counter"],
+        "pddl_problem": kitchen(goal).text,
+    }
+
+
+def as_lines(folder: Path, rows: list[dict[str, Any]], *, packed: bool) -> None:
+    text = "".join(json.dumps(each) + "\n" for each in rows)
+    if packed:
+        (folder / "train.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    else:
+        (folder / "train.jsonl").write_text(text)
+
+
+def as_folders(folder: Path, rows: list[dict[str, Any]]) -> None:
+    for each in rows:
+        place = folder / "json_2.1.1" / "train" / each["task_dir"] / each["trial"]
+        place.mkdir(parents=True)
+        grammar = f'"rhs": "Your task is to: {each["desc"]}"'
+        game = {"pddl_problem": each["pddl_problem"], "grammar": grammar, "pddl_domain": ""}
+        (place / "game.tw-pddl").write_text(json.dumps(game | {"solvable": each["solvable"]}))
+        people = [{"task_desc": words} for words in each["human"]]
+        (place / "traj_data.json").write_text(json.dumps({"turk_annotations": {"anns": people}}))
+
+
+def rows_in(folder: Path, **options: Any) -> list[dict[str, Any]]:
+    return [dict(r) for r in make_alfworld(AlfworldOptions(data=str(folder), **options)).tasks()]
+
+
+@pytest.mark.parametrize("layout", ["folders", "lines", "packed"])
+def test_solvable_games_are_found_in_every_layout(tmp_path: Path, layout: str) -> None:
+    games = [row("trial_1"), row("trial_2", solvable=False), row("trial_3")]
+    if layout == "folders":
+        as_folders(tmp_path, games)
+    else:
+        as_lines(tmp_path, games, packed=layout == "packed")
+    found = rows_in(tmp_path)
+    assert [each["id"] for each in found] == [
+        "train/pick-Apple-1/trial_1",
+        "train/pick-Apple-1/trial_3",
+    ]
+    assert found[0]["task_type"] == "pick_cool_then_place_in_recep"
+    assert found[0]["goal"] == "put a cool apple in countertop."
+    assert (found[0]["item"], found[0]["receptacle"]) == ("apple", "countertop")
+    script = script_of(found[1])
+    assert script.text == games[2]["pddl_problem"]
+    assert script.task == found[1]["goal"]
+    assert script.problem == kitchen(COLD).problem
+
+
+@pytest.mark.parametrize("layout", ["folders", "lines"])
+def test_goals_may_be_in_the_words_of_people(tmp_path: Path, layout: str) -> None:
+    games = [row(f"trial_{n}") for n in range(8)]
+    if layout == "folders":
+        as_folders(tmp_path, games)
+    else:
+        as_lines(tmp_path, games, packed=False)
+    found = {each["goal"] for each in rows_in(tmp_path, goal_text="human")}
+    assert found == {"Chill an apple, put it on the counter.", "A cold apple for the counter."}
+    assert rows_in(tmp_path, goal_text="human") == rows_in(tmp_path, goal_text="human")
+
+
+def test_a_game_nobody_described_says_so(tmp_path: Path) -> None:
+    as_lines(tmp_path, [row("trial_1") | {"human": []}], packed=False)
+    with pytest.raises(ConfigError, match=r'no goal in a person.*goal_text = "template"'):
+        rows_in(tmp_path, goal_text="human")
+
+
+def test_kinds_of_task_are_chosen(tmp_path: Path) -> None:
+    place = Goal(task_type="pick_and_place_simple", item="apple", receptacle="fridge")
+    as_lines(tmp_path, [row("trial_1"), row("trial_2", place)], packed=False)
+    (found,) = rows_in(tmp_path, task_types=["pick_and_place_simple"])
+    assert found["id"].endswith("trial_2")
+
+
+def test_the_folder_may_be_named_by_a_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_folders(tmp_path, [row("trial_1")])
+    monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
+    assert len(list(make_alfworld(AlfworldOptions(data="$ALFWORLD_DATA")).tasks())) == 1
+
+
+def test_a_folder_without_games_says_what_was_expected(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no games in .*json_2.1.1/train.*train.jsonl.gz"):
+        rows_in(tmp_path)
+
+
+def test_a_split_without_solvable_games_says_so(tmp_path: Path) -> None:
+    as_lines(tmp_path, [row("trial_1", solvable=False)], packed=False)
+    with pytest.raises(ConfigError, match=r"none of the games of train .* solvable"):
+        rows_in(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", r"train.jsonl:2 is not JSON"),
+        ("[]", r"train.jsonl:2 must hold a JSON object, got a list"),
+        ("{}", r"train.jsonl:2 lacks split, task_dir"),
+        (json.dumps(row("t") | {"pddl_problem": "?"}), r"train.jsonl:2 can't be read: .*no PDDL"),
+    ],
+)
+def test_a_broken_line_is_named(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "train.jsonl").write_text(json.dumps(row("trial_1")) + "\n" + line + "\n")
+    with pytest.raises(FormatError, match=message):
+        rows_in(tmp_path)
+
+
+def test_a_broken_game_file_is_named(tmp_path: Path) -> None:
+    as_folders(tmp_path, [row("trial_1")])
+    (file,) = tmp_path.rglob("game.tw-pddl")
+    file.write_text('{"solvable": true}')
+    with pytest.raises(FormatError, match=r"trial_1/game.tw-pddl lacks pddl_problem"):
+        rows_in(tmp_path)
+
+
+def test_games_that_are_gone_when_they_are_played_are_named(tmp_path: Path) -> None:
+    as_folders(tmp_path, [row("trial_1")])
+    (found,) = rows_in(tmp_path)
+    next(tmp_path.rglob("game.tw-pddl")).unlink()
+    with pytest.raises(ConfigError, match=r"trial_1/game.tw-pddl' is gone"):
+        script_of(found)
+    with pytest.raises(ConfigError, match=r"nowhere.jsonl' is gone"):
+        script_of({"file": str(tmp_path / "nowhere.jsonl"), "line": 1, "goal": ""})
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="needs the benchmark's games")
+def test_the_benchmark_has_140_seen_games_of_all_kinds() -> None:
+    rows = list(
+        official_rows(str(SHARED), split="valid_seen", task_types=TASK_TYPES, goal_text="template")
+    )
+    assert len(rows) == 140
+    assert {each["task_type"] for each in rows} == set(TASK_TYPES)

@@ -1,0 +1,81 @@
+"""How well the scripted players play."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.environments.alfworld.alfworld_play import kit, play
+
+from agentfly.environments import Kit, Player, Scene
+from agentfly.environments.alfworld.source.rows import Row
+from agentfly.types import Seed, Task
+
+SHARED = Path(__file__).parents[3].parent / "shared" / "data" / "alfworld"
+MAX_STEPS = 50
+
+
+def wins(made: Kit, row: Row, player: Player) -> bool:
+    """Play without the agent's loop, which another test goes through."""
+    assert made.environment is not None
+    env, task = made.environment.make(), Task.from_row(row)
+    observation = env.reset(task, Seed(0))
+    playing = player(Scene(task=task, observation=observation, random=Random(row["id"])))
+    said = next(playing)
+    for _ in range(MAX_STEPS):
+        if not said.calls:
+            return False
+        step = env.step(json.loads(said.calls[0].arguments)["command"])
+        if step.done:
+            return True
+        said = playing.send(step.observation)
+    return False
+
+
+def rate(made: Kit, rows: Iterable[Row], player: Player | None) -> float:
+    assert player is not None
+    results = [wins(made, row, player) for row in rows]
+    return sum(results) / len(results)
+
+
+@pytest.mark.parametrize("size", ["small", "medium", "large"])
+def test_the_expert_wins_generated_games(size: str) -> None:
+    made = kit(size=size, eval_games=120)
+    assert rate(made, made.eval_tasks(), made.expert) >= 0.95
+
+
+def test_the_expert_reads_observations_with_commands_too() -> None:
+    made = kit(size="small", eval_games=60, show_commands=True)
+    assert rate(made, made.eval_tasks(), made.expert) >= 0.95
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="needs the benchmark's games")
+def test_the_expert_wins_the_benchmarks_games() -> None:
+    for goal_text in ("template", "human"):
+        made = kit(data=str(SHARED), goal_text=goal_text)
+        rows = list(made.eval_tasks())
+        assert len(rows) == 140
+        assert rate(made, rows, made.expert) >= 0.90
+        assert rate(made, rows, made.gold) == 1.0
+
+
+def test_the_gold_player_wins_all_and_the_random_one_few() -> None:
+    made = kit(size="small", eval_games=120)
+    rows = list(made.eval_tasks())
+    assert rate(made, rows, made.gold) == 1.0
+    assert 0.0 < rate(made, rows, made.random) < 0.3
+
+
+async def test_the_expert_plays_through_the_agent() -> None:
+    made = kit(size="medium", games=6)
+    for row in made.tasks():
+        assert (await play(made, row, made.expert)).reward == 1.0
+
+
+async def test_an_expert_that_finds_nothing_gives_up() -> None:
+    made = kit(size="small", games=1)
+    row = dict(next(iter(made.tasks())), item="elephant")
+    trajectory = await play(made, row, made.expert)
+    assert trajectory.final_response == "I can't find it."
+    assert trajectory.reward == 0.0

@@ -1,0 +1,164 @@
+"""Code that would rather pass the tests than solve the task. Each attempt is real, and in vain.
+
+Most of them fool a judge that runs the assertions beside the code: that is shown first.
+"""
+
+import sys
+
+import pytest
+
+from agentfly.environments.code.judging import Call, Case, Check, Program, judge
+from agentfly.sandbox import CellStatus, PythonSandbox, SandboxLimits
+from agentfly.types import EnvSpec
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux namespaces")
+
+QUICK = EnvSpec(PythonSandbox, (("limits", SandboxLimits(seconds=0.7, grace_seconds=0.2)),))
+ASSERTION = "assert f(3) == 9 and f(4) == 16"
+HIDDEN: list[Case] = [
+    Call(expression="f(3)", accepted=(9,)),
+    Check(source=ASSERTION),
+    Check(source="def check(candidate):\n    assert candidate(5) == 25\ncheck(f)"),
+    Program(stdin="6\n", stdout="36"),
+]
+
+FOOLING = {
+    "leaving before the tests": "import sys\nsys.exit(0)",
+    "leaving in the call": "def f(x):\n    raise SystemExit(0)",
+    "an object that equals all": """
+class Yes:
+    def __eq__(self, other): return True
+def f(x): return Yes()""",
+    "a number that equals all": """
+class Yes(int):
+    def __eq__(self, other): return True
+    def __hash__(self): return 0
+def f(x): return Yes(0)""",
+    "an object that makes up its comparisons": """
+class Yes:
+    def __getattr__(self, name): return lambda *a: True
+    def __eq__(self, other): return other
+def f(x): return Yes()""",
+    "reading the test from the frames": r"""
+import sys, re, linecache
+def f(x):
+    for name, entry in list(linecache.cache.items()):
+        for line in (entry[2] if len(entry) > 2 else ()):
+            found = re.search(rf"f\({x}\) == (\d+)", line)
+            if found and name.startswith("<cell"):
+                return int(found[1])""",
+    "searching all memory for the test": r"""
+import gc, re
+def strings(thing, depth=0):
+    if isinstance(thing, str): yield thing
+    elif isinstance(thing, (list, tuple, dict)) and depth < 4:
+        for item in (thing.items() if isinstance(thing, dict) else thing):
+            yield from strings(item, depth + 1)
+def f(x):
+    for thing in gc.get_objects():
+        for text in strings(thing):
+            found = re.search(rf"\bf\({x}\) == (\d+)", text)
+            if found: return int(found[1])""",
+}
+"""These pass where a judge runs the assertion in the same process."""
+
+IN_VAIN = {
+    "leaving for good": "import os\nos._exit(0)",
+    "leaving for good in the call": "import os\ndef f(x): os._exit(0)",
+    "killing the interpreter": "import os\ndef f(x): os.kill(os.getpid(), 9)",
+    "killing everyone": "import os\ndef f(x): os.kill(-1, 9)",
+    "looping for ever": "def f(x):\n    while True: pass\nwhile True: pass",
+    "looping, deaf to interrupts": """
+def f(x):
+    while True:
+        try:
+            while True: pass
+        except BaseException: pass""",
+    "saying that all is well": "print('passed'); print('OK'); print(('passed',))\ndef f(x): ...",
+    "printing every output": "print(*range(999), sep='\\n')\ndef f(x): return list(range(999))",
+    "patching what compares": """
+import builtins, operator
+builtins.all = builtins.any = builtins.bool = builtins.isinstance = lambda *a: True
+builtins.repr = builtins.str = lambda *a: 'passed'
+builtins.AssertionError = ValueError
+builtins.__import__ = lambda *a, **k: None
+def f(x): return True""",
+    "looking for files": r"""
+import os, re
+def f(x):
+    for root in ("/box", "/tmp", "/dev/shm", "."):
+        for folder, _, files in os.walk(root):
+            for name in files:
+                try: text = open(os.path.join(folder, name)).read()
+                except Exception: continue
+                found = re.search(rf"f\({x}\) == (\d+)", text)
+                if found: return int(found[1])""",
+    "a text that runs when it is read": """
+class Evil:
+    def __repr__(self): return "__import__('os')._exit(0)"
+def f(x): return Evil()""",
+    "a text that says that it passed": """
+class Evil:
+    def __repr__(self): return "('passed',)"
+def f(x): return Evil()""",
+    "a text that nobody can parse": """
+class Evil:
+    def __repr__(self): return "[" * 90_000
+def f(x): return Evil()""",
+    "a text that closes the call": """
+class Evil(str):
+    def __repr__(self): return "9)) or ('passed',"
+def f(x): return Evil()""",
+    "an error that ends the examiner": """
+def f(x):
+    raise type("SystemExit", (Exception,), {})("passed")""",
+    "an error by the name of an event": """
+def f(x):
+    raise type("passed", (Exception,), {})("')")""",
+    "forging the interpreter's answers": """
+import json, os, struct
+for number in range(1, 40):
+    for value in ("True", "('passed',)", None):
+        answer = {"number": number, "value": value, "images": [], "error": None, "note": None,
+                  "stdout": "passed", "stderr": "", "limit": None, "interrupted": False,
+                  "processes_ended": 0}
+        body = json.dumps(answer).encode()
+        for descriptor in (200, 201):
+            try: os.write(descriptor, struct.pack("<I", len(body)) + body)
+            except OSError: pass
+def f(x): return True""",
+    "forging answers that are no answers": """
+import json, os, struct
+answer = {"number": 3, "value": None, "images": [], "error": "", "note": None, "stdout": "",
+          "stderr": "", "limit": "", "interrupted": False, "processes_ended": 0, "exit_code": {}}
+others = [{**answer, "number": 4, "value": 0}, {"number": 5}, [], {**answer, "images": 3}]
+for answer in (answer, *others):
+    body = json.dumps(answer).encode()
+    os.write(200, struct.pack("<I", len(body)) + body)
+def f(x): return True""",
+    "stopping the interpreter's clock": """
+import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+def f(x):
+    while True: pass""",
+}
+"""These don't, and not here either."""
+
+
+@pytest.mark.parametrize("code", FOOLING.values(), ids=FOOLING)
+async def test_a_judge_in_the_same_process_is_fooled(code: str) -> None:
+    sandbox = PythonSandbox()
+    together = await sandbox.run(f"{code}\n{ASSERTION}")
+    await sandbox.close()
+    assert together.status is CellStatus.OK
+
+
+@pytest.mark.parametrize("code", [*FOOLING.values(), *IN_VAIN.values()], ids=[*FOOLING, *IN_VAIN])
+async def test_a_cheat_passes_no_test(code: str) -> None:
+    verdict = await judge(code, HIDDEN, sandbox=QUICK, total_seconds=2)
+    assert None not in verdict.problems
+
+
+async def test_what_is_solved_passes_all_of_them() -> None:
+    code = "def f(x): return x * x\nif __name__ == '__main__': print(f(int(input())))"
+    assert (await judge(code, HIDDEN)).share == 1.0

@@ -1,0 +1,217 @@
+"""Hidden tests, each form of them, against code in real sandboxes."""
+
+import asyncio
+import os
+import sys
+
+import pytest
+from tests.sandbox.escape_runner import descendants
+
+from agentfly.environments.code.judging import (
+    JUDGE,
+    Call,
+    Case,
+    Check,
+    Program,
+    Verdict,
+    judge,
+    read_cases,
+)
+from agentfly.environments.code.judging.judge import same_output
+from agentfly.errors import RewardError
+from agentfly.sandbox import PythonSandbox, SandboxLimits
+from agentfly.types import EnvSpec, Task
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux namespaces")
+
+QUICK = EnvSpec(PythonSandbox, (("limits", SandboxLimits(seconds=1.0, grace_seconds=0.2)),))
+SQUARE = "def f(x):\n    return x * x"
+
+
+def passed(verdict: Verdict) -> list[bool]:
+    return [problem is None for problem in verdict.problems]
+
+
+async def test_every_form_of_test() -> None:
+    cases: list[Case] = [
+        Call(expression="f(3)", accepted=(9,)),
+        Call(expression="f(3)", accepted=(8,)),
+        Check(source="assert f(4) == 16"),
+        Check(source="assert f(4) == 17, 'not so'"),
+        Program(stdin="5\n", stdout="25"),
+        Program(stdin="5\n", stdout="26"),
+    ]
+    code = f"{SQUARE}\nif __name__ == '__main__':\n    print(f(int(input())))"
+    verdict = await judge(code, cases)
+    assert passed(verdict) == [True, False, True, False, True, False]
+    assert verdict.share == 0.5
+    assert verdict.problems[1] == "f(3) gave 9"
+    assert verdict.problems[3] == "AssertionError: not so"
+    assert verdict.problems[5] == r"it printed '25\n'"
+
+
+async def test_a_test_may_be_any_program() -> None:
+    sources = [
+        "import math\nfor n in range(20):\n    assert f(n) == math.pow(n, 2)",
+        "numbers = [f(n) for n in range(4)]",
+        "assert numbers == [0, 1, 4, 9], 'what earlier tests made is there'",
+        "def check(candidate):\n    assert candidate(x=3) == 9\n    assert not candidate(0)\n"
+        "check(f)",
+        "try:\n    f('a')\nexcept TypeError as error:\n    assert 'multiply' in str(error)\n"
+        "else:\n    raise AssertionError",
+        "assert abs(f(0.1) - 0.01) < 1e-9 and f(float('inf')) == float('inf')",
+        "assert f(2) == helper(2)",
+    ]
+    cases = [Check(source=source) for source in sources]
+    verdict = await judge(SQUARE, cases, setup="def helper(x):\n    return x + x")
+    assert verdict.problems == (None,) * len(cases)
+
+
+async def test_an_outline_in_the_setup_is_filled_by_the_code() -> None:
+    setup = "from typing import List\ndef double(x): return 2 * x\ndef f(x: List[int]): '''Todo.'''"
+    code = "def double(x): return 0\ndef f(x: List[int]): return [double(n) + 2 * n for n in x]"
+    checks = [Check(source="assert f([1, 2]) == [double(1), double(2)]")]
+    verdict = await judge(code, checks, setup=setup, entry_point="f")
+    assert passed(verdict) == [True], "the test's helper is its own, not the code's"
+    assert passed(await judge("", checks, setup=setup, entry_point="f")) == [False]
+
+
+async def test_each_test_has_its_own_time_and_all_together_theirs() -> None:
+    slow = "import time\ndef f(x):\n    time.sleep(60 if x < 2 else 0)\n    return x"
+    cases = [Call(expression=f"f({n})", accepted=(n,)) for n in range(4)]
+    verdict = await judge(slow, cases, sandbox=QUICK)
+    assert passed(verdict) == [False, False, True, True]
+    assert verdict.first_problem == "f(0): TimeoutError: it took too long"
+    verdict = await judge(slow, cases, sandbox=QUICK, total_seconds=0.5)
+    assert passed(verdict) == [False] * 4
+    assert "all tests together" in str(verdict.problems[3])
+
+
+async def test_a_killed_interpreter_fails_its_own_test_only() -> None:
+    code = "import os\ndef f(x):\n    if x == 1: os._exit(0)\n    return x"
+    cases: list[Case] = [Call(expression=f"f({n})", accepted=(n,)) for n in range(3)]
+    cases.append(Check(source="assert f(2) == 2"))
+    assert passed(await judge(code, cases)) == [True, False, True, True]
+
+
+async def test_a_test_that_hangs_on_an_answer_fails_and_the_next_one_runs() -> None:
+    cases = [Check(source="while not f(0): pass"), Check(source="assert f(1) == 1")]
+    assert passed(await judge(SQUARE, cases, sandbox=QUICK, total_seconds=1)) == [False, False]
+    cases = [Check(source="x = f(0)\nwhile True: pass"), Check(source="assert f(1) == 1")]
+    assert passed(await judge(SQUARE, cases, sandbox=QUICK)) == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("def f(x", "SyntaxError"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("bytearray(4 << 30)", "Memory limit"),
+        ("", "NameError"),
+        ("def f(x): return object()", "no plain value"),
+    ],
+)
+async def test_what_is_wrong_with_the_code_is_said(code: str, words: str) -> None:
+    verdict = await judge(code, [Call(expression="f(1)", accepted=(1,))])
+    assert passed(verdict) == [False]
+    assert words in str(verdict.first_problem)
+
+
+async def test_a_program_reads_its_input_in_any_way() -> None:
+    ways = [
+        "print(input())",
+        "import sys; print(sys.stdin.read())",
+        "import sys; print(sys.stdin.buffer.read().decode())",
+        "print(open(0).read())",
+        "import os; print(os.read(0, 99).decode())",
+        "print(input()); exit()",
+        "import subprocess; subprocess.run('cat')",
+    ]
+    for way in ways:
+        cases = [Program(stdin="héllo\n", stdout="héllo"), Program(stdin="b", stdout="b")]
+        assert passed(await judge(way, cases)) == [True, True], way
+
+
+async def test_programs_share_nothing_between_their_inputs() -> None:
+    code = "import os, builtins\nprint(os.path.exists('x'), hasattr(builtins, 'x'))\n"
+    code += "open('x', 'w').close()\nbuiltins.x = 1"
+    cases = [Program(stdin="", stdout="False False")] * 2
+    assert passed(await judge(code, cases)) == [True, True]
+
+
+async def test_a_program_that_raises_fails_whatever_it_printed() -> None:
+    verdict = await judge("print(1)\nraise ValueError('late')", [Program(stdin="", stdout="1")])
+    assert verdict.problems == ("ValueError: late",)
+
+
+async def test_judging_leaves_nothing_behind() -> None:
+    await judge(SQUARE, [Call(expression="f(1)", accepted=(1,))])  # The server is up and stays.
+    before = len(descendants(os.getpid()))
+    await judge(SQUARE, [Check(source="assert f(1) == 1"), Program(stdin="", stdout="")])
+    with pytest.raises(RewardError):
+        await judge(SQUARE, [Check(source="f(lambda: 1)")])
+    async with asyncio.timeout(20):
+        while len(descendants(os.getpid())) > before:  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0.05)
+
+
+async def test_a_crash_of_the_machinery_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    nowhere = EnvSpec(PythonSandbox, (("isolation", "bubblewrap"),))
+    with pytest.raises(RewardError, match="could not be judged: no sandbox could be made"):
+        await judge(SQUARE, [Call(expression="f(1)", accepted=(1,))], sandbox=nowhere)
+
+
+@pytest.mark.parametrize(
+    ("source", "setup", "words"),
+    [
+        ("f(lambda: 1)", "", "gives the code something that is no plain value"),
+        ("f(1)", "1 / 0", "setup fails"),
+    ],
+)
+async def test_a_task_that_can_not_be_judged_is_no_zero(
+    source: str, setup: str, words: str
+) -> None:
+    with pytest.raises(RewardError, match=words):
+        await judge(SQUARE, [Check(source=source)], setup=setup)
+
+
+@pytest.mark.parametrize(
+    ("tests", "words"),
+    [
+        (None, "must be a list of tests"),
+        ([], "must be a list of tests"),
+        ([{"call": "f(3)"}], r"tests\[0\] of task 't' is no test.*got \['call'\]"),
+        (["assert f(1) == 1", 7], r"tests\[1\] of task 't' is no test.*got 7"),
+        ([{"call": "f(", "expected": 1}], r"tests\[0\] of task 't' is not Python"),
+        (["assert"], r"tests\[0\] of task 't' is not Python"),
+    ],
+)
+def test_a_broken_test_is_named(tests: object, words: str) -> None:
+    task = Task(id="t", messages=(), fields={} if tests is None else {"tests": tests})
+    with pytest.raises(RewardError, match=words):
+        read_cases(task, "tests")
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected", "verdict"),
+    [
+        ("1 2\n", "1 2", True),
+        ("1 2 \n\n", "1 2\n", True),
+        ("1\n2", "1 2", False),
+        ("\n1", "1", False),
+        ("0.3333333", "0.333333", True),
+        ("0.334", "0.333333", False),
+        ("3.0", "3", False),
+        ("x", "0.5", False),
+        ("a\tb", "a b", True),
+        ("", "", True),
+        ("a␛", "a\x1b", True),
+    ],
+)
+def test_outputs_are_compared_word_by_word(printed: str, expected: str, verdict: bool) -> None:
+    assert same_output(printed, expected) is verdict
+
+
+def test_a_judges_sandbox_shows_long_answers_whole() -> None:
+    assert JUDGE.make().limits.output_chars >= 100_000

@@ -1,0 +1,111 @@
+"""Answers come out of a sandbox as text, and are read without running any of it."""
+
+from collections import Counter, defaultdict
+from typing import Any
+
+import numpy
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentfly.environments.code.judging.literal import (
+    MOST_CHARACTERS,
+    NotPlainError,
+    read_value,
+    same,
+    write_value,
+)
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+PLAIN = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner)
+        | st.lists(inner).map(tuple)
+        | st.dictionaries(SCALARS, inner)
+        | st.sets(SCALARS)
+    ),
+    max_leaves=8,
+)
+
+
+@given(PLAIN)
+@settings(max_examples=50, deadline=None)
+def test_what_is_written_is_read_as_it_was(value: Any) -> None:
+    assert read_value(repr(value)) == value
+    # As a test's process reads it, where everything is plain Python.
+    assert eval(write_value(value), {"__builtins__": {}}) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (numpy.int64(3), 3),
+        (numpy.float64(0.5), 0.5),
+        (numpy.bool_(True), True),
+        (numpy.array([[1, 2], [3, 4]]), [[1, 2], [3, 4]]),
+        ([numpy.int32(1)], [1]),
+        (Counter("aab"), {"a": 2, "b": 1}),
+        (defaultdict(int, {"a": 1}), {"a": 1}),
+        (frozenset({1}), {1}),
+    ],
+)
+def test_what_is_plain_about_a_value_is_taken(value: object, plain: object) -> None:
+    assert read_value(repr(value)) == plain
+
+
+def test_nan_is_carried() -> None:
+    assert repr(read_value("[nan, -inf]")) == "[nan, -inf]"
+    assert repr(eval(write_value([float("nan"), float("-inf")]), {})) == "[nan, -inf]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').getcwd()",
+        "print(1)",
+        "lambda: 1",
+        "<object object at 0x7f>",
+        "[x for x in (1,)]",
+        "2 ** 99999999",
+        "1 if 1 else 2",
+        "{[]: 1}",
+        "[" * 50_000 + "]" * 50_000,
+        "-" * 50_000 + "1",
+        "1+" * 40_000 + "1",
+        "9" * 50_000,
+        "0x" + "f" * 50_000,
+        "'" + "x" * MOST_CHARACTERS + "'",
+        "int(int)",
+        "",
+    ],
+    ids=lambda text: text[:20],
+)
+def test_nothing_else_is_read_and_nothing_is_run(text: str) -> None:
+    with pytest.raises(NotPlainError):
+        read_value(text)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected", "verdict"),
+    [
+        ((1, 2), [1, 2], True),
+        ([1, 2], [2, 1], False),
+        ([1], [1, 2], False),
+        (0.1 + 0.2, 0.3, True),
+        (0.31, 0.3, False),
+        (3, 3.0, True),
+        ("3", 3, False),
+        ({1: "a"}, {"1": "a"}, True),
+        ({"a": 1}, {"a": 1, "b": 2}, False),
+        (None, None, True),
+        (None, 0, False),
+        (float("nan"), 1.0, False),
+        (10**400, 0.5, False),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_an_answer_is_compared_with_what_json_can_say(
+    said: object, expected: object, verdict: bool
+) -> None:
+    assert same(said, expected) is verdict

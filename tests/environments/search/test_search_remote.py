@@ -1,0 +1,146 @@
+"""A retriever behind HTTP, in the form that Search-R1's server speaks."""
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from contextlib import closing
+
+import pytest
+from tests.engines.http_standin import Received, Reply, standing_in
+
+from agentfly.engines.remote import Endpoint, Retry
+from agentfly.environments.search import Bm25, Passage, RemoteRetriever, retrieval_server
+from agentfly.errors import EnvError
+
+PASSAGES = [
+    Passage(id="7", title="Cats", text="Cats purr.\nThey nap."),
+    Passage(id="8", title='A "dog"', text="Dogs bark."),
+    Passage(id="9", title="", text="Nameless barks."),
+]
+BM25 = Bm25.in_memory(PASSAGES)
+FAST = Retry(attempts=3, first_wait=0.001, longest_wait=0.01)
+
+
+def post(url: str, body: bytes) -> tuple[int, object]:
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as response:
+            return response.status, json.loads(response.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.loads(error.read())
+
+
+def test_a_served_retriever_answers_as_itself() -> None:
+    with retrieval_server(BM25) as url, closing(RemoteRetriever(url)) as remote:
+        for query in ("bark", "purring cats", "nothing known", "", "x" * 2**20):
+            found = remote.search(query, 2)
+            assert [h.passage.id for h in found] == [h.passage.id for h in BM25.search(query, 2)]
+        hit = remote.search("purr", 1)[0]
+        assert hit.passage == PASSAGES[0]
+        assert hit.score == pytest.approx(BM25.search("purr", 1)[0].score)
+        assert {hit.passage.title for hit in remote.search("bark", 3)} == {'A "dog"', ""}
+
+
+def test_the_wire_is_search_r1s() -> None:
+    with retrieval_server(BM25) as url:
+        asked = {"queries": ["purr", "bark"], "topk": 1, "return_scores": True}
+        status, answer = post(f"{url}/retrieve", json.dumps(asked).encode())
+        score = BM25.search("purr", 1)[0].score
+        assert status == 200
+        assert isinstance(answer, dict)
+        first, second = answer["result"]
+        document = {"id": "7", "contents": '"Cats"\nCats purr.\nThey nap.'}
+        assert first == [{"document": document, "score": pytest.approx(score)}]
+        assert len(second) == 1
+        _, bare = post(f"{url}/retrieve", json.dumps({"queries": ["purr"]}).encode())
+        assert bare == {"result": [[document]]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/retrieve", b"{", 400),
+        ("/retrieve", b"", 400),
+        ("/retrieve", b'{"queries": "purr"}', 400),
+        ("/retrieve", b'{"queries": ["a"], "topk": 0}', 400),
+        ("/retrieve", b'{"queries": ["a"], "topk": 99999}', 400),
+        ("/retrieve", b'{"queries": ["' + b"a" * 2**20 + b'"]}', 400),
+        ("/other", b"{}", 404),
+    ],
+)
+def test_a_bad_request_is_told_what_is_wrong(path: str, body: bytes, status: int) -> None:
+    with retrieval_server(BM25) as url:
+        got, answer = post(url + path, body)
+        assert got == status
+        assert isinstance(answer, dict)
+        assert answer["error"]
+        assert post(f"{url}/retrieve", b'{"queries": ["purr"]}')[0] == 200  # and it goes on
+
+
+async def test_many_threads_ask_at_once() -> None:
+    with retrieval_server(BM25) as url, closing(RemoteRetriever(url)) as remote:
+        async with asyncio.TaskGroup() as tasks:
+            asked = [
+                tasks.create_task(asyncio.to_thread(remote.search, query, 1))
+                for query in ["purr", "bark"] * 50
+            ]
+        found = [task.result()[0].passage.id for task in asked]
+        assert found == [BM25.search(q, 1)[0].passage.id for q in ("purr", "bark")] * 50
+
+
+GOOD = {"result": [[{"document": {"id": 3, "contents": '"T"\ntext'}, "score": 2}]]}
+
+
+async def search(url: str, **options: float) -> list[str]:
+    with closing(RemoteRetriever(Endpoint(url=url, retry=FAST), **options)) as remote:
+        hits = await asyncio.to_thread(remote.search, "q", 3)
+    return [f"{hit.passage.id} {hit.passage.title} {hit.passage.text}" for hit in hits]
+
+
+async def test_what_may_pass_is_asked_again() -> None:
+    async def handler(received: Received, reply: Reply) -> None:
+        match len(server.received):
+            case 1:
+                await reply.json({}, 429, {"Retry-After": "0.01"})
+            case 2:
+                reply.reset()
+            case _:
+                await reply.json(GOOD)
+
+    async with standing_in(handler) as server:
+        assert await search(server.url) == ["3 T text"]
+        assert len(server.received) == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"<html>", "should have answered"),
+        (b'{"result": [[{"document": 5}]]}', r"result\.0\.0\.document"),
+        (b'{"result": []}', "gave 0 results for one query"),
+    ],
+)
+async def test_rubbish_is_an_error_of_the_environment(body: bytes, message: str) -> None:
+    async def handler(received: Received, reply: Reply) -> None:
+        await reply.body(body)
+
+    async with standing_in(handler) as server:
+        with pytest.raises(EnvError, match=message):
+            await search(server.url)
+
+
+async def test_a_server_that_stays_broken_or_silent_is_given_up() -> None:
+    async def broken(received: Received, reply: Reply) -> None:
+        await reply.json({"detail": "boom"}, 500)
+
+    async def silent(received: Received, reply: Reply) -> None:
+        await reply.until_hung_up()
+
+    async with standing_in(broken) as server:
+        with pytest.raises(EnvError, match=r"answered 500: .*boom.*\(attempt 3 of 3\)"):
+            await search(server.url)
+    async with standing_in(silent) as server:
+        with pytest.raises(EnvError, match="gave no whole answer within"):
+            await search(server.url, seconds=1.5)

@@ -1,0 +1,139 @@
+"""The generated world: questions mean what they say, and can't be answered from memory."""
+
+from collections.abc import Generator
+from random import Random
+
+import pytest
+
+from agentfly import Agent
+from agentfly.agents.rows import to_tasks
+from agentfly.chat.formats import tag_format
+from agentfly.environments import Player, PlayerModel, Say, Scene
+from agentfly.environments.kit import Kit
+from agentfly.environments.search import SEARCH, SearchOptions
+from agentfly.environments.search.world import World, held_out_rows, read, train_rows
+from agentfly.environments.search.world.relation import RELATIONS
+from agentfly.errors import ConfigError
+from agentfly.types import Trajectory
+
+SMALL = SearchOptions(people=60, num_tasks=300, num_eval_tasks=60)
+HOPS = (1, 2, 3)
+
+
+@pytest.fixture(params=[False, True], ids=["long", "short"])
+def world(request: pytest.FixtureRequest) -> World:
+    return World(people=120, short=request.param, seed=3)
+
+
+def test_a_question_is_understood_as_it_was_meant(world: World) -> None:
+    for half, rows in (
+        (world.train, train_rows(world, HOPS, 600)),
+        (world.held_out, held_out_rows(world, HOPS, 200)),
+    ):
+        for row in rows:
+            question = read(row["question"])
+            assert question is not None
+            names = half.walk(question.start, question.path)
+            assert names == [*row["support"], row["answer"]]
+            assert len(question.path) == row["hops"]
+
+
+def test_every_fact_is_said_in_its_passage_and_nowhere_else(world: World) -> None:
+    texts = {passage.id: passage.text for passage in world.passages}
+    relations = {relation.name: relation for relation in RELATIONS}
+    for half in (world.train, world.held_out):
+        for (subject, name), answer in half.facts.items():
+            assert relations[name].read_fact(texts[subject], subject) == answer
+    whole = " ".join(texts.values())
+    for (subject, name), answer in list(world.train.facts.items())[:50]:
+        assert relations[name].read_fact(whole, subject) == answer
+
+
+def test_the_halves_share_no_word_of_a_name_and_no_wording(world: World) -> None:
+    train, held_out = train_rows(world, HOPS, 600), held_out_rows(world, HOPS, 200)
+    assert not {row["answer"] for row in train} & {row["answer"] for row in held_out}
+    common = {"Works", "River", "Mount", "The", "of"}
+    words = [
+        {word for entity in half.entities for word in entity.name.split()} - common
+        for half in (world.train, world.held_out)
+    ]
+    assert not words[0] & words[1]
+    held_out_asks = [relation.asks[-1].split("{}")[0] for relation in RELATIONS]
+    assert not [r for r in train if r["question"].startswith(tuple(held_out_asks))]
+    assert all(r["question"].startswith(tuple(held_out_asks)) for r in held_out)
+    known = held_out_rows(world, HOPS, 200, new_wordings=False)
+    assert not [r for r in known if r["question"].startswith(tuple(held_out_asks))]
+
+
+def test_a_world_is_its_seed(world: World) -> None:
+    same = World(people=world.people, short=world.short, seed=world.seed)
+    other = World(people=world.people, short=world.short, seed=world.seed + 1)
+    assert same.passages == world.passages
+    assert train_rows(same, HOPS, 50) == train_rows(world, HOPS, 50)
+    assert not {p.id for p in other.passages} & {p.id for p in world.passages if " " in p.id}
+
+
+def test_a_world_that_is_too_small_for_so_many_questions_says_so() -> None:
+    with pytest.raises(ConfigError, match=r"only \d+ different questions of \(1,\) hops, 900"):
+        train_rows(World(people=20, short=True, seed=0), (1,), 900)
+
+
+def play(
+    kit: Kit, player: Player | None, count: int, *, kind: str = "tools", held_out: bool = True
+) -> list[Trajectory]:
+    assert player is not None
+    write = tag_format({"search": "query"}).write if kind == "tags" else None
+    played: list[Trajectory] = []
+    for row in list(kit.eval_tasks() if held_out else kit.tasks())[:count]:
+        (task,) = to_tasks([row])
+        model = PlayerModel(player=player, task=task, random=Random(row["id"]), write=write)
+        agent = Agent(
+            model,
+            tools=kit.tools,
+            reward=kit.reward,
+            kind=kind,
+            system_prompt=kit.system_prompt,
+            max_turns=kit.max_turns,
+        )
+        played += agent.run_sync([row]).trajectories
+    return played
+
+
+def mean(played: list[Trajectory], part: str | None = None) -> float:
+    scores = [one.score for one in played]
+    assert None not in scores, [one.error for one in played]
+    values = [(s.parts[part] if part else s.value) for s in scores if s is not None]
+    return sum(values) / len(values)
+
+
+@pytest.mark.parametrize("kind", ["tools", "tags"])
+@pytest.mark.parametrize("options", [{}, {"short": True, "k": 1, "hops": (1, 2)}])
+def test_the_expert_answers_held_out_questions(kind: str, options: dict[str, object]) -> None:
+    kit = SEARCH.make(SMALL.model_copy(update=options))
+    played = play(kit, kit.expert, 30, kind=kind)
+    assert mean(played) == 1.0
+    assert mean(played, "hit") == 1.0
+    assert mean(played, "format") == 1.0
+    assert all(len(one.turns) == one.task.fields["hops"] + 1 for one in played)
+
+
+def test_gold_is_always_right_and_random_hardly_ever() -> None:
+    kit = SEARCH.make(SMALL)
+    assert mean(play(kit, kit.gold, 40, held_out=False)) == 1.0
+    assert mean(play(kit, kit.random, 60)) <= 0.1
+
+
+def without_search(scene: Scene) -> Generator[Say, str, None]:
+    """All that can be known by heart: the grammar, and every fact of the half to train on."""
+    world = World(people=SMALL.people, short=False, seed=0)
+    question = read(scene.observation)
+    assert question is not None
+    kinds = {entity.name: entity.kind for entity in world.train.entities}
+    wanted = [name for name, kind in kinds.items() if kind == question.path[-1].object]
+    yield Say(scene.random.choice(wanted))
+
+
+def test_an_expert_without_search_is_hardly_ever_right() -> None:
+    kit = SEARCH.make(SMALL)
+    assert mean(play(kit, without_search, 60)) == 0.0
+    assert mean(play(kit, without_search, 100, held_out=False)) <= 0.15

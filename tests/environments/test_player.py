@@ -1,0 +1,110 @@
+"""Scripted players go through the real loop, in every kind of agent."""
+
+from collections.abc import Generator
+from random import Random
+
+import pytest
+
+from agentfly import Agent, Message, Task, reward, tool
+from agentfly.agents.demonstrate import demonstrate
+from agentfly.agents.kind import KINDS
+from agentfly.agents.outfit import Outfit
+from agentfly.environments import PlayerModel, Say, Scene, call
+from agentfly.types import SamplingParams, StopReason
+
+
+@tool
+def double(number: int) -> int:
+    """Double a number."""
+    return 2 * number
+
+
+@reward
+def correct(final_response: str, answer: str) -> float:
+    return float(final_response == answer)
+
+
+def twice(scene: Scene) -> Generator[Say, str, None]:
+    once = yield call("double", number=scene.task.fields["number"])
+    both = yield call("double", number=int(once.split()[-1]))
+    yield Say(both.split()[-1])
+
+
+def hesitant(scene: Scene) -> Generator[Say, str, None]:
+    yield call("double", number=1)
+
+
+def outfit(kind: str = "tools") -> Outfit:
+    return Outfit(
+        tasks=(),
+        eval_tasks=(),
+        kind=KINDS[kind](),
+        tools=(double,),
+        reward=correct,
+        group_reward=None,
+        environment=None,
+        system_prompt="Count.",
+        max_turns=4,
+    )
+
+
+def row(number: int) -> Task:
+    question = f"Double {number} twice."
+    return Task.from_row({"question": question, "number": number, "answer": str(4 * number)})
+
+
+@pytest.mark.parametrize("kind", ["tools", "react"])
+async def test_a_player_acts_on_what_it_is_shown(kind: str) -> None:
+    seen: list[str] = []
+    chains = await demonstrate(
+        outfit(kind),
+        twice,
+        [row(3), row(5)],
+        on_trajectory=lambda chain: seen.append(chain.task.id),
+    )
+    assert [chain.reward for chain in chains] == [1.0, 1.0]
+    assert [len(chain.turns) for chain in chains] == [3, 3]
+    assert sorted(seen) == sorted(chain.task.id for chain in chains)
+    assert chains[0].messages[0].content.startswith("Count.")
+
+
+async def test_chains_side_by_side_are_each_told_their_own() -> None:
+    tasks = [row(number) for number in range(40)]
+    chains = await demonstrate(outfit(), twice, tasks, max_concurrent=7)
+    assert [chain.final_response for chain in chains] == [str(4 * n) for n in range(40)]
+
+
+async def test_a_player_that_stops_too_early_fails_its_chain_and_says_so() -> None:
+    (chain,) = await demonstrate(outfit(), hesitant, [row(1)])
+    assert chain.stop is StopReason.ENGINE_FAILED
+    assert "nothing left to do after 1 turns" in str(chain.error)
+    assert chain.reward is None
+
+
+async def test_the_scene_is_the_last_thing_said_and_seeds_repeat() -> None:
+    told: list[tuple[str, float]] = []
+
+    def noting(scene: Scene) -> Generator[Say, str, None]:
+        told.append((scene.observation, scene.random.random()))
+        yield Say("done")
+
+    for seed in (1, 1, 2):
+        await demonstrate(outfit(), noting, [row(3)], seed=seed)
+    assert [observation for observation, _ in told] == ["Double 3 twice."] * 3
+    assert told[0] == told[1] != told[2]
+
+
+async def test_calls_have_ids_of_their_own() -> None:
+    def both(scene: Scene) -> Generator[Say, str, None]:
+        del scene
+        pair = call("double", number=1).calls + call("double", number=2).calls
+        shown = yield Say("Two at once.", pair)
+        yield Say(shown)
+
+    model = PlayerModel(player=both, task=row(1), random=Random(0))
+    said = await model.reply([Message(role="user")], (), SamplingParams(), deadline=1.0)
+    assert [one.id for one in said.tool_calls] == ["call_1_1", "call_1_2"]
+    result = await Agent(
+        PlayerModel(player=both, task=row(1), random=Random(0)), tools=[double]
+    ).run(row(1))
+    assert result.trajectories[0].final_response == "2\n4"

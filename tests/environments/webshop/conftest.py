@@ -1,0 +1,24 @@
+from pathlib import Path
+
+import pytest
+
+from agentfly.environments.webshop.catalogue import Catalogue, Product, load_catalogue
+
+OFFICIAL = Path(__file__).parents[4] / "shared" / "data" / "webshop"
+
+
+@pytest.fixture(scope="session")
+def official_folder() -> Path:
+    if not OFFICIAL.is_dir():
+        pytest.skip("the official 1,000 products are not here")
+    return OFFICIAL
+
+
+@pytest.fixture(scope="session")
+def official(official_folder: Path) -> Catalogue:
+    return load_catalogue(official_folder)
+
+
+@pytest.fixture(scope="session")
+def official_products(official: Catalogue) -> dict[str, Product]:
+    return {product.asin: product for product in official.products}

@@ -1,0 +1,172 @@
+"""Players through the real chain: the agent's loop, the tools, the leases and the reward."""
+
+import itertools
+from collections.abc import Generator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from agentfly import Agent
+from agentfly.environments import Kit, Player, PlayerModel, Say, Scene, call
+from agentfly.environments.webshop import WEBSHOP, WebShopOptions
+from agentfly.environments.webshop.action import Search
+from agentfly.environments.webshop.players import Moves, play_expert, speaking
+from agentfly.resources import EnvironmentManager
+from agentfly.types import Task, ToolStatus, Trajectory
+
+
+async def play(kit: Kit, player: Player | None, row: dict[str, Any]) -> Trajectory:
+    assert player is not None
+    model = PlayerModel(player=player, task=Task.from_row(row), random=Random(str(row["id"])))
+    async with EnvironmentManager() as pool:
+        agent = Agent(
+            model,
+            tools=kit.tools,
+            reward=kit.reward,
+            environment=kit.environment,
+            system_prompt=kit.system_prompt,
+            max_turns=kit.max_turns,
+            pool=pool,
+        )
+        (trajectory,) = (await agent.run([row])).trajectories
+    return trajectory
+
+
+async def rewards(kit: Kit, player: Player | None, rows: list[dict[str, Any]]) -> list[float]:
+    played = [await play(kit, player, row) for row in rows]
+    assert all(trajectory.reward is not None for trajectory in played)
+    return [trajectory.reward or 0.0 for trajectory in played]
+
+
+def kit_of(**choices: Any) -> Kit:
+    return WEBSHOP.make(WebShopOptions(**choices))
+
+
+def some(rows: Any, count: int) -> list[dict[str, Any]]:
+    return [dict(row) for row in itertools.islice(rows(), count)]
+
+
+WAYS = list(itertools.product(("tools", "tool", "text"), ("compact", "text", "rich")))
+
+
+@pytest.mark.parametrize(("actions", "form"), WAYS)
+async def test_expert_and_gold_win_whatever_they_see_and_however_they_act(
+    actions: str, form: str
+) -> None:
+    kit = kit_of(level="easy", actions=actions, observation=form, repeat_instruction=form != "rich")
+    rows = some(kit.eval_tasks, 4)
+    assert await rewards(kit, kit.expert, rows) == [1.0] * 4
+    assert await rewards(kit, kit.gold, rows) == [1.0] * 4
+
+
+@pytest.mark.parametrize("level", ["medium", "hard"])
+async def test_the_expert_solves_most_held_out_goals(level: str) -> None:
+    kit = kit_of(level=level, products=1000)
+    scores = await rewards(kit, kit.expert, some(kit.eval_tasks, 40))
+    assert sum(score == 1.0 for score in scores) / len(scores) >= 0.9
+
+
+async def test_the_random_player_gets_little() -> None:
+    kit = kit_of(level="medium", products=1000)
+    scores = await rewards(kit, kit.random, some(kit.eval_tasks, 40))
+    assert sum(scores) / len(scores) < 0.15
+
+
+def knowing_no_query(moves: Moves) -> Moves:
+    """The same player, who searches for something else."""
+
+    def play(scene: Scene) -> Generator[Any, str, None]:
+        playing = moves(scene)
+        move = next(playing)
+        while True:
+            seen = yield Search("item of the day") if isinstance(move, Search) else move
+            try:
+                move = playing.send(seen)
+            except StopIteration:
+                return
+
+    return play
+
+
+async def test_the_expert_without_its_search_gets_next_to_nothing() -> None:
+    kit = kit_of(level="medium", products=1000)
+    blind = speaking(knowing_no_query(play_expert), "tools")
+    scores = await rewards(kit, blind, some(kit.eval_tasks, 40))
+    assert max(scores) < 1.0
+    assert sum(scores) / len(scores) < 0.1
+
+
+async def test_who_buys_nothing_gets_nothing() -> None:
+    def idle(scene: Scene) -> Generator[Say, str, None]:
+        yield Say("I would rather not.")
+
+    kit = kit_of(level="easy")
+    (row,) = some(kit.tasks, 1)
+    trajectory = await play(kit, idle, row)
+    assert trajectory.score is not None
+    assert trajectory.score.value == 0.0
+    assert trajectory.score.parts["bought"] == 0.0
+
+
+async def test_an_impossible_click_is_told_and_counted() -> None:
+    def clumsy(scene: Scene) -> Generator[Say, str, None]:
+        seen = yield call("click", label="buy now")
+        assert "Possible: search[words]" in seen
+        seen = yield call("buy")
+        assert "There is no 'Buy Now'" in seen
+        yield Say("done")
+
+    kit = kit_of(level="easy")
+    (row,) = some(kit.tasks, 1)
+    trajectory = await play(kit, clumsy, row)
+    statuses = [result.status for turn in trajectory.turns for result in turn.results]
+    assert statuses == [ToolStatus.BAD_ARGUMENTS] * 2
+
+
+async def test_the_purchase_ends_the_chain_with_its_parts() -> None:
+    kit = kit_of(level="easy")
+    (row,) = some(kit.tasks, 1)
+    trajectory = await play(kit, kit.gold, row)
+    assert trajectory.stop == "tool_ended"
+    assert trajectory.score is not None
+    assert trajectory.score.parts == {
+        "type": 1.0,
+        "price": 1.0,
+        "attributes": 1.0,
+        "options": 1.0,
+        "success": 1.0,
+        "bought": 1.0,
+    }
+
+
+@pytest.mark.parametrize("actions", ["text", "tool"])
+async def test_turns_carry_the_key_of_the_state_in_which_they_act(actions: str) -> None:
+    kit = kit_of(level="easy", actions=actions)
+    (row,) = some(kit.tasks, 1)
+    trajectory = await play(kit, kit.expert, row)
+    keys = [turn.state_key for turn in trajectory.turns]
+    assert trajectory.reward == 1.0
+    assert keys[1] is not None
+    assert keys[1].startswith("results 1 ")
+    assert len(set(keys)) == len(keys)
+
+
+async def test_gold_paths_of_official_goals(official_folder: Path) -> None:
+    kit = kit_of(data=str(official_folder), observation="text", max_turns=30)
+    held_out = some(kit.eval_tasks, 500)
+    # One goal of each of forty products.
+    rows = list({row["asin"]: row for row in held_out}.values())[:40]
+    assert await rewards(kit, kit.gold, rows) == [1.0] * 40
+
+
+async def test_the_kit_is_cheap_until_it_is_used(tmp_path: Path) -> None:
+    kit = kit_of(data=str(tmp_path / "nowhere"))
+    assert len(kit.tools) == 3
+    with pytest.raises(Exception, match="there is no folder"):
+        kit.tasks()
+
+
+def test_what_is_missing_is_said_with_the_way_to_get_it() -> None:
+    assert WEBSHOP.requires() is None

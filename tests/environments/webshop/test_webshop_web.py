@@ -1,0 +1,165 @@
+import html
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from agentfly.environments.webshop import WebShopOptions
+from agentfly.environments.webshop import visit as visiting
+from agentfly.environments.webshop.web import MAX_BODY, shop_site
+
+SCRIPT = "<script>alert('x')</script>"
+EVIL = {
+    "asin": "B0001",
+    "name": f'Mug {SCRIPT} & "more"',
+    "full_description": f"{SCRIPT}</pre>",
+    "small_description": [f"<img src=x onerror=alert(1)> {SCRIPT}"],
+    "pricing": "$5",
+    "customization_options": {"Color": [{"value": 'red" onclick="alert(1)'}, {"value": "blue"}]},
+    "query": "mugs",
+}
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[str]:
+    with shop_site(WebShopOptions(level="easy", page_size=3)) as address:
+        yield address
+
+
+@pytest.fixture
+def evil_site(tmp_path: Path) -> Iterator[str]:
+    (tmp_path / "items_shuffle.json").write_text(json.dumps([EVIL]))
+    written = {
+        "attributes": ["round"],
+        "instruction": f"Find me {SCRIPT}",
+        "instruction_attributes": ["round"],
+    }
+    (tmp_path / "items_ins_v2.json").write_text(json.dumps({"B0001": written}))
+    with shop_site(WebShopOptions(data=str(tmp_path))) as address:
+        yield address
+
+
+@pytest.fixture
+def browser() -> Iterator[httpx2.Client]:
+    with httpx2.Client(follow_redirects=True, timeout=30) as client:
+        yield client
+
+
+def actions_of(page: str) -> list[str]:
+    return [html.unescape(found) for found in re.findall(r'value="(click\[.*?\])"', page)]
+
+
+def test_a_person_clicks_from_the_goal_to_the_purchase(site: str, browser: httpx2.Client) -> None:
+    page = browser.get(f"{site}/")
+    here = str(page.url)
+    assert re.fullmatch(rf"{site}/visits/[0-9a-f]+", here)
+    goal = re.search(r"Instruction: (.*)", page.text)
+    assert goal
+    found = browser.post(here, data={"query": html.unescape(goal.group(1))}).text
+    first = next(action for action in actions_of(found) if action.startswith("click[G"))
+    product = browser.post(here, data={"action": first}).text
+    assert "Buy Now" in product
+    option = actions_of(product)[2]
+    chosen = browser.post(here, data={"action": option}).text
+    assert 'class="chosen"' in chosen
+    bought = browser.post(here, data={"action": "click[Buy Now]"}).text
+    assert "Reward " in bought
+    assert "Thank you for shopping" in bought
+    # Beside it stands what the agent saw and did.
+    for number, action in enumerate([f"search[{goal.group(1)}]", first, option], start=1):
+        assert f"{number}. {action}" in bought
+
+
+def test_an_impossible_action_is_answered_as_the_agent_is(
+    site: str, browser: httpx2.Client
+) -> None:
+    here = str(browser.get(f"{site}/").url)
+    page = browser.post(here, data={"action": "click[buy now]"}).text
+    assert "There is no &#x27;buy now&#x27; to click on this page." in page
+
+
+def test_visits_are_apart(site: str, browser: httpx2.Client) -> None:
+    one, other = str(browser.get(f"{site}/").url), str(browser.post(f"{site}/", data={}).url)
+    assert one != other
+    browser.post(one, data={"query": "blue mug"})
+    assert "blue mug" in browser.get(one).text
+    assert "blue mug" not in browser.get(other).text
+
+
+@pytest.mark.parametrize("path", ["/visits/0000", "/visits/", "/nothing", "/visits/../etc", "/%00"])
+def test_an_unknown_page_or_session_is_said_to_be(
+    site: str, browser: httpx2.Client, path: str
+) -> None:
+    for answer in (browser.get(site + path), browser.post(site + path, data={"query": "mug"})):
+        assert answer.status_code == 404
+        assert "There is no such page or session." in answer.text
+
+
+def test_a_body_that_is_too_long_is_refused(site: str, browser: httpx2.Client) -> None:
+    here = str(browser.get(f"{site}/").url)
+    assert browser.post(here, data={"query": "x" * MAX_BODY}).status_code == 413
+    assert browser.get(here).status_code == 200
+
+
+def test_texts_of_products_are_never_markup(evil_site: str, browser: httpx2.Client) -> None:
+    here = str(browser.get(f"{evil_site}/").url)
+    steps = [
+        {"query": f"mug {SCRIPT}"},
+        {"action": "click[B0001]"},
+        {"action": 'click[red" onclick="alert(1)]'},
+        {"action": "click[features]"},
+        {"action": f"click[{SCRIPT}]"},
+        {"action": "click[< prev]"},
+        {"action": "click[description]"},
+        {"action": "click[< prev]"},
+        {"action": "click[buy now]"},
+    ]
+    answers = [browser.post(here, data=step) for step in steps]
+    for answer in answers:
+        assert "<script" not in answer.text
+        assert "<img" not in answer.text
+        assert 'onclick="' not in answer.text
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    assert "&lt;script&gt;" in answers[-1].text
+    assert "Reward " in answers[-1].text
+
+
+def test_the_oldest_visits_are_forgotten(
+    site: str, browser: httpx2.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(visiting, "MAX_VISITS", 3)
+    visits = visiting.Visits(WebShopOptions(level="easy"))
+    first, second, third = (visits.begin() for _ in range(3))
+    assert visits.find(first.id) is first
+    visits.begin()
+    assert visits.find(second.id) is None
+    assert visits.find(first.id) is first
+    assert visits.find(third.id) is third
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+def test_a_real_browser_shows_it(site: str, browser: httpx2.Client, tmp_path: Path) -> None:
+    here = str(browser.get(f"{site}/").url)
+    browser.post(here, data={"query": "bed frame"})
+    shown = subprocess.run(
+        [
+            "chromium",
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={tmp_path}",
+            "--dump-dom",
+            here,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    ).stdout
+    assert "What the agent sees" in shown
+    assert "Bed Frame" in shown
