@@ -5,19 +5,17 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
 
 from agentfly.environments.webshop.options import WebShopOptions
 from agentfly.environments.webshop.visit import Visit, Visits
 from agentfly.environments.webshop.web_page import message_page, visit_page
+from agentfly.runtime.http_server import Handler, listening
 
 MAX_BODY = 1 << 16
 """A form has fewer bytes than this."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'"
 """No script runs and nothing is fetched, whatever a product's text says."""
-IDLE_SECONDS = 60.0
-"""A connection without a request for this long is closed."""
 
 _log = logging.getLogger(__name__)
 
@@ -32,32 +30,13 @@ def serve_shop(options: WebShopOptions, host: str = "127.0.0.1", port: int = 870
 @contextmanager
 def shop_site(options: WebShopOptions, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
     """Serve the shop in the background; yield its address. Port 0 means any that is free."""
-    handler = type("Handler", (_Handler,), {"visits": Visits(options)})
-    server = _Server((host, port), handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://{host}:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with listening(_Handler, host=host, port=port, visits=Visits(options)) as address:
+        yield address
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Note that a browser went away in the middle of an answer."""
-        _log.debug("the connection of %s broke", client_address, exc_info=True)
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     """One connection: a page for GET, an action and a redirection to its page for POST."""
 
-    protocol_version = "HTTP/1.1"
-    timeout = IDLE_SECONDS
     visits: Visits
 
     def do_GET(self) -> None:
@@ -80,9 +59,6 @@ class _Handler(BaseHTTPRequestHandler):
         elif form.get("action"):
             visit.act(form["action"])
         self._redirect(visit)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Keep quiet: people see their own requests."""
 
     def _visit(self) -> Visit | None:
         """Find the visit of this address, or say that there is none."""

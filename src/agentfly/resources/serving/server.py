@@ -3,12 +3,10 @@
 import asyncio
 import json
 import logging
-import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from agentfly.errors import AgentFlyError
@@ -17,6 +15,7 @@ from agentfly.resources.manager import EnvironmentManager
 from agentfly.resources.pooling import pooling_of
 from agentfly.resources.serving.sessions import RefusalError, Sessions
 from agentfly.runtime.clock import LoopClock
+from agentfly.runtime.http_server import Handler, listening
 from agentfly.runtime.ordered import one_error
 from agentfly.types import EnvSpec, Pool
 
@@ -70,7 +69,10 @@ async def environment_server(
         stack.enter_context(one_error())
         tasks = await stack.enter_async_context(asyncio.TaskGroup())
         stack.callback(tasks.create_task(sessions.expire()).cancel)
-        yield stack.enter_context(_listening(sessions, host, port))
+        loop = asyncio.get_running_loop()
+        yield stack.enter_context(
+            listening(_Handler, host=host, port=port, sessions=sessions, loop=loop)
+        )
 
 
 def _own_manager(spec: EnvSpec) -> EnvironmentManager:
@@ -80,37 +82,10 @@ def _own_manager(spec: EnvSpec) -> EnvironmentManager:
     return EnvironmentManager({spec.factory: pooling})
 
 
-@contextmanager
-def _listening(sessions: Sessions, host: str, port: int) -> Iterator[str]:
-    loop = asyncio.get_running_loop()
-    handler = type("Handler", (_Handler,), {"sessions": sessions, "loop": loop})
-    server = _HttpServer((host, port), handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://{host}:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-class _HttpServer(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 1024
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Note that a client went away in the middle of an answer."""
-        _log.debug("the connection of %s broke", client_address, exc_info=True)
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     """One connection."""
 
-    protocol_version = "HTTP/1.1"
     timeout = SESSION_SECONDS
-    disable_nagle_algorithm = True
-    wbufsize = 1 << 16  # An answer goes out as one piece.
     sessions: Sessions
     loop: asyncio.AbstractEventLoop
 
@@ -122,9 +97,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_DELETE(self) -> None:
         self._answer()
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Keep quiet: what goes wrong is told to the client."""
 
     def _answer(self) -> None:
         try:

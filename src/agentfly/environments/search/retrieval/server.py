@@ -1,12 +1,9 @@
 """A retriever as a server, in the form of `RemoteRetriever`."""
 
 import json
-import logging
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -14,15 +11,12 @@ from pydantic import BaseModel, Field
 from agentfly.environments.search.passage import Hit
 from agentfly.environments.search.retrieval.remote import PATH
 from agentfly.environments.search.retrieval.retriever import MAX_HITS, Retriever
+from agentfly.runtime.http_server import Handler, listening
 
 MAX_BYTES = 2**20
 """Of a request."""
 MAX_QUERIES = 1024
 """Of one request."""
-IDLE_SECONDS = 60.0
-"""A connection without a request for this long is closed."""
-
-_log = logging.getLogger(__name__)
 
 
 class _Request(BaseModel):
@@ -44,34 +38,13 @@ def retrieval_server(
         host: Which of this machine's addresses to listen on.
         port: 0 means any that is free.
     """
-    handler = type("Handler", (_Handler,), {"retriever": retriever})
-    server = _Server((host, port), handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://{host}:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with listening(_Handler, host=host, port=port, retriever=retriever) as address:
+        yield address
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 1024
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """Note that a client went away in the middle of an answer."""
-        _log.debug("the connection of %s broke", client_address, exc_info=True)
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     """One connection."""
 
-    protocol_version = "HTTP/1.1"
-    timeout = IDLE_SECONDS
-    disable_nagle_algorithm = True
-    wbufsize = 1 << 16  # An answer goes out as one piece.
     retriever: Retriever
 
     def do_POST(self) -> None:
@@ -87,9 +60,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self._send(HTTPStatus.OK, {"retrieve": PATH})
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Keep quiet: what goes wrong is told to the client."""
 
     def _read(self) -> _Request:
         length = int(self.headers.get("Content-Length", 0))
