@@ -5,7 +5,8 @@
 
 A scripted expert demonstrates, a small model imitates a few of its chains, and is trained by
 reward from there. Held-out reward of a random player, of the warm start, after training and of
-the expert, each with a 95% interval, goes to docs/results/NAME with the training curve.
+the expert, each with a 95% interval, goes to docs/results/NAME with the training curve. What an
+earlier call has left in its folder is not done again.
 """
 
 import os
@@ -18,17 +19,22 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 import tomllib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from agentfly.agents.outfit import fit_out
+from agentfly.config import load_settings
 from agentfly.observe import mean_interval, plot_curves, read_metrics, read_trajectories
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 RESULTS = ROOT / "docs" / "results"
+EVERY = 1_000_000
+"""More tasks than any environment holds out: players attempt the same ones as the model."""
+MAX_WARM_SHARE = 0.6
+"""A warm start that is better than this leaves little to be learnt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +66,17 @@ class Example:
         options = source.get("options", {})
         return [source["environment"], *(f"{k}={json.dumps(v)}" for k, v in options.items())]
 
+    @property
+    def has_random_player(self) -> bool:
+        kit = fit_out(load_settings(EXAMPLES / f"{self.name}.toml").source[0]).kit
+        return kit is not None and kit.random is not None
+
     def demonstrate(self, who: str, count: int, *more: str) -> Path:
         out = self.folder / f"{who}{''.join(more)}.jsonl"
         arguments = ["--by", who, "--count", str(count), "--out", str(out), *more]
         kind = self.settings["source"][0].get("kind", "tools")
-        agentfly("envs", "demonstrate", *self.environment, *arguments, "--kind", kind)
+        if not out.exists():
+            agentfly("envs", "demonstrate", *self.environment, *arguments, "--kind", kind)
         return out
 
 
@@ -74,21 +86,36 @@ def agentfly(*arguments: str) -> None:
     subprocess.run([sys.executable, "-m", "agentfly.cli", *arguments], check=True, cwd=ROOT)
 
 
-def improve(example: Example, *, demonstrations: int, held_out: int) -> list[Level]:
+def improve(example: Example, *, demonstrations: int) -> list[Level]:
     """Demonstrate, imitate, train; return who does how well."""
     chains = example.demonstrate("expert", demonstrations)
     folder = f"folder={json.dumps(str(example.folder))}"
-    name = example.name
     files = f"data.files=[{json.dumps(str(chains))}]"
-    agentfly("sft", f"examples/{name}_warm.toml", folder, files, "name=warm")
-    model = f"model.name={json.dumps(str(example.folder / 'warm' / 'model'))}"
-    agentfly("train", f"examples/{name}.toml", folder, model, "name=trained")
-    before, after = _evaluated(example.folder / "trained")
-    players = {
-        who: _played(who, example.demonstrate(who, held_out, "--held-out"))
-        for who in ("random", "expert")
-    }
-    return [players["random"], before, after, players["expert"]]
+    warm = example.folder / "warm" / "model"
+    if not warm.exists():
+        agentfly("sft", f"examples/{example.name}_warm.toml", folder, files, "name=warm")
+    trained = example.folder / "trained"
+    if not trained.exists():
+        model = f"model.name={json.dumps(str(warm))}"
+        agentfly("train", f"examples/{example.name}.toml", folder, model, "name=trained")
+    before, after = _evaluated(trained)
+    expert = _played("expert", example.demonstrate("expert", EVERY, "--held-out"))
+    if not example.has_random_player:
+        return [before, after, expert]
+    random = example.demonstrate("random", EVERY, "--held-out")
+    return [_played("random", random), before, after, expert]
+
+
+def problems(levels: list[Level]) -> list[str]:
+    """Say what the numbers do not show."""
+    by_who = {level.who: level for level in levels}
+    warm, after, expert = (by_who[who] for who in ("warm start", "after RL", "expert"))
+    found = []
+    if warm.reward > MAX_WARM_SHARE * expert.reward:
+        found.append(f"the warm start is above {MAX_WARM_SHARE:.0%} of the expert")
+    if after.reward <= warm.high:
+        found.append("after RL the reward is not above the warm start's interval")
+    return found
 
 
 def _played(who: str, file: Path) -> Level:
@@ -120,8 +147,11 @@ def _evaluated(run: Path) -> tuple[Level, Level]:
     return before, after
 
 
-def write(example: Example, levels: list[Level], seconds: float) -> None:
+def write(example: Example, levels: list[Level]) -> None:
     """Leave the table, the curve and the metrics where the documentation shows them."""
+    metrics = example.folder / "trained" / "metrics.jsonl"
+    records = read_metrics(metrics)
+    seconds = records[-1].time - records[0].time
     out = RESULTS / example.name
     out.mkdir(parents=True, exist_ok=True)
     rows = [
@@ -129,30 +159,30 @@ def write(example: Example, levels: list[Level], seconds: float) -> None:
         f"| {level.solved:.0%} |"
         for level in levels
     ]
-    command = f"python -m benchmarks.improvement {example.name}"
+    command = shlex.join(["python", "-m", "benchmarks.improvement", *sys.argv[1:]])
     head = "| who | held-out reward (95% interval) | solved |\n|---|---|---|"
-    table = f"`{command}`, {seconds / 60:.0f} minutes\n\n{head}\n" + "\n".join(rows) + "\n"
+    told = f"`{command}`; training took {seconds / 60:.0f} minutes"
+    table = f"{told}\n\n{head}\n" + "\n".join(rows) + "\n"
     (out / "table.md").write_text(table)
     record = {"command": command, "seconds": seconds, "levels": [asdict(one) for one in levels]}
     (out / "report.json").write_text(json.dumps(record, indent=1) + "\n")
-    metrics = example.folder / "trained" / "metrics.jsonl"
     shutil.copy(metrics, out / "metrics.jsonl")
-    plot_curves(read_metrics(metrics), out / "reward.png", None, title=example.name)
+    plot_curves(records, out / "reward.png", None, title=example.name)
     print(table)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", help="of an example, such as webshop")
-    parser.add_argument("--demonstrations", type=int, default=400)
-    parser.add_argument("--held-out", type=int, default=100)
+    parser.add_argument("--demonstrations", type=int, default=1000)
     parser.add_argument("--folder", type=Path, default=ROOT / "runs")
     given = parser.parse_args()
     example = Example(name=given.name, folder=given.folder.resolve() / f"{given.name}_example")
-    example.folder.mkdir(parents=True)
-    started = time.monotonic()
-    levels = improve(example, demonstrations=given.demonstrations, held_out=given.held_out)
-    write(example, levels, round(time.monotonic() - started))
+    example.folder.mkdir(parents=True, exist_ok=True)
+    levels = improve(example, demonstrations=given.demonstrations)
+    write(example, levels)
+    if found := problems(levels):
+        sys.exit("; ".join(found))
 
 
 if __name__ == "__main__":

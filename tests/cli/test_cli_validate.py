@@ -61,3 +61,27 @@ def test_without_a_reward_nothing_can_be_said(tasks: Path) -> None:
     run = validate(tasks)
     assert run.exit_code == 2
     assert "--reward" in run.output
+
+
+def test_an_environments_own_gold_goes_through_its_tools() -> None:
+    run = validate("code", "levels=[2]", "count=4", "eval_count=2")
+    assert run.exit_code == 0, run.output
+    assert "6 of 6 tasks get full marks" in run.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("cdoe",), "Did you mean 'code'?"),
+        (("empty.jsonl", "--reward", "numeric_match"), "no tasks"),
+        (("run.toml", "--reward", "numeric_match"), "says itself"),
+    ],
+)
+def test_what_can_not_be_validated_is_told(
+    arguments: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty.jsonl").touch()
+    run = validate(*arguments)
+    assert run.exit_code == 2
+    assert said in run.output

@@ -24,6 +24,7 @@ from agentfly.chat.formats import CallFormat, get_format
 from agentfly.errors import ConfigError
 from agentfly.resources import EnvironmentManager
 from agentfly.rollout import ChainHarness, ChainSetup, Limits, Schedule, plan_groups, run_groups
+from agentfly.rollout.setup import environments_of
 from agentfly.runtime.clock import LoopClock
 from agentfly.runtime.names import look_up
 from agentfly.tools import Toolbox
@@ -114,6 +115,11 @@ class Agent:
         self.clock = clock or LoopClock()
         self._own_pool = EnvironmentManager(clock=self.clock)
         self._pool = pool or self._own_pool
+
+    @property
+    def environments(self) -> tuple[EnvSpec, ...]:
+        """Every kind of environment that a chain may lease, each once."""
+        return environments_of(self.environment, self.tools, self.reward)
 
     async def run(  # noqa: PLR0913 - one call, every option by name
         self,

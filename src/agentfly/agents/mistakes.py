@@ -33,13 +33,13 @@ def _of_source(source: SourceSettings, base: Path | None) -> Iterator[Problem]:
     yield from _tried("group_reward", find_group_reward, source.group_reward, base)
     if source.environment and ":" in source.environment:
         yield from _tried("environment", find_environment, source.environment, base)
-    yield from _misfits(source)
+    yield from _misfits(source, base)
 
 
-def _misfits(source: SourceSettings) -> Iterator[Problem]:
+def _misfits(source: SourceSettings, base: Path | None) -> Iterator[Problem]:
     """Tell what is wrong with a ready-made environment or its options."""
     try:
-        make_kit(source)
+        make_kit(source, base=base)
     except SettingsError as error:
         yield from error.problems
     except ConfigError as error:

@@ -12,7 +12,7 @@ from agentfly.agents.named import (
     find_reward,
     find_tool,
 )
-from agentfly.config import SettingsError, SourceSettings
+from agentfly.config import Settings, SettingsError, SourceSettings
 from agentfly.config.mistake import problems_of
 from agentfly.environments import Kit, find_ready_made
 from agentfly.errors import ConfigError
@@ -44,7 +44,7 @@ def fit_out(source: SourceSettings, *, base: Path | None = None) -> Outfit:
     >>> [tool.spec.name for tool in outfit.tools]
     ['code_interpreter']
     """
-    kit = make_kit(source)
+    kit = make_kit(source, base=base)
     brought = kit or Kit(tasks=tuple, eval_tasks=tuple, tools=())
     reward, group_reward = source.reward, source.group_reward
     return Outfit(
@@ -62,8 +62,11 @@ def fit_out(source: SourceSettings, *, base: Path | None = None) -> Outfit:
     )
 
 
-def make_kit(source: SourceSettings) -> Kit | None:
-    """Make the ready-made environment of a source; None if it names none."""
+def make_kit(source: SourceSettings, *, base: Path | None = None) -> Kit | None:
+    """Make the ready-made environment of a source; None if it names none.
+
+    Paths among its options are looked for in `base`, as those of tasks are.
+    """
     if source.environment is None or ":" in source.environment:
         if source.options:
             raise ConfigError("options are for a ready-made environment, and none is named")
@@ -73,9 +76,14 @@ def make_kit(source: SourceSettings) -> Kit | None:
         raise ConfigError(f"the environment {ready_made.name!r} can't be used here: {missing}")
     try:
         options = ready_made.options.model_validate(source.options)
+        options = options.model_copy(update=_from_base(options, base or Path()))
     except ValidationError as error:
         raise SettingsError(problems_of(error, ready_made.options, "options"), None) from error
     return ready_made.make(options)
+
+
+def _from_base(options: Settings, base: Path) -> dict[str, Path]:
+    return {name: base / value for name, value in options if isinstance(value, Path)}
 
 
 def _rows(name: str | None, base: Path | None) -> Rows | None:

@@ -10,22 +10,22 @@ import typer
 
 from agentfly.agents.demonstrate import demonstrate
 from agentfly.agents.outfit import Outfit, fit_out
+from agentfly.cli.envs.chosen import Options, read_options
 from agentfly.cli.errors import told_plainly
-from agentfly.config import SourceSettings, load_settings
+from agentfly.config import SourceSettings, is_import_path, load_settings
 from agentfly.environments import ENVIRONMENTS, Player, Say, Scene
 from agentfly.errors import ConfigError, EngineError
 from agentfly.observe.summary import SOLVED
+from agentfly.runtime.names import suggestion
 from agentfly.tasks import load_tasks
 from agentfly.types import Task, Trajectory
-
-_SHOWN = 20
-"""How many failing tasks are listed."""
 
 
 def validate(
     target: Annotated[
         str, typer.Argument(help="A run's TOML file, a ready-made environment, or a task file.")
     ],
+    options: Options = None,
     *,
     reward: Annotated[
         str | None, typer.Option(help="For a task file: a reward's name, or module:name.")
@@ -33,7 +33,9 @@ def validate(
     environment: Annotated[
         str | None, typer.Option(help="For a task file: the environment that it belongs to.")
     ] = None,
-    answer: Annotated[str, typer.Option(help="The field that holds the right answer.")] = "answer",
+    answer: Annotated[
+        str, typer.Option(help="The field with the right answer, where no environment knows it.")
+    ] = "answer",
     count: Annotated[int | None, typer.Option(min=1, help="Only the first ones.")] = None,
     concurrent: Annotated[int, typer.Option(min=1, help="How many at once.")] = 8,
 ) -> None:
@@ -43,33 +45,53 @@ def validate(
     final response. A task that does not get full marks can't teach a model anything good.
 
     \b
-        agentfly validate code
+        agentfly validate code tasks=programs
         agentfly validate sums.toml
         agentfly validate sums.jsonl --reward numeric_match
     """  # noqa: D301 - a real \\b keeps lines apart
     with told_plainly():
         failed = total = 0
-        for source, base in _sources(target, reward, environment):
+        for source, base in _sources(target, options or [], reward, environment):
             outfit = fit_out(source, base=base)
             _require_reward(outfit, target)
             tasks = [*load_tasks(outfit.tasks), *load_tasks(outfit.eval_tasks)][:count]
             bad = _attempt(outfit, _gold(outfit, answer), tasks, concurrent)
             _tell(bad)
             failed, total = failed + len(bad), total + len(tasks)
+        if not total:
+            raise ConfigError(f"{target} has no tasks: there is nothing to validate")
     typer.echo(f"{total - failed} of {total} tasks get full marks with their right answers")
     raise typer.Exit(1 if failed else 0)
 
 
 def _sources(
-    target: str, reward: str | None, environment: str | None
+    target: str, options: list[str], reward: str | None, environment: str | None
 ) -> Iterator[tuple[SourceSettings, Path | None]]:
     if target.endswith(".toml"):
+        _refuse_for_a_run(options, reward, environment)
         for source in load_settings(Path(target)).source:
             yield source, Path(target).parent
-    elif target in ENVIRONMENTS:
-        yield SourceSettings(environment=target), None
-    else:
-        yield SourceSettings(tasks=target, reward=reward, environment=environment), None
+        return
+    known = target in ENVIRONMENTS
+    if not known and not is_import_path(target) and not Path(target).exists():
+        raise ConfigError(
+            f"{target!r} is no file, and no environment. {suggestion(target, ENVIRONMENTS)}"
+        )
+    source = SourceSettings(
+        environment=target if known else environment,
+        options=read_options(options),
+        tasks=None if known else target,
+        reward=reward,
+    )
+    yield source, None
+
+
+def _refuse_for_a_run(options: list[str], reward: str | None, environment: str | None) -> None:
+    if options or reward or environment:
+        raise ConfigError(
+            "a run's TOML file says itself which rewards, environments and options it has: "
+            "leave them out here, or change the file"
+        )
 
 
 def _require_reward(outfit: Outfit, target: str) -> None:
@@ -114,9 +136,7 @@ def _attempt(
 
 
 def _tell(bad: Sequence[Trajectory]) -> None:
-    for chain in bad[:_SHOWN]:
+    for chain in bad:
         reward = "unscored" if chain.reward is None else f"reward {chain.reward:g}"
         why = f": {chain.error}" if chain.error else f" ({chain.stop})"
         typer.echo(f"  {chain.task.id}: {reward}{why}")
-    if len(bad) > _SHOWN:
-        typer.echo(f"  and {len(bad) - _SHOWN} more")

@@ -8,6 +8,7 @@ from agentfly.config.problem import Problem, SettingsError
 from agentfly.config.settings import (
     AlgorithmSettings,
     CheckpointSettings,
+    EnvironmentSettings,
     EvalSettings,
     LoraSettings,
     ModelSettings,
@@ -24,6 +25,7 @@ __all__ = [
     "AlgorithmSettings",
     "Check",
     "CheckpointSettings",
+    "EnvironmentSettings",
     "EvalSettings",
     "LoraSettings",
     "ModelSettings",

@@ -184,6 +184,20 @@ class TrackSettings(Settings):
     """What trackers file the run under."""
 
 
+class EnvironmentSettings(Settings):
+    """What all environments of a run may take together, and how each kind is kept."""
+
+    memory_mb: float | None = Field(default=None, gt=0)
+    """For all instances, by what each kind says that one takes; without a bound by default."""
+    cpus: float | None = Field(default=None, gt=0)
+    """The same for processors."""
+    max_instances: int | None = Field(default=None, ge=1)
+    """Of each kind; by default what the kind itself says."""
+    min_warm: int | None = Field(default=None, ge=0)
+    """How many of each kind are kept ready, made before the first chain; by default what the kind
+    itself says."""
+
+
 class SourceSettings(Settings):
     """One source of tasks with its own tools, reward and environment."""
 
@@ -243,6 +257,7 @@ class RunSettings(Settings):
     eval: EvalSettings = EvalSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()
     track: TrackSettings = TrackSettings()
+    environments: EnvironmentSettings = EnvironmentSettings()
     source: tuple[SourceSettings, ...] = ()
     """Where tasks come from; only code that hands them to a trainer itself leaves it empty."""
 

@@ -39,6 +39,15 @@ class Tools(Protocol):
         """Answer one call; only failures of infrastructure raise."""
 
 
+def environments_of(
+    first: EnvSpec | None, tools: Tools, reward: Reward | None
+) -> tuple[EnvSpec, ...]:
+    """Return every kind that a chain may lease, each once."""
+    own = (first,) if first else ()
+    rewarding = reward.environments if reward else ()
+    return tuple(dict.fromkeys((*own, *tools.environments, *rewarding)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainSetup:
     """Model, kind, tools, reward, environments and limits; shared by chains, never changed."""
@@ -66,9 +75,7 @@ class ChainSetup:
     @property
     def environments(self) -> tuple[EnvSpec, ...]:
         """Every kind that a chain may lease, each once."""
-        own = (self.environment,) if self.environment else ()
-        reward = self.reward.environments if self.reward else ()
-        return tuple(dict.fromkeys((*own, *self.tools.environments, *reward)))
+        return environments_of(self.environment, self.tools, self.reward)
 
     def voice(self, attempt: Attempt) -> Voice:
         """Give a new chain its way to speak."""

@@ -22,6 +22,7 @@ from agentfly.training.health import require_healthy, require_timeless
 from agentfly.training.learner.learner import Learner
 from agentfly.training.learner.policy import Policy
 from agentfly.training.loop import Loop
+from agentfly.training.run_environments import run_environments
 from agentfly.training.run_files import open_folder, open_run_trackers
 from agentfly.training.run_folder import RunFolder
 from agentfly.training.sampling import Sampler
@@ -55,7 +56,9 @@ async def opened(
         finished = restore_state(saved, policy=policy, learner=learner) if saved else []
         engine = _engine(policy, curriculum, settings, version=step)
         stack.push_async_callback(engine.close)
-        environments = await stack.enter_async_context(EnvironmentManager())
+        environments = await stack.enter_async_context(
+            run_environments(curriculum, settings.environments)
+        )
         stack.enter_context(reporting(environments.snapshot, folder.path))
         chains = await stack.enter_async_context(
             _chains(engine, environments, curriculum, settings, folder)

@@ -10,6 +10,7 @@ MAY_CHANGE = (
     "folder",
     "name",
     "checkpoint.",
+    "environments.",
     "eval.",
     "track.",
     "train.evaluate_every",

@@ -1,6 +1,6 @@
 """The environment that a person named, with the options that came with the name."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,9 +26,15 @@ HeldOut = Annotated[bool, typer.Option("--held-out", help="Use the held-out task
 
 def choose(name: str, options: list[str] | None, *, kind: str = "tools") -> Outfit:
     """Fit out an environment as a run's settings would."""
-    changed = override({}, options or [])
-    refuse_if_any(changed.problems, None)
-    return fit_out(SourceSettings(environment=name, options=changed.data, kind=kind))
+    chosen = read_options(options or [])
+    return fit_out(SourceSettings(environment=name, options=chosen, kind=kind))
+
+
+def read_options(options: list[str]) -> dict[str, Any]:
+    """Read options as overrides of settings are read: `levels=[1,2]`, `level=easy`."""
+    read = override({}, options)
+    refuse_if_any(read.problems, None)
+    return read.data
 
 
 def tasks_of(outfit: Outfit, *, held_out: bool) -> list[Task]:
