@@ -14,10 +14,12 @@ from agentfly.agents.named import (
     find_reward,
     find_tool,
 )
+from agentfly.agents.outfit import fit_out
 from agentfly.chat import CHATML_TOKENS, MASK_POLICIES, ByteTokenizer
-from agentfly.config import RunSettings
+from agentfly.config import RunSettings, SourceSettings
 from agentfly.engines import ScriptedEngine
 from agentfly.errors import ConfigError
+from agentfly.tasks import load_tasks
 from agentfly.tools import calculator
 
 MINE = '''
@@ -176,3 +178,13 @@ def test_all_names_of_a_run_that_stand_for_nothing_are_told(base: Path) -> None:
     ]
     fine = RunSettings.model_validate({**tables, "source": [good]})
     assert list(unknown_names(fine, base=base)) == []
+
+
+def test_paths_among_an_environments_options_are_looked_for_beside_the_settings(
+    tmp_path: Path,
+) -> None:
+    line = '{"task_id": 1, "question": "How much is 2+2?", "answer": "2+2=4 #### 4"}\n'
+    (tmp_path / "sums.jsonl").write_text(line)
+    options = {"tasks": "gsm8k", "file": "sums.jsonl", "eval_file": str(tmp_path / "sums.jsonl")}
+    outfit = fit_out(SourceSettings(environment="code", options=options), base=tmp_path)
+    assert len(load_tasks(outfit.tasks)) == len(load_tasks(outfit.eval_tasks)) == 1

@@ -117,7 +117,14 @@ def spec(name: str, *parameters: str, kind: str = "string") -> ToolSpec:
     ("line", "called"),
     [
         ("search red shoes", ("search", {"query": "red shoes"})),
+        ("search[red shoes]", ("search", {"query": "red shoes"})),
+        ("search(red shoes)", ("search", {"query": "red shoes"})),
+        ("search[shoes (red) [new]]", ("search", {"query": "shoes (red) [new]"})),
+        ("search [red] shoes", ("search", {"query": "[red] shoes"})),
         ("buy", ("buy", {})),
+        ("buy[]", ("buy", {})),
+        ("buy()", ("buy", {})),
+        ("put(what=apple where=bowl)", ("put", {"what": "apple", "where": "bowl"})),
         ("put what=apple where='the bowl'", ("put", {"what": "apple", "where": "the bowl"})),
         ("add 7", ("add", {"number": 7})),
     ],
@@ -136,13 +143,27 @@ def test_a_line_names_the_tool_and_its_arguments(line: str, called: tuple[str, o
 
 
 def test_with_one_tool_the_whole_line_is_its_argument() -> None:
-    message = read_line("x = 1\nx + 1", [spec("python", "code")]).message
+    for line in ("x = 1\nx + 1", "print(1)", "python(1) + 2"):
+        message = read_line(line, [spec("python", "code")]).message
+        assert message is not None
+        assert json.loads(message.tool_calls[0].arguments) == {"code": line}
+
+
+def test_with_one_tool_its_name_may_stand_before_the_brackets() -> None:
+    message = read_line("act[search[red mug]]", [spec("act", "action")]).message
     assert message is not None
-    assert json.loads(message.tool_calls[0].arguments) == {"code": "x = 1\nx + 1"}
+    assert json.loads(message.tool_calls[0].arguments) == {"action": "search[red mug]"}
 
 
 @pytest.mark.parametrize(
-    ("line", "problem"), [("dance", "is no tool"), ("buy it", "takes nothing"), ("put x", "what=…")]
+    ("line", "problem"),
+    [
+        ("dance", "'dance' is no tool"),
+        ("dance[a waltz]", "'dance' is no tool"),
+        ("buy[", "'buy[' is no tool"),
+        ("buy it", "takes nothing"),
+        ("put x", "what=…"),
+    ],
 )
 def test_what_can_not_be_understood_is_told(line: str, problem: str) -> None:
     tools = [spec("buy"), spec("put", "what", "where")]

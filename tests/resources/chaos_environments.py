@@ -85,10 +85,11 @@ def agent(pool: EnvironmentManager) -> Agent:
     )
 
 
-async def run_chains(pool: EnvironmentManager, chains: int, cancelled: float) -> list[Trajectory]:
-    """Run chains through `Agent.run`, a share of them cancelled at a random moment."""
+async def run_chains(
+    pool: EnvironmentManager, chains: int, cancelled: float, ended: list[Trajectory]
+) -> None:
+    """Run chains through `Agent.run` into `ended`, a share of them cancelled at a random moment."""
     rng = random.Random(7)
-    ended: list[Trajectory] = []
     runner = agent(pool)
 
     async def chain(number: int) -> None:
@@ -102,7 +103,6 @@ async def run_chains(pool: EnvironmentManager, chains: int, cancelled: float) ->
     async with asyncio.TaskGroup() as group:
         for number in range(chains):
             group.create_task(chain(number))
-    return ended
 
 
 def manager(instances: int) -> EnvironmentManager:
@@ -110,13 +110,14 @@ def manager(instances: int) -> EnvironmentManager:
 
 
 async def main(report: Path, chains: int, instances: int) -> None:
+    ended: list[Trajectory] = []
+
     def tell() -> None:
-        state = pool.snapshot().stocks[0]
-        report.write_text(f"{state.leased + state.recycled}")
+        report.write_text(f"{len(ended)}")
 
     async with manager(instances) as pool, asyncio.TaskGroup() as group:
         await pool.warm_up([EnvSpec(Chaotic)])
-        run = group.create_task(run_chains(pool, chains, cancelled=0.1))
+        run = group.create_task(run_chains(pool, chains, cancelled=0.1, ended=ended))
         while not run.done():
             tell()
             await asyncio.wait([run], timeout=0.05)

@@ -126,7 +126,7 @@ HARMFUL = {
     "write among the packages": "open(PLANTED['packages'] + '/evil.py', 'w') is not None",
     "write to the root": "import os; os.mkdir('/evil') is None",
     "change a system file's times": "import os; os.utime('/usr/bin/env') is None",
-    "rename a system folder": "import os; os.rename('/usr', '/box/usr') is None",
+    "rename a system folder": "import os; os.rename('/etc', '/evil') is None",
     "become root": "import os; os.setuid(0) is None",
     "gain rights by set-uid": "import ctypes; ctypes.CDLL(None).prctl(39, 0, 0, 0, 0) != 1",
     "hold a capability": """
@@ -182,15 +182,19 @@ not result
     + "not refused(463, 463) or not refused(999, 999)",
     "call by the x32 interface": SYSTEM_CALL + "not refused(0x40000000 + 39, 0x40000000 + 39)",
     "kill a process outside": "import os; os.kill(PLANTED['victim'], 9) is None",
-    "kill everyone": """
-import os
-try:
-    os.kill(-1, 9)
-except ProcessLookupError:
-    pass
-False
-""",
+    "kill everyone": "import os; os.kill(-1, 9) is None",
 }
+
+REFUSALS = (
+    "PermissionError: ",
+    "ProcessLookupError: ",
+    "OSError: [Errno 22] Invalid argument",  # Of a uid that the namespace does not know.
+    "OSError: [Errno 30] Read-only file system",
+    "ValueError: not allowed to raise maximum limit",
+)
+"""How an attempt may be stopped by an error; any other is a mistake in the attempt."""
+ABSENCES = ("FileNotFoundError: ", "ConnectionRefusedError: ")
+"""What those in HARMLESS may meet besides, as it is proven that what they look for is outside."""
 
 BOMBS = {
     "fork bomb": (

@@ -26,8 +26,10 @@ from agentfly.sandbox.limits import SandboxLimits
 from agentfly.sandbox.python import PythonSandbox
 
 SMALL = SandboxLimits(seconds=30.0, memory_mb=256, disk_mb=48, processes=24)
-QUICK = SandboxLimits(seconds=1.0, grace_seconds=0.3)
-"""For those that must meet the time limit, where the others must not, however slow the machine."""
+INTERRUPTED = SandboxLimits(seconds=1.0, grace_seconds=20.0)
+"""For those that must stop at the time limit, where the others must not meet it, however slow."""
+KILLED = SandboxLimits(seconds=1.0, grace_seconds=0.3)
+"""For those that never would."""
 
 
 def plant(folder: Path, victim: int) -> dict[str, Any]:
@@ -114,16 +116,18 @@ async def run_sandboxed(planted: dict[str, Any]) -> dict[str, str]:
 
 async def run_bombs() -> tuple[dict[str, str], bool]:
     """Set off every bomb in a sandbox of its own; tell whether all processes are gone after."""
-    small, quick, outcomes = PythonSandbox(limits=SMALL), PythonSandbox(limits=QUICK), {}
+    hasty = {"interrupted time": INTERRUPTED, "killed time": KILLED}
+    sandboxes = {ending: PythonSandbox(limits=limits) for ending, limits in hasty.items()}
+    other, outcomes = PythonSandbox(limits=SMALL), {}
     for name, (code, ending) in BOMBS.items():
-        sandbox = quick if ending.endswith("time") else small
+        sandbox = sandboxes.get(ending, other)
         await sandbox.reset()
         result = await sandbox.run(code)
         outcomes[name] = f"{result.status} {result.limit}"
         afterwards = await sandbox.run("1 + 1")
         outcomes[f"after {name}"] = str(afterwards.value or afterwards.observation)
-    await small.close()
-    await quick.close()
+    for sandbox in (*sandboxes.values(), other):
+        await sandbox.close()
     return outcomes, await only_servers_and_spares_are_left()
 
 

@@ -3,10 +3,11 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from agentfly.errors import ConfigError, EnvError, ToolError
+from agentfly.errors import ConfigError, ToolError
 from agentfly.sandbox import CellStatus, PythonSandbox, SandboxLimits
 from agentfly.types import Seed
 
@@ -244,9 +245,19 @@ async def test_packages_are_imported_once_for_all() -> None:
     await sandbox.close()
 
 
-async def test_a_package_that_is_not_there_can_not_be_preloaded() -> None:
-    with pytest.raises(EnvError, match="can't preload no_such_package: not installed"):
-        await PythonSandbox(preload=("no_such_package",), isolation="warm").reset()
+@pytest.mark.parametrize("options", [{}, {"unsafe": True}, {"isolation": "warm"}])
+@pytest.mark.parametrize(
+    ("package", "why"),
+    [
+        ("no_such_package", "No module named 'no_such_package'"),
+        ("asyncio.windows_events", "win32 only"),
+    ],
+)
+async def test_a_package_that_can_not_be_imported_is_named(
+    package: str, why: str, options: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError, match=rf"can't preload {package} \(.*{why}"):
+        await PythonSandbox(preload=("colorsys", package), **options).reset()
 
 
 async def test_figures_come_back_as_images() -> None:

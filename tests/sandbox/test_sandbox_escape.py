@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.sandbox.escape_attempts import BOMBS, HARMFUL, HARMLESS
+from tests.sandbox.escape_attempts import ABSENCES, BOMBS, HARMFUL, HARMLESS, REFUSALS
 
 HERE = Path(__file__).parent
 SRC = HERE.parents[1] / "src"
@@ -84,9 +84,8 @@ def test_the_attempt_succeeds_without_a_sandbox(found: dict[str, Any], attempt: 
 @pytest.mark.parametrize("attempt", [*HARMLESS, *HARMFUL, "the neighbour is well"])
 def test_the_attempt_fails_inside(found: dict[str, Any], attempt: str) -> None:
     outcome = found["sandboxed"][attempt]
-    assert outcome == "False" or "Error" in outcome, outcome
-    assert "NameError" not in outcome, outcome
-    assert "SyntaxError" not in outcome, outcome
+    meant = (*REFUSALS, *ABSENCES) if attempt in HARMLESS else REFUSALS
+    assert outcome == "False" or outcome.startswith(meant), outcome
 
 
 @pytest.mark.parametrize("bomb", BOMBS)

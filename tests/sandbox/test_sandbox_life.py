@@ -1,10 +1,14 @@
 """The machinery around sandboxes: crashes, refusals, and nothing left behind."""
 
 import asyncio
+import errno
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +18,8 @@ from agentfly import Agent, ScriptedEngine, tool
 from agentfly.chat import CHATML_TOKENS, ByteTokenizer
 from agentfly.errors import ConfigError, EnvError
 from agentfly.runtime.registry import FOLDER_VARIABLE, Identity, records
-from agentfly.sandbox import Isolation, PythonSandbox, SandboxLimits, levels, probe
-from agentfly.sandbox.box import BoxFailedError
+from agentfly.sandbox import Isolation, PythonSandbox, SandboxLimits, levels, probe, warm
+from agentfly.sandbox.box import UnsupportedError
 from agentfly.sandbox.keeper import Keeper, keeper
 from agentfly.sandbox.levels import warm_settings
 from agentfly.sandbox.process import bubblewrap, container
@@ -137,12 +141,24 @@ async def test_landlock_is_in_force_where_the_kernel_has_it() -> None:
     await sandbox.close()
 
 
-async def test_without_isolation_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_namespaces(*_: object, **__: object) -> None:
-        raise BoxFailedError("unshare: Operation not permitted")
+@pytest.fixture
+def refusals(own_keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
+    """Let the kernel refuse every fork server, and count them; nor is there bubblewrap."""
+    asked: list[object] = []
 
-    monkeypatch.setattr(levels, "warm_settings", no_namespaces)
+    def refuse(report: object, settings: object) -> None:
+        asked.append(settings)
+        raise UnsupportedError("unshare: Operation not permitted")
+
+    monkeypatch.setattr(warm, "_layers", refuse)
     monkeypatch.setenv("PATH", "/nowhere")
+    levels._warn_once.cache_clear()
+    yield asked
+    own_keeper.close()
+
+
+@pytest.mark.usefixtures("refusals")
+async def test_without_isolation_code_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"no isolation .* unshare: Operation not permitted"):
         await PythonSandbox().run("1")
     permitted = PythonSandbox(unsafe=True)
@@ -150,6 +166,84 @@ async def test_without_isolation_code_is_refused(monkeypatch: pytest.MonkeyPatch
     await permitted.close()
     with pytest.raises(EnvError, match="Operation not permitted"):
         await PythonSandbox(unsafe=True, isolation="warm").run("1")
+
+
+async def test_what_the_kernel_refuses_is_tried_and_told_once(
+    refusals: list[object], caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        sandbox = PythonSandbox(unsafe=True)
+        assert (await sandbox.run("1 + 1")).value == "2"
+        await sandbox.close()
+    assert len(refusals) == 1
+    assert caplog.text.count("level 'unsafe'") == 1
+    assert "unshare: Operation not permitted" in caplog.text
+
+
+async def test_a_server_that_is_late_is_no_reason_for_less_isolation(
+    own_keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox = PythonSandbox(unsafe=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(warm, "START_SECONDS", 0.0)
+        with pytest.raises(EnvError, match="was not ready within 0 s"):
+            await sandbox.run("1")
+    assert (await sandbox.run("import os; os.path.exists('/proc')")).value == "False"
+    await sandbox.close()
+    own_keeper.close()
+
+
+REFUSING = """
+import json, sys
+from agentfly.sandbox.inside import boot, kernel
+def refuse(flags):
+    raise OSError({errno}, "unshare")
+kernel.unshare = refuse
+boot.main({{"preload": [], "readable": []}})
+"""
+
+
+@pytest.mark.parametrize(("number", "refused"), [(errno.ENOSPC, True), (errno.EAGAIN, False)])
+def test_a_server_tells_a_refusal_from_a_crowded_machine(number: int, refused: bool) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        program = REFUSING.format(errno=number)
+        subprocess.run([sys.executable, "-c", program], stdin=theirs.fileno(), check=True)
+        assert json.loads(ours.recv(1 << 16))["refused"] is refused
+
+
+LEFT_BEHIND = """
+import asyncio, os
+from agentfly.runtime.process import PIPE, start
+async def main():
+    daemon = ["sh", "-c", "setsid sleep 300 & echo $!; wait"]
+    child = await start(daemon, name="left behind", lifetime=999.0, stdout=PIPE)
+    print((await child.stdout.readline()).decode(), end="", flush=True)
+    os.kill(os.getpid(), 9)
+asyncio.run(main())
+"""
+
+
+async def use_a_sandbox() -> None:
+    sandbox = PythonSandbox()
+    await sandbox.reset()
+    await sandbox.close()
+
+
+def test_the_first_server_ends_what_a_killed_run_left_behind(
+    own_keeper: Keeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", LEFT_BEHIND], stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None
+        daemon = Identity.of(int(owner.stdout.readline()))
+    assert daemon is not None
+    assert Identity.of(daemon.pid) == daemon, "it outlives its owner"
+    assert [record.name for record in records()] == ["left behind"]
+    asyncio.run(use_a_sandbox())
+    assert not daemon.alive
+    assert [record.name for record in records()] == ["python sandboxes"]
+    own_keeper.close()
 
 
 async def test_unsafe_is_not_used_where_isolation_can_be_had() -> None:

@@ -83,7 +83,7 @@ def make_kit(source: SourceSettings, *, base: Path | None = None) -> Kit | None:
 
 
 def _from_base(options: Settings, base: Path) -> dict[str, Path]:
-    return {name: base / value for name, value in options if isinstance(value, Path)}
+    return {name: base / value.expanduser() for name, value in options if isinstance(value, Path)}
 
 
 def _rows(name: str | None, base: Path | None) -> Rows | None:

@@ -7,17 +7,19 @@ upkeep.py       making, checking and ending instances in the background; stock.p
 loan.py         an instance in a chain's hands
 homes/          where instances live: here, in a process each, behind HTTP
 serving/        the environment server; wire.py: the protocol it speaks
-snapshot.py     who holds what and since when
+snapshot.py     who holds what and since when; report.py: as a file that others can ask for
 """
 
 from agentfly.resources.manager import EnvironmentManager
 from agentfly.resources.pooling import Pooling
+from agentfly.resources.report import Report, ask, reporting
 from agentfly.resources.serving import environment_server, serve_environment
-from agentfly.resources.snapshot import Snapshot, ask, reporting
+from agentfly.resources.snapshot import Snapshot
 
 __all__ = [
     "EnvironmentManager",
     "Pooling",
+    "Report",
     "Snapshot",
     "ask",
     "environment_server",

@@ -1,29 +1,13 @@
-"""Who holds what and since when: as data, as text, and as a file that another process can ask for.
+"""Who holds what and since when: as data and as text."""
 
-A process that reports (`reporting`) writes `environments.json` into its run's folder at once, and
-anew on every SIGUSR1. `ask` sends that signal to the very process that wrote the file, and reads
-what it answers.
-"""
-
-import json
 import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from agentfly.errors import ConfigError
 from agentfly.resources.dispatcher import Dispatcher
 from agentfly.resources.stock import Stock
 from agentfly.runtime.registry import Identity
-
-FILE = "environments.json"
-ASK_SECONDS = 5.0
-"""A live process that has not answered by then does not get to its signals: it hangs in C."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,31 +73,6 @@ class Snapshot:
         lines += [f"{'waiting':>10} {_line(wait)}" for wait in self.waits]
         return "\n".join(lines or ["no environments"])
 
-    def write(self, folder: Path) -> Path:
-        """Write it into a folder, whole or not at all."""
-        path = folder / FILE
-        draft = path.with_name(f".{FILE}.{os.getpid()}")
-        draft.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
-        return draft.replace(path)
-
-    @classmethod
-    def read(cls, folder: Path) -> "Snapshot":
-        """Read what was last written into a folder."""
-        try:
-            plain = json.loads((folder / FILE).read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
-            raise ConfigError(
-                f"{folder} has no {FILE}: is it the folder of a run that uses environments?"
-            ) from error
-        return cls(
-            **{
-                **plain,
-                "stocks": tuple(StockState(**stock) for stock in plain["stocks"]),
-                "leases": _helds(plain["leases"]),
-                "waits": _helds(plain["waits"]),
-            }
-        )
-
 
 def snapshot_of(dispatcher: Dispatcher | None) -> Snapshot:
     """Look at a dispatcher; without one there are no environments yet."""
@@ -140,43 +99,6 @@ def snapshot_of(dispatcher: Dispatcher | None) -> Snapshot:
             for waiter in waiters
         ),
     )
-
-
-@contextmanager
-def reporting(take: Callable[[], Snapshot], folder: Path) -> Iterator[None]:
-    """Write a snapshot now, on every SIGUSR1 and at the end.
-
-    Outside the main thread, where Python hears no signals, only the first and the last.
-    """
-    take().write(folder)
-    if threading.current_thread() is not threading.main_thread():
-        yield
-    else:
-        # Not the event loop's own way: a loop that hangs is what one wants to look into.
-        def on_signal(*_: object) -> None:
-            take().write(folder)
-
-        before = signal.signal(signal.SIGUSR1, on_signal)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGUSR1, before)
-    take().write(folder)
-
-
-def ask(folder: Path) -> Snapshot:
-    """Ask the process that reports into this folder for a snapshot; the last, if it has ended."""
-    last = Snapshot.read(folder)
-    process = Identity(pid=last.pid, start=last.started)
-    if process.alive:
-        os.kill(process.pid, signal.SIGUSR1)
-    give_up_at = time.monotonic() + ASK_SECONDS
-    while process.alive and time.monotonic() < give_up_at:
-        answer = Snapshot.read(folder)
-        if answer.taken_at > last.taken_at:
-            return answer
-        time.sleep(0.02)
-    return Snapshot.read(folder)
 
 
 def _state(stock: Stock, waiting: int) -> StockState:
@@ -209,10 +131,6 @@ def _percentile(values: Sequence[float], percent: int) -> float | None:
 
 def _held(owner: str, environments: Sequence[str], seconds: float) -> Held:
     return Held(owner=owner, environments=tuple(environments), seconds=seconds)
-
-
-def _helds(plain: Sequence[dict[str, Any]]) -> tuple[Held, ...]:
-    return tuple(_held(**held) for held in plain)
 
 
 def _stock_lines(stock: StockState) -> Iterator[str]:

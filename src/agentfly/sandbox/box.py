@@ -25,3 +25,7 @@ class Box(Protocol):
 
 class BoxFailedError(Exception):
     """No box could be made: the machinery is at fault, not the code."""
+
+
+class UnsupportedError(BoxFailedError):
+    """The kernel refuses such boxes, however often it is asked: only a lesser level is left."""

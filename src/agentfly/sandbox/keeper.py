@@ -9,11 +9,14 @@ import asyncio
 import atexit
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 
-from agentfly.sandbox.warm import WarmServer, WarmSettings
+from agentfly.runtime.process import reap
+from agentfly.sandbox.box import UnsupportedError
+from agentfly.sandbox.warm import PreloadError, WarmServer, WarmSettings
 
 T = TypeVar("T")
 
@@ -28,6 +31,8 @@ class Keeper:
         self._pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._servers: dict[WarmSettings, WarmServer] = {}
+        self._hopeless: dict[WarmSettings, Callable[[], Exception]] = {}
+        self._reaped = False
         self._starting = asyncio.Lock()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="sandbox servers", daemon=True
@@ -41,7 +46,10 @@ class Keeper:
         return self._pid == os.getpid()
 
     async def server(self, settings: WarmSettings) -> WarmServer:
-        """Return a live server with these settings, started if need be."""
+        """Return a live server with these settings, started if need be.
+
+        One that can't be had at all is tried once; one that failed otherwise, again each time.
+        """
         return await asyncio.wrap_future(self._submit(self._server(settings)))
 
     def close(self) -> None:
@@ -54,12 +62,24 @@ class Keeper:
 
     async def _server(self, settings: WarmSettings) -> WarmServer:
         async with self._starting:
+            if settings in self._hopeless:
+                raise self._hopeless[settings]()
             server = self._servers.get(settings)
             if server is None or not server.alive:
                 if server is not None:
                     await server.close()
-                server = self._servers[settings] = await WarmServer.start(settings)
+                server = self._servers[settings] = await self._start(settings)
             return server
+
+    async def _start(self, settings: WarmSettings) -> WarmServer:
+        if not self._reaped:  # What killed runs left behind is ended before anything new begins.
+            await asyncio.to_thread(reap)
+            self._reaped = True
+        try:
+            return await WarmServer.start(settings)
+        except (UnsupportedError, PreloadError) as error:
+            self._hopeless[settings] = partial(type(error), str(error))
+            raise
 
     async def _close_servers(self) -> None:
         while self._servers:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentfly.errors import ConfigError
 from agentfly.runtime.process import DEVNULL, Child, start
-from agentfly.sandbox.box import BoxFailedError
+from agentfly.sandbox.box import BoxFailedError, UnsupportedError
 from agentfly.sandbox.channel import Channel, SandboxDiedError
 from agentfly.sandbox.inside import boot, stage
 from agentfly.sandbox.limits import SandboxLimits
@@ -31,8 +32,12 @@ class WarmSettings:
 
     preload: tuple[str, ...]
     required: tuple[str, ...]
-    """Those of `preload` that must be installed."""
+    """Those of `preload` that somebody asked for; the others may be lacking."""
     readable: tuple[str, ...]
+
+
+class PreloadError(ConfigError):
+    """A package that was to be preloaded can't be imported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +63,13 @@ class WarmServer:
 
     @classmethod
     async def start(cls, settings: WarmSettings) -> "WarmServer":
-        """Start a server and wait until it is warm; raise BoxFailedError if it can't be."""
+        """Start a server and wait until it is warm.
+
+        Raises:
+            PreloadError: A package that was asked for can't be imported.
+            UnsupportedError: The kernel refuses.
+            BoxFailedError: It went wrong this time.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             child = await _launch(settings, theirs)
@@ -204,10 +215,12 @@ async def _first_word(control: socket.socket) -> dict[str, Any]:
 
 def _layers(report: dict[str, Any], settings: WarmSettings) -> Layers:
     if "failed" in report:
-        raise BoxFailedError(report["failed"])
-    missing = sorted(set(report["missing"]) & set(settings.required))
-    if missing:
-        raise BoxFailedError(f"can't preload {', '.join(missing)}: not installed beside agentfly")
-    return Layers(
-        landlock=report["landlock"], own_uids=report["own_uids"], watched=report["watched"]
-    )
+        kind = UnsupportedError if report["refused"] else BoxFailedError
+        raise kind(report["failed"])
+    reasons = report["unimportable"]
+    if faults := [f"{name} ({reasons[name]})" for name in settings.required if name in reasons]:
+        raise PreloadError(
+            f"can't preload {', '.join(faults)}: correct the name, or install the package beside "
+            "agentfly and start this program again"
+        )
+    return Layers(**report["layers"])

@@ -1,4 +1,7 @@
-"""Many sessions at once with any actions: nothing breaks, and none sees another."""
+"""Many sessions at once with any actions: nothing breaks, and none sees another.
+
+What some of the sessions were shown is compared with what they are shown alone, in a new shop.
+"""
 
 import threading
 import tracemalloc
@@ -7,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agentfly.environments.webshop import WebShop, WebShopOptions
+from agentfly.environments.webshop import Goal, WebShop, WebShopOptions, judge, shop, storefront
 from agentfly.environments.webshop.page import Label
 from agentfly.environments.webshop.shop import open_shop
 from agentfly.environments.webshop.spot import AtDetail, AtEnd, AtItem, AtResults
@@ -15,6 +18,8 @@ from agentfly.environments.webshop.tasks import training_tasks
 from agentfly.types import Seed, Step, Task
 
 SESSIONS = 500
+REPLAYED = 25
+"""Of so many sessions one is replayed."""
 CHOICES: dict[str, Any] = {"level": "medium", "products": 600, "page_size": 4}
 NONSENSE = (
     "",
@@ -44,16 +49,20 @@ class Fuzzer:
         self.session = WebShop(**CHOICES)
         self.shop = open_shop(self.session.options)
         self.words = str(task.fields["instruction"]).split()
+        self.log: list[tuple[str | None, Step | str]] = []
+        """Each action with its answer; None begins the session again."""
         self.begin()
 
     def begin(self) -> None:
         said = self.session.reset(self.task, Seed(0))
         assert str(self.task.fields["instruction"]) in said
         assert self.session.verdict is None
+        self.log.append((None, said))
 
     def step(self) -> None:
         before, action = self.session.spot, self.action()
         step = self.session.step(action)
+        self.log.append((action, step))
         assert step.observation
         assert step.state_key == self.session.spot.key
         assert self.session.goal.id == self.task.id
@@ -90,9 +99,21 @@ class Fuzzer:
         assert isinstance(self.session.spot, AtEnd)
         assert step.reward is not None
         assert 0.0 <= step.reward <= 1.0
-        assert step.info["asin"] == self.session.spot.item.asin
-        if step.info["success"]:
-            assert step.reward == 1.0
+        item, goal = self.session.spot.item, Goal.from_row(self.task.fields)
+        assert step.info["asin"] == item.asin
+        chosen = [value for _, value in item.chosen]
+        verdict = judge(self.shop.product(item.asin), chosen, goal, self.shop.product(goal.asin))
+        assert step.reward == verdict.reward
+        assert step.info["success"] == (step.reward == 1.0)
+
+    def replay(self) -> None:
+        session = WebShop(**CHOICES)
+        for action, seen in self.log:
+            alone = session.step(action) if action is not None else self.again(session)
+            assert alone == seen, action
+
+    def again(self, session: WebShop) -> str:
+        return session.reset(self.task, Seed(0))
 
 
 def fuzz(steps: int, threads: int) -> None:
@@ -117,6 +138,10 @@ def fuzz(steps: int, threads: int) -> None:
         worker.join()
     if problems:
         raise problems[0]
+    storefront._storefront.cache_clear()
+    shop._shop.cache_clear()
+    for fuzzer in fuzzers[::REPLAYED]:
+        fuzzer.replay()
 
 
 @pytest.mark.timeout(300)

@@ -180,11 +180,60 @@ def test_an_empty_catalogue_is_refused(tmp_path: Path) -> None:
     assert "holds no product" in broken(tmp_path, "items_shuffle_1000.json", "[]")
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+GOOD_LINE = json.dumps({"product": MUG}).encode() + b"\n"
+NOT_UTF_8 = "is not UTF-8 text"
+TOO_DEEP = "is not JSON that can be read"
+TOO_LONG = "4300 digits"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "line", "problem"),
+    [
+        ("items_shuffle_1000.json", b"[\n\n \xff\xfe]", 3, NOT_UTF_8),
+        ("items_shuffle_1000.json", b"[\n" + b"[" * 100_000, 2, TOO_DEEP),
+        ("items_shuffle_1000.json", b"[\n" + b"7" * 5000 + b"]", 2, TOO_LONG),
+        ("items_ins_v2_1000.json", b'{"a":\n"\xff"}', 2, NOT_UTF_8),
+        ("items_ins_v2_1000.json", b"[" * 100_000, 1, TOO_DEEP),
+        ("items_ins_v2_1000.json", b'{"a":\n' + b"7" * 5000 + b"}", 2, TOO_LONG),
+        ("documents.jsonl", GOOD_LINE + b'{"product": "\xff"}', 2, NOT_UTF_8),
+        ("documents.jsonl", GOOD_LINE + b"[" * 100_000, 2, TOO_DEEP),
+        ("documents.jsonl", GOOD_LINE + b"7" * 5000, 2, TOO_LONG),
+        ("documents.jsonl.gz", b"no archive", 1, "Not a gzipped file"),
+        ("documents.jsonl.gz", gzip.compress(GOOD_LINE, mtime=0)[:-8], 2, "ended before"),
+        (
+            "documents.jsonl.gz",
+            gzip.compress(b"", mtime=0)[:10] + b"\xff" * 40,
+            1,
+            "invalid block type",
+        ),
+        (
+            "documents.jsonl.gz",
+            gzip.compress(GOOD_LINE, mtime=0) + b"more",
+            2,
+            "Not a gzipped file",
+        ),
+    ],
+)
+def test_whatever_is_broken_the_file_and_the_line_are_named(
+    tmp_path: Path, name: str, content: bytes, line: int, problem: str
+) -> None:
     write(tmp_path, MUG)
-    (tmp_path / "items_shuffle_1000.json").write_bytes(b"[\xff\xfe]")
-    with pytest.raises(FormatError, match="can't be read as text"):
+    if name.startswith("documents"):
+        (tmp_path / "items_shuffle_1000.json").unlink()
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(FormatError, match=rf"{name}:{line} .*{problem}"):
         load_catalogue(tmp_path)
+
+
+def test_a_byte_that_is_no_text_is_found_in_any_chunk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "array.json"
+    path.write_bytes(b'[\n"\xc3\xa9",\n"' + b"x\xf0" + b'"]')
+    for chunk in (1, 2, 7, 64):
+        monkeypatch.setattr(arrays, "_CHUNK", chunk)
+        with pytest.raises(FormatError, match=r"array\.json:3 is not UTF-8"):
+            list(read_array(path))
 
 
 def test_a_folder_without_the_files_says_what_was_expected(tmp_path: Path) -> None:

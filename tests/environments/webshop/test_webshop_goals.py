@@ -55,6 +55,15 @@ def test_without_options_and_limit_the_instruction_is_left_as_it_is() -> None:
     assert goal.price_upper is None
 
 
+def test_an_option_without_values_can_not_be_chosen_and_so_not_be_asked_for() -> None:
+    lone = Product(asin="G3", title="Cup", options=(("size", ()),))
+    request = Request(instruction="Find me cups", attributes=("rare",))
+    catalogue = Catalogue(
+        products=(*SHOP.products, lone), requests={**SHOP.requests, "G3": request}
+    )
+    assert written_goals(catalogue) == written_goals(SHOP)
+
+
 def test_weights_are_the_mean_of_one_over_the_count() -> None:
     # big is in 6 goals, round in 7: (1/6 + 1/7) / 2 = 13/84, and 1/7.
     weights = {goal.asin: goal.weight for goal in written_goals(SHOP)}
@@ -82,15 +91,34 @@ def test_limits_are_the_larger_of_two_of_the_next_four_tens() -> None:
     assert price_limit(Product(asin="G1", title="", price=980.0)) is None
 
 
+def numbered_goals(count: int) -> list[Goal]:
+    return [Goal(id=str(n), asin="G1", instruction="", attributes=()) for n in range(count)]
+
+
 def test_the_published_split() -> None:
-    goals = [Goal(id=str(n), asin="G1", instruction="", attributes=()) for n in range(2000)]
-    split = split_goals(goals)
-    assert (len(split.test), len(split.dev), len(split.train)) == (500, 1000, 500)
+    split = split_goals(numbered_goals(6910))
+    assert (len(split.test), len(split.dev), len(split.train)) == (500, 1000, 5410)
     assert {g.id for part in (split.test, split.dev, split.train) for g in part} == {
-        str(n) for n in range(2000)
+        str(n) for n in range(6910)
     }
-    # What `random.seed(233); random.shuffle(list(range(2000)))` puts first.
-    assert [goal.id for goal in split.test[:3]] == ["102", "1264", "836"]
+    # What `random.seed(233); random.shuffle(list(range(6910)))` puts first.
+    assert [goal.id for goal in split.test[:3]] == ["3963", "2638", "2193"]
+
+
+@pytest.mark.parametrize(
+    ("count", "parts"),
+    [
+        (3000, (500, 1000, 1500)),
+        (2999, (499, 999, 1501)),
+        (1500, (250, 500, 750)),
+        (5, (1, 1, 3)),
+        (2, (1, 0, 1)),
+        (1, (1, 0, 0)),
+    ],
+)
+def test_half_of_a_few_goals_are_for_training(count: int, parts: tuple[int, int, int]) -> None:
+    split = split_goals(numbered_goals(count))
+    assert (len(split.test), len(split.dev), len(split.train)) == parts
 
 
 def test_a_row_of_ones_own_needs_its_fields() -> None:
@@ -101,6 +129,23 @@ def test_a_row_of_ones_own_needs_its_fields() -> None:
         Goal.from_row({**row, "options": "red"})
     with pytest.raises(ConfigError, match="it lacks instruction, attributes"):
         Goal.from_row({"asin": "G1"})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("options", None, "options of a WebShop task is a list of texts, got None"),
+        ("options", ["red", 3], "list of texts, got \\['red', 3\\]"),
+        ("attributes", {"big": True}, "attributes of a WebShop task is a list of texts"),
+        ("price_upper", "cheap", "price_upper of a WebShop task is a number.*got 'cheap'"),
+        ("price_upper", True, "price_upper of a WebShop task is a number.*got True"),
+        ("price_upper", float("nan"), "price_upper of a WebShop task is a number.*got nan"),
+    ],
+)
+def test_a_field_of_another_kind_is_told(field: str, value: object, problem: str) -> None:
+    row = {"asin": "G1", "instruction": "a mug", "attributes": ["big"], field: value}
+    with pytest.raises(ConfigError, match=problem):
+        Goal.from_row(row)
 
 
 def test_the_official_goals(official: Catalogue, official_products: dict[str, Product]) -> None:

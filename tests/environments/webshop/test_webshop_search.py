@@ -1,4 +1,5 @@
 import json
+import logging
 import threading
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ import pytest
 
 from agentfly.environments.webshop.catalogue import Catalogue
 from agentfly.environments.webshop.search import HITS, LUCENE_STOP_WORDS, SearchIndex
+from agentfly.errors import ConfigError
 
 bm25s = pytest.importorskip("bm25s")
 stemming = pytest.importorskip("Stemmer")
@@ -46,6 +48,18 @@ def test_of_equals_the_first_one_is_first_and_the_rest_is_left_out() -> None:
 @pytest.mark.parametrize("query", ["s", "", "the of and", "zzzz", "!!!", "☃ ☃"])
 def test_nothing_is_found_by_words_that_are_nowhere(query: str) -> None:
     assert SearchIndex(["the red mug", "a plate"]).find(query) == ()
+
+
+@pytest.mark.parametrize("texts", [[], [""], ["the", "of and", ""], ["!!!"]])
+def test_texts_without_a_word_to_find_them_by_are_told(texts: list[str]) -> None:
+    with pytest.raises(ConfigError, match=f"none of the {len(texts)} products has a word"):
+        SearchIndex(texts)
+
+
+def test_making_an_index_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    bm25s.logger.setLevel(logging.DEBUG)  # As its import sets it.
+    SearchIndex(["red mug"])
+    assert caplog.records == []
 
 
 def test_words_are_cut_as_lucene_cuts_them() -> None:

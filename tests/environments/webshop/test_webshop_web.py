@@ -3,8 +3,10 @@ import json
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from agentfly.environments.webshop import WebShopOptions
 from agentfly.environments.webshop import visit as visiting
 from agentfly.environments.webshop.web import MAX_BODY, shop_site
+from agentfly.environments.webshop.web_page import visit_page
 
 SCRIPT = "<script>alert('x')</script>"
 EVIL = {
@@ -40,7 +43,7 @@ def evil_site(tmp_path: Path) -> Iterator[str]:
         "instruction_attributes": ["round"],
     }
     (tmp_path / "items_ins_v2.json").write_text(json.dumps({"B0001": written}))
-    with shop_site(WebShopOptions(data=str(tmp_path))) as address:
+    with shop_site(WebShopOptions(data=tmp_path)) as address:
         yield address
 
 
@@ -81,6 +84,91 @@ def test_an_impossible_action_is_answered_as_the_agent_is(
     here = str(browser.get(f"{site}/").url)
     page = browser.post(here, data={"action": "click[buy now]"}).text
     assert "There is no &#x27;buy now&#x27; to click on this page." in page
+
+
+def past_of(page: str) -> list[str]:
+    return [html.unescape(done) for done in re.findall(r"<summary>\d+\. (.*?)</summary>", page)]
+
+
+def test_the_expert_plays_a_step_for_each_click(site: str, browser: httpx2.Client) -> None:
+    page = browser.get(f"{site}/")
+    here, text = str(page.url), page.text
+    steps = 0
+    while "Reward " not in text:
+        assert 'name="expert" value="step"' in text
+        text = browser.post(here, data={"expert": "step"}).text
+        steps += 1
+        assert len(past_of(text)) == steps
+    assert "Reward 1.000" in text
+    past = past_of(text)
+    assert past[0].startswith("search[")
+    assert past[-1] == "click[buy now] (expert)"
+    assert all(done.endswith(" (expert)") for done in past)
+    assert 'name="expert"' not in text
+    assert past_of(browser.post(here, data={"expert": "step"}).text) == past
+
+
+def test_the_expert_plays_the_rest_wherever_a_person_left_off(
+    site: str, browser: httpx2.Client
+) -> None:
+    here = str(browser.get(f"{site}/").url)
+    found = browser.post(here, data={"query": "bed frame"}).text
+    first = next(action for action in actions_of(found) if action.startswith("click[G"))
+    browser.post(here, data={"expert": "step"})
+    browser.post(here, data={"expert": "step"})
+    # A person meddles: the expert begins again from the search page.
+    meddled = browser.post(here, data={"action": "click[back to search]"}).text
+    assert past_of(meddled)[1] == "click[back to search] (expert)"
+    browser.post(here, data={"query": "bed frame"})
+    browser.post(here, data={"action": first})
+    ended = browser.post(here, data={"expert": "game"}).text
+    assert "Reward 1.000" in ended
+    past = past_of(ended)
+    assert past[4:6] == ["search[bed frame]", first]
+    assert past[6] == "click[back to search] (expert)"
+    assert past[7] == past[2]
+
+
+def test_the_expert_says_so_when_it_finds_nothing(tmp_path: Path, browser: httpx2.Client) -> None:
+    (tmp_path / "items_shuffle.json").write_text('[{"asin": "B1", "name": "Mug"}]')
+    unheard_of = {"instruction": "Find me zebras", "instruction_attributes": ["striped"]}
+    (tmp_path / "items_ins_v2.json").write_text(json.dumps({"B1": unheard_of}))
+    with shop_site(WebShopOptions(data=tmp_path)) as site:
+        here = str(browser.get(f"{site}/").url)
+        text = browser.post(here, data={"expert": "game"}).text
+        assert past_of(text) == ["search[zebras] (expert)"]
+        assert "The expert found nothing to buy." in text
+        assert 'name="expert"' not in text
+        # Whatever a person does gives it another chance.
+        again = browser.post(here, data={"action": "click[back to search]"}).text
+        assert "The expert found nothing to buy." not in again
+        assert 'name="expert"' in again
+
+
+def test_what_the_expert_does_is_no_markup_either(evil_site: str, browser: httpx2.Client) -> None:
+    here = str(browser.get(f"{evil_site}/").url)
+    text = browser.post(here, data={"expert": "game"}).text
+    assert past_of(text)[0].startswith("search[script alert")
+    assert "<script" not in text
+    assert 'onclick="' not in text
+
+
+def test_a_page_is_shown_as_it_was_at_one_moment() -> None:
+    visit = visiting.Visits(WebShopOptions(level="easy")).begin()
+    meddler = threading.Thread(target=visit.act, args=("click[back to search]",))
+
+    class Interrupted(str):
+        """A text at whose writing somebody clicks."""
+
+        def replace(self, *change: Any) -> str:
+            meddler.start()
+            meddler.join(0.2)  # Long enough for who does not wait for the page.
+            return str(self)
+
+    visit.act(Interrupted("search[bed]"))
+    assert past_of(visit_page(visit)) == ["search[bed]"]
+    meddler.join()
+    assert [deed.action for deed in visit.history][1:] == ["click[back to search]"]
 
 
 def test_visits_are_apart(site: str, browser: httpx2.Client) -> None:

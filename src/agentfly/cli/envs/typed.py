@@ -1,6 +1,7 @@
 """What a person types, as the message of a model."""
 
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 from agentfly.types import Message, ToolCall, ToolSpec
 
 SAY = "/say"
+_NAMED = re.compile(r"([^\s\[(]+)(?:\s+(.*)|\[(.*)\]|\((.*)\))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +28,9 @@ def read_line(line: str, tools: Sequence[ToolSpec]) -> Typed:
     >>> read_line("look", [look]).message.tool_calls[0].name
     'look'
 
-    With one tool, the line goes to its parameter; with several, the first word names the tool.
-    Several parameters are given as key=value. Without tools an environment takes the words.
+    With one tool, the line goes to its parameter; with several, the first word names the tool:
+    `search red mug`, `search[red mug]` or `search(red mug)`. Several parameters are given as
+    key=value. Without tools an environment takes the words.
     """
     text = line.strip()
     if not text:
@@ -37,13 +40,27 @@ def read_line(line: str, tools: Sequence[ToolSpec]) -> Typed:
     if not tools:
         return _said(text)
     by_name = {tool.name: tool for tool in tools}
-    first, _, rest = text.partition(" ")
+    first, rest = _parted(text)
     if first in by_name:
-        return _call(by_name[first], rest.strip())
+        return _call(by_name[first], rest)
     if len(tools) == 1:
         return _call(tools[0], text)
     known = ", ".join(by_name)
     return Typed(problem=f"{first!r} is no tool. Begin with one of {known}, or with {SAY}")
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """Part a name from what follows it; of brackets without an end, the first word is the name.
+
+    >>> _parted("search red mug"), _parted("search[red mug]"), _parted("print(6) * 7")
+    (('search', 'red mug'), ('search', 'red mug'), ('print(6)', '* 7'))
+    """
+    found = _NAMED.fullmatch(text)
+    if found is None:
+        first, _, rest = text.partition(" ")
+        return first, rest.strip()
+    name, *inside = found.groups(default="")
+    return name, "".join(inside).strip()
 
 
 def _said(words: str) -> Typed:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product as combinations
-from math import prod
+from math import isnan, prod
 from random import Random
 from typing import Any
 
@@ -15,6 +15,7 @@ from agentfly.types import Seed
 SHUFFLE = 233
 """The seed of the published order, in which the first 500 goals are for testing."""
 TEST, DEV = 500, 1000
+"""How many goals are for testing and for development, at most."""
 
 _LIMITS = Seed(0).child("webshop", "price limit")
 _TENS = tuple(10.0 * ten for ten in range(1, 100))
@@ -46,26 +47,26 @@ class Goal:
                 f"a WebShop task needs the fields asin, instruction and attributes, and may have "
                 f"options and price_upper; it lacks {', '.join(missing)}"
             )
-        for key in ("attributes", "options"):
-            if isinstance(row.get(key, ()), str):
-                raise ConfigError(f"{key} of a WebShop task is a list of texts, got {row[key]!r}")
-        upper = row.get("price_upper")
         return cls(
             id=str(row.get("id", row["asin"])),
             asin=str(row["asin"]),
             instruction=str(row["instruction"]),
-            attributes=tuple(row["attributes"]),
-            options=tuple(row.get("options", ())),
-            price_upper=None if upper is None else float(upper),
+            attributes=_texts(row, "attributes"),
+            options=_texts(row, "options"),
+            price_upper=_limit(row),
         )
 
 
 def written_goals(catalogue: Catalogue) -> list[Goal]:
-    """Make the goals of the rule-written requests: one for every combination of options."""
+    """Make the goals of the rule-written requests: one for every combination of options.
+
+    There is none where an option has no values, as in the published goals.
+    """
     asked = [
         (product, request)
         for product in catalogue.products
         if (request := catalogue.requests.get(product.asin)) is not None
+        and all(values for _, values in product.options)
     ]
     counts: Counter[str] = Counter()
     for product, request in asked:
@@ -119,19 +120,44 @@ class Split:
 
 
 def split_goals(goals: Sequence[Goal], held_out: frozenset[str] = frozenset()) -> Split:
-    """Shuffle as published and cut; where products are held out, by product instead."""
+    """Shuffle as published and cut; where products are held out, by product instead.
+
+    Of fewer than 3,000 goals, which would leave less than half of them to train on, a sixth is for
+    testing, but one at least, and a third for development.
+    """
     shuffled = list(goals)
     Random(SHUFFLE).shuffle(shuffled)
     if not held_out:
+        test = min(TEST, max(1, len(shuffled) // 6))
+        dev = min(DEV, len(shuffled) // 3)
         return Split(
-            test=tuple(shuffled[:TEST]),
-            dev=tuple(shuffled[TEST : TEST + DEV]),
-            train=tuple(shuffled[TEST + DEV :]),
+            test=tuple(shuffled[:test]),
+            dev=tuple(shuffled[test : test + dev]),
+            train=tuple(shuffled[test + dev :]),
         )
     return Split(
         train=tuple(goal for goal in shuffled if goal.asin not in held_out),
         test=tuple(goal for goal in shuffled if goal.asin in held_out),
     )
+
+
+def _texts(row: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    texts = row.get(key, ())
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        raise ConfigError(f"{key} of a WebShop task is a list of texts, got {texts!r:.80}")
+    return tuple(texts)
+
+
+def _limit(row: Mapping[str, Any]) -> float | None:
+    upper = row.get("price_upper")
+    if upper is None:
+        return None
+    if isinstance(upper, bool) or not isinstance(upper, int | float) or isnan(upper):
+        raise ConfigError(
+            "price_upper of a WebShop task is a number of dollars, or null without a limit, "
+            f"got {upper!r:.80}"
+        )
+    return float(upper)
 
 
 def _of_every_combination(product: Product, request: Request, weight: float) -> Iterator[Goal]:

@@ -1,16 +1,25 @@
 """What can be chosen about the shop."""
 
-from typing import Literal
+from pathlib import Path
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from agentfly.config import Settings
+
+
+def _from_home(path: Path) -> Path:
+    """Replace a leading `~`, which is only known for one as long as it leads."""
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{error} Write the whole path instead of {str(path)!r}") from None
 
 
 class WebShopOptions(Settings):
     """The shop, its goals, and how an agent sees and moves in it."""
 
-    data: str | None = None
+    data: Annotated[Path, AfterValidator(_from_home)] | None = None
     """Folder with the official files; a generated catalogue without one."""
     full: bool = False
     """Take the files of all products where the folder also has those of the first 1,000."""

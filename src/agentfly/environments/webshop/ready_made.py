@@ -6,7 +6,7 @@ from agentfly.environments.kit import Kit, ReadyMade
 from agentfly.environments.webshop.environment import WebShop
 from agentfly.environments.webshop.extra import missing_packages
 from agentfly.environments.webshop.options import WebShopOptions
-from agentfly.environments.webshop.players import play_expert, play_gold, play_random, speaking
+from agentfly.environments.webshop.players import gold_in, play_expert, play_random, speaking
 from agentfly.environments.webshop.reward import purchase_reward
 from agentfly.environments.webshop.tasks import held_out_tasks, training_tasks
 from agentfly.environments.webshop.tools import one_tool, three_tools
@@ -24,7 +24,8 @@ _TOLD = {
 
 def make_webshop(options: WebShopOptions) -> Kit:
     """Put the shop together with one choice of options. It is opened when it is first used."""
-    shop = EnvSpec(WebShop, tuple(sorted(options.model_dump(exclude_defaults=True).items())))
+    choices = options.model_dump(mode="json", exclude_defaults=True)
+    shop = EnvSpec(WebShop, tuple(sorted(choices.items())))
     return Kit(
         tasks=partial(training_tasks, options),
         eval_tasks=partial(held_out_tasks, options),
@@ -34,7 +35,7 @@ def make_webshop(options: WebShopOptions) -> Kit:
         system_prompt=_TOLD[options.actions],
         max_turns=options.max_turns,
         expert=speaking(play_expert, options.actions),
-        gold=speaking(play_gold, options.actions),
+        gold=speaking(gold_in(options), options.actions),
         random=speaking(play_random, options.actions),
         pages=partial(serve_shop, options),
     )

@@ -1,5 +1,6 @@
 """Finding products by words: BM25 as Lucene computes it, over one index that sessions share."""
 
+import logging
 import re
 import threading
 from collections.abc import Iterable, Sequence
@@ -7,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from agentfly.environments.webshop.extra import import_extra
+from agentfly.errors import ConfigError
 
 HITS = 50
 """How many products a search finds at most."""
@@ -28,8 +30,15 @@ class SearchIndex:
         self._numpy = import_extra("numpy")
         self._stemming = threading.Lock()  # A stemmer may not be used by two threads at once.
         self._stemmer = import_extra("Stemmer").Stemmer("porter")
-        bm25 = import_extra("bm25s").BM25(method="lucene", k1=K1, b=B)
         words = [self._terms(text) for text in texts]
+        if not any(words):
+            raise ConfigError(
+                f"none of the {len(words)} products has a word to search for: their names, "
+                "descriptions, first features and options are empty or stop words"
+            )
+        bm25 = import_extra("bm25s").BM25(method="lucene", k1=K1, b=B)
+        # Its import lets everything through that it logs, to whatever handler there is.
+        logging.getLogger("bm25s").setLevel(logging.WARNING)
         bm25.index(words, show_progress=False)
         # Its retriever scores every text for every query. The postings alone are enough.
         self._size = len(words)

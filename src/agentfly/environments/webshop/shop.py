@@ -38,22 +38,30 @@ class Shop:
     @cached_property
     def goals(self) -> Split:
         """The goals that were written by rule."""
-        return split_goals(written_goals(self.catalogue), self.catalogue.held_out)
+        goals = written_goals(self.catalogue)
+        if not goals:
+            raise ConfigError(
+                f"none of the {len(self._by_asin)} products is asked for: give some of them an "
+                "instruction and instruction_attributes in items_ins_v2*.json"
+            )
+        return split_goals(goals, self.catalogue.held_out)
 
     @cached_property
     def human_goals(self) -> Split:
         """The goals that people wrote."""
-        if not self.catalogue.human_requests:
+        goals = human_goals(self.catalogue)
+        if not goals:
             raise ConfigError(
-                "there are no goals written by people: put items_human_ins.json into the folder "
-                'that `data` names, or choose goals = "written"'
+                "there are no goals written by people: put an items_human_ins.json that asks for "
+                "some of the products into the folder that `data` names, or choose "
+                'goals = "written"'
             )
-        return split_goals(human_goals(self.catalogue))
+        return split_goals(goals)
 
 
 def open_shop(options: WebShopOptions) -> Shop:
     """Return the one shop of these options, which is made at the first call."""
-    data = None if options.data is None else Path(options.data).expanduser().resolve()
+    data = None if options.data is None else options.data.resolve()
     with _opening:
         return _shop(data, full=options.full, level=options.level, products=options.products)
 

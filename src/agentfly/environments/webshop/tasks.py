@@ -6,12 +6,18 @@ from typing import Any
 from agentfly.environments.webshop.goal import Goal, Split
 from agentfly.environments.webshop.options import WebShopOptions
 from agentfly.environments.webshop.shop import Shop, open_shop
+from agentfly.errors import ConfigError
 
 
 def training_tasks(options: WebShopOptions) -> list[dict[str, Any]]:
     """Return the goals to train on, as rows."""
     shop = open_shop(options)
-    return list(_rows(shop, _split(shop, options).train))
+    goals = _split(shop, options).train
+    if not goals:
+        raise ConfigError(
+            "the catalogue has one goal only, which is held out: training needs another one"
+        )
+    return list(_rows(shop, goals))
 
 
 def held_out_tasks(options: WebShopOptions) -> list[dict[str, Any]]:

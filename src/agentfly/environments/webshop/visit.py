@@ -11,12 +11,23 @@ from typing import Any
 from agentfly.environments.webshop.environment import WebShop
 from agentfly.environments.webshop.options import WebShopOptions
 from agentfly.environments.webshop.tasks import held_out_tasks
+from agentfly.environments.webshop.visiting_expert import VisitingExpert
 from agentfly.types import Seed, Task
 
 MAX_VISITS = 1000
 """When there are more, the one that was left alone longest is forgotten."""
 
 MAX_HISTORY = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
+    """One thing that was done in the shop."""
+
+    action: str
+    observation: str
+    """What it was answered."""
+    by_expert: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,15 +39,38 @@ class Visit:
     session: WebShop
     observation: str
     """What the agent would read now."""
-    history: deque[tuple[str, str]] = field(default_factory=lambda: deque(maxlen=MAX_HISTORY))
-    """The last actions, each with what it was answered."""
-    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
+    history: deque[Deed] = field(default_factory=lambda: deque(maxlen=MAX_HISTORY))
+    """The last deeds."""
+    undisturbed: threading.Lock = field(default_factory=threading.Lock)
+    """Held while something is done or shown."""
+    expert: VisitingExpert
 
     def act(self, action: str) -> None:
         """Do what an agent would do by this action."""
-        with self._one_at_a_time:
-            self.observation = self.session.step(action).observation
-            self.history.append((action, self.observation))
+        with self.undisturbed:
+            self.expert.forget()  # It is no longer where it was.
+            self._do(action, by_expert=False)
+
+    def let_expert_act(self) -> None:
+        """Let the expert do its next action."""
+        with self.undisturbed:
+            self._expert_acts()
+
+    def let_expert_finish(self) -> None:
+        """Let the expert play until it has bought something or given up."""
+        with self.undisturbed:
+            while self._expert_acts():
+                pass
+
+    def _expert_acts(self) -> bool:
+        action = self.expert.next_action(self.session, self.observation)
+        if action is not None:
+            self._do(action, by_expert=True)
+        return action is not None
+
+    def _do(self, action: str, *, by_expert: bool) -> None:
+        self.observation = self.session.step(action).observation
+        self.history.append(Deed(action=action, observation=self.observation, by_expert=by_expert))
 
 
 class Visits:
@@ -53,11 +87,13 @@ class Visits:
         """Open a new session."""
         task = Task.from_row(self._tasks[next(self._numbers) % len(self._tasks)])
         session = WebShop(**self._options.model_dump())
+        opening = session.reset(task, Seed(0))
         visit = Visit(
             id=secrets.token_hex(8),
             task=task,
             session=session,
-            observation=session.reset(task, Seed(0)),
+            observation=opening,
+            expert=VisitingExpert(task, opening),
         )
         with self._lock:
             self._open[visit.id] = visit

@@ -1,4 +1,4 @@
-"""The shop as a site that a person can click through, with the agent's view beside it."""
+"""The shop as a site to click through or to watch the expert in, with the agent's view beside."""
 
 import logging
 import threading
@@ -54,10 +54,7 @@ class _Handler(Handler):
         visit = self.visits.begin() if self.path == "/" else self._visit()
         if visit is None:
             return
-        if "query" in form:
-            visit.act(f"search[{form['query']}]")
-        elif form.get("action"):
-            visit.act(form["action"])
+        _do(visit, form)
         self._redirect(visit)
 
     def _visit(self) -> Visit | None:
@@ -94,5 +91,20 @@ class _Handler(Handler):
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Cache-Control", "no-store")
         self.send_header("Content-Length", str(len(body)))
+        if self.close_connection:
+            self.send_header("Connection", "close")  # Else it would be used again.
         self.end_headers()
         self.wfile.write(body)
+
+
+def _do(visit: Visit, form: dict[str, str]) -> None:
+    """Do what a button asks for; "Another goal" asks for nothing more."""
+    match form:
+        case {"query": query}:
+            visit.act(f"search[{query}]")
+        case {"expert": "step"}:
+            visit.let_expert_act()
+        case {"expert": "game"}:
+            visit.let_expert_finish()
+        case {"action": action} if action:
+            visit.act(action)

@@ -5,7 +5,7 @@ from html import escape
 from agentfly.environments.webshop.action import MAX_QUERY
 from agentfly.environments.webshop.page import Kind, Label, Piece, Row
 from agentfly.environments.webshop.spot import AtItem
-from agentfly.environments.webshop.visit import Visit
+from agentfly.environments.webshop.visit import Deed, Visit
 
 _STYLE = """
 body { margin: 0; font: 15px/1.5 system-ui, sans-serif; color: #222; background: #f6f5f2 }
@@ -26,9 +26,11 @@ details { margin: 4px 0 } .reward { font-size: 24px }
 def visit_page(visit: Visit) -> str:
     """Show the shop, and beside it the session as an agent sees it."""
     goal = escape(visit.session.goal.instruction)
+    with visit.undisturbed:
+        shop, agent = _shop(visit), _agent(visit)
     return _document(
         f"<header>{_form('/', 'Another goal')}<b>WebShop</b><br>{goal}</header>"
-        f"<main><section>{_shop(visit)}</section><section>{_agent(visit)}</section></main>"
+        f"<main><section>{shop}</section><section>{agent}</section></main>"
     )
 
 
@@ -78,7 +80,7 @@ def _piece(piece: Piece, visit: Visit) -> str:
             f'<form method="post" action="{address}">'
             f'<input name="query" autofocus maxlength="{MAX_QUERY}"><button>{text}</button></form>'
         )
-    return _form(address, piece.text, action=f"click[{piece.text}]", look=_look(piece, visit))
+    return _form(address, piece.text, value=f"click[{piece.text}]", look=_look(piece, visit))
 
 
 def _look(piece: Piece, visit: Visit) -> str:
@@ -88,25 +90,40 @@ def _look(piece: Piece, visit: Visit) -> str:
     return "buy" if piece.kind is Kind.BUTTON and piece.text == Label.BUY else ""
 
 
-def _form(address: str, label: str, *, action: str = "", look: str = "") -> str:
+def _form(
+    address: str, label: str, *, name: str = "action", value: str = "", look: str = ""
+) -> str:
     return (
-        f'<form method="post" action="{address}"><button class="{look}" name="action" '
-        f'value="{escape(action)}">{escape(label)}</button></form>'
+        f'<form method="post" action="{address}"><button class="{look}" name="{name}" '
+        f'value="{escape(value)}">{escape(label)}</button></form>'
     )
 
 
 def _agent(visit: Visit) -> str:
     possible = "".join(f"<li>{escape(action)}</li>" for action in visit.session.page.actions)
-    past = "".join(_past(number, *done) for number, done in enumerate(visit.history, start=1))
+    past = "".join(_past(number, deed) for number, deed in enumerate(visit.history, start=1))
     return (
         f"<h3>What the agent sees</h3><pre>{escape(visit.observation)}</pre>"
         f"<details><summary>Possible actions</summary><ul>{possible}</ul></details>"
-        f"<h3>History</h3>{past or '<p>Nothing yet.</p>'}"
+        f"{_expert(visit)}<h3>History</h3>{past or '<p>Nothing yet.</p>'}"
     )
 
 
-def _past(number: int, action: str, observation: str) -> str:
+def _expert(visit: Visit) -> str:
+    """Offer to let the expert play, as long as there is something for it to do."""
+    if visit.session.verdict is not None:
+        return ""
+    if visit.expert.gave_up:
+        return "<p>The expert found nothing to buy.</p>"
+    address = f"/visits/{visit.id}"
+    step = _form(address, "Let the expert do a step", name="expert", value="step")
+    game = _form(address, "Let the expert play to the end", name="expert", value="game")
+    return f"<p>{step}{game}</p>"
+
+
+def _past(number: int, deed: Deed) -> str:
+    who = " (expert)" if deed.by_expert else ""
     return (
-        f"<details><summary>{number}. {escape(action)}</summary>"
-        f"<pre>{escape(observation)}</pre></details>"
+        f"<details><summary>{number}. {escape(deed.action)}{who}</summary>"
+        f"<pre>{escape(deed.observation)}</pre></details>"
     )

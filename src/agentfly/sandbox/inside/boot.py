@@ -3,9 +3,9 @@
 It is started by its path, so that it works wherever the package is; its socket is stdin.
 """
 
+import errno
 import gc
 import importlib
-import importlib.util
 import json
 import os
 import signal
@@ -13,6 +13,9 @@ import socket
 import sys
 from pathlib import Path
 from typing import Any
+
+PASSING = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+"""Errors of a crowded machine; whatever else a system call refuses, it refuses the next time."""
 
 
 def main(settings: dict[str, Any]) -> None:
@@ -29,14 +32,16 @@ def main(settings: dict[str, Any]) -> None:
         own_uids = _enter_namespaces(kernel)
         _continue_as_first_process(kernel)
         proc = stage.build(settings["readable"])
-        missing = _preload(settings["preload"])
+        unimportable = _preload(settings["preload"])
         stage.seal()
         serving = server.ForkServer(control, proc, outer_pid=outer_pid, own_uids=own_uids)
     except Exception as error:  # noqa: BLE001 - told to the owner, whatever it is
-        control.send(json.dumps({"failed": f"{type(error).__name__}: {error}"}).encode())
+        refused = isinstance(error, OSError) and error.errno not in PASSING
+        report = {"failed": _said(error), "refused": refused}
+        control.send(json.dumps(report).encode())
         return
-    report = {"landlock": landlock.abi(), "own_uids": own_uids, "watched": proc.own}
-    control.send(json.dumps({**report, "missing": missing}).encode())
+    layers = {"landlock": landlock.abi(), "own_uids": own_uids, "watched": proc.own}
+    control.send(json.dumps({"layers": layers, "unimportable": unimportable}).encode())
     # What is frozen is never walked by the collector, whose marks would unshare every page.
     gc.collect()
     gc.freeze()
@@ -70,15 +75,23 @@ def _continue_as_first_process(kernel: Any) -> None:
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _preload(names: list[str]) -> list[str]:
-    """Import packages once, for all sandboxes; return those that are not installed."""
-    missing = []
+def _preload(names: list[str]) -> dict[str, str]:
+    """Import packages once, for all sandboxes; return those that can't be, and why.
+
+    >>> _preload(["json", "jsn"])
+    {'jsn': "ModuleNotFoundError: No module named 'jsn'"}
+    """
+    unimportable = {}
     for name in names:
-        if importlib.util.find_spec(name.partition(".")[0]) is None:
-            missing.append(name)
-        else:
+        try:
             importlib.import_module(name)
-    return missing
+        except Exception as error:  # noqa: BLE001 - a package may raise anything
+            unimportable[name] = _said(error)
+    return unimportable
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 if __name__ == "__main__":

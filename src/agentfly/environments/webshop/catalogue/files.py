@@ -1,7 +1,7 @@
 """The official files: `items_shuffle*.json`, `items_ins_v2*.json`, `items_human_ins.json`."""
 
 import gzip
-import json
+import zlib
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from agentfly.environments.webshop.catalogue.json_array import read_array
+from agentfly.environments.webshop.catalogue.json_text import read_json
 from agentfly.environments.webshop.catalogue.product import Product
 from agentfly.environments.webshop.catalogue.record import read_product
 from agentfly.environments.webshop.catalogue.request import Catalogue, Request
@@ -95,42 +96,30 @@ def _products(
 
 
 def _records(path: Path) -> Iterator[tuple[int, Any]]:
-    try:
-        if path.suffix == ".json":
-            yield from read_array(path)
-        else:
-            yield from _documents(path)
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
-        raise FormatError(f"{path} can't be read as text: {error}") from error
+    return read_array(path) if path.suffix == ".json" else _documents(path)
 
 
 def _documents(path: Path) -> Iterator[tuple[int, Any]]:
-    for line, text in enumerate(_lines(path), start=1):
-        try:
-            yield line, json.loads(text)["product"]
-        except json.JSONDecodeError as error:
-            raise FormatError(f"{path}:{line} is not JSON: {error.msg}") from error
-        except (KeyError, TypeError):
-            raise FormatError(f"{path}:{line} has no product") from None
+    for line, raw in _lines(path):
+        document = read_json(raw, path, line)
+        if not isinstance(document, dict) or "product" not in document:
+            raise FormatError(f"{path}:{line} has no product")
+        yield line, document["product"]
 
 
-def _lines(path: Path) -> Iterator[str]:
-    if path.suffix == ".gz":
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            yield from file
-    else:
-        with path.open(encoding="utf-8") as file:
-            yield from file
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    line = 0
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            for line, raw in enumerate(file, start=1):
+                yield line, raw
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise FormatError(f"{path}:{line + 1} can't be unpacked: {error}") from error
 
 
 def _read_table(path: Path, row: Any) -> dict[str, Any]:
     """Read a table by asin, each row checked."""
-    try:
-        table = json.loads(path.read_text(encoding="utf-8-sig"))
-    except json.JSONDecodeError as error:
-        raise FormatError(f"{path}:{error.lineno} is not JSON: {error.msg}") from error
-    except UnicodeDecodeError as error:
-        raise FormatError(f"{path} is not UTF-8 text: {error}") from error
+    table = read_json(path.read_bytes(), path)
     try:
         rows: dict[str, Any] = TypeAdapter(dict[str, row]).validate_python(table)
     except ValidationError as error:

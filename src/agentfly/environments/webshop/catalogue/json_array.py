@@ -6,18 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from agentfly.errors import FormatError
+from agentfly.environments.webshop.catalogue.json_text import not_json, not_text, unreadable_json
 
 _CHUNK = 1 << 20
 _LONGEST = 1 << 23
 """Characters of one element. Without an end to it, a broken file would be read to its own end."""
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"\s*")
+_NO_TEXT = re.compile("[\udc80-\udcff]")
+"""What bytes that are not UTF-8 are read as, so that their line can be told."""
 
 
 def read_array(path: Path) -> Iterator[tuple[int, Any]]:
     """Yield each element with the number of the line where it starts."""
-    with path.open(encoding="utf-8-sig") as file:
+    with path.open(encoding="utf-8-sig", errors="surrogateescape") as file:
         window = _Window(path, file)
         window.take("[")
         closed = window.peek() == "]"
@@ -49,7 +51,8 @@ class _Window:
         found = self.peek()
         if not found or found not in expected:
             wanted = " or ".join(repr(character) for character in expected)
-            raise self._broken(self.line, f"expected {wanted}, got {found or 'the end'!r}")
+            problem = f"expected {wanted}, got {found or 'the end'!r}"
+            raise not_json(self._path, self.line, problem)
         self._go_to(self._place + 1)
         return found
 
@@ -62,20 +65,24 @@ class _Window:
             except json.JSONDecodeError as error:
                 if len(self._text) - self._place > _LONGEST or not self._more():
                     line = self.line + self._text.count("\n", self._place, error.pos)
-                    raise self._broken(line, error.msg) from None
+                    raise not_json(self._path, line, error.msg) from None
+            except (ValueError, RecursionError) as error:
+                rest = self._text[self._place :]
+                raise unreadable_json(self._path, self.line, rest, error) from None
             else:
                 self._go_to(end)
                 return value
 
     def _more(self) -> bool:
         chunk = self._file.read(_CHUNK)
-        self._text = self._text[self._place :] + chunk
+        self._text = self._text[self._place :]
+        if broken := _NO_TEXT.search(chunk):
+            lines = self._text.count("\n") + chunk.count("\n", 0, broken.start())
+            raise not_text(self._path, self.line + lines)
+        self._text += chunk
         self._place = 0
         return bool(chunk)
 
     def _go_to(self, place: int) -> None:
         self.line += self._text.count("\n", self._place, place)
         self._place = place
-
-    def _broken(self, line: int, problem: str) -> FormatError:
-        return FormatError(f"{self._path}:{line} is not JSON: {problem}")
