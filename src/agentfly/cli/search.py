@@ -11,7 +11,7 @@ import typer
 from agentfly.cli.errors import told_plainly
 from agentfly.environments.search.corpus import Cut
 from agentfly.environments.search.environment import line_of
-from agentfly.environments.search.library import AtServer, InFolder, open_library
+from agentfly.environments.search.library import open_library, searched_at
 from agentfly.environments.search.retrieval import (
     By,
     SearchIndex,
@@ -62,8 +62,7 @@ def index(
 def query(where: Where, text: str, by: HowFound = "bm25", k: HowMany = 5) -> None:
     """Show the passages that fit a query best."""
     with told_plainly():
-        place = AtServer(where) if where.startswith("http") else InFolder(where, by)
-        hits = open_library(place).retriever.search(text, k)
+        hits = open_library(searched_at(where, by)).retriever.search(text, k)
     for hit in hits:
         typer.echo(f"{hit.score:8.4f}  {line_of(hit.passage)}")
     if not hits:
@@ -80,7 +79,7 @@ def serve(
     """Serve an index to other processes, at POST /retrieve. There is no password."""
     with told_plainly(), _stages() as on_stage:
         retriever = SearchIndex(folder).retriever(by, on_stage=on_stage)
-    with retrieval_server(retriever, host=host, port=port) as url:
+    with told_plainly(), retrieval_server(retriever, host=host, port=port) as url:
         typer.echo(f"serving {folder} at {url}/retrieve; Ctrl-C ends it")
         try:
             threading.Event().wait()

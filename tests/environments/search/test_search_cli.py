@@ -1,6 +1,8 @@
 """`agentfly search index|query|serve`, as a person types them."""
 
+import contextlib
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +46,22 @@ def test_mistakes_are_told_in_a_line(documents: Path, tmp_path: Path) -> None:
         search, ["index", str(documents), "--to", "y", "--words", "5", "--overlap", "5"]
     )
     assert told.exit_code == 2
+
+
+def test_a_folder_may_be_called_as_a_server_is(documents: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "httpdocs"
+    runner.invoke(search, ["index", str(documents), "--to", str(folder)])
+    with contextlib.chdir(tmp_path):
+        found = runner.invoke(search, ["query", "httpdocs", "purr"])
+    assert found.output.strip().endswith("[c] Cats: Cats purr.")
+
+
+def test_a_port_that_is_taken_is_told_in_a_line(documents: Path, tmp_path: Path) -> None:
+    runner.invoke(search, ["index", str(documents), "--to", str(tmp_path / "index")])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        told = runner.invoke(search, ["serve", str(tmp_path / "index"), "--port", port])
+    assert (told.exit_code, "Choose another port" in told.output) == (2, True)
 
 
 SERVE = "from agentfly.cli.search import search; search()"

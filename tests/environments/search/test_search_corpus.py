@@ -118,6 +118,11 @@ def test_a_pile_of_open_braces_in_wikitext_ends_soon() -> None:
     assert plain_wikitext("{{" * 20_000 + "x").endswith("x")
 
 
+def _flipped(packed: bytes) -> bytes:
+    """Damage the deflated part, whose first bits say of which kind it is."""
+    return packed[:10] + b"\xff" + packed[11:]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -125,10 +130,26 @@ def test_a_pile_of_open_braces_in_wikitext_ends_soon() -> None:
         ("a.jsonl", b'{"text": "x"}\n[1]\n', r"a\.jsonl:2 should hold an object"),
         ("a.jsonl", b'{"text": "x"}\n{"body": "y"}\n', r"a\.jsonl:2: a row looks like"),
         ("a.jsonl", b'{"text": 5}\n', r"a\.jsonl:1: a row looks like"),
-        ("a.txt", b"\xff\xfe\xfa", r"a\.txt is not UTF-8"),
+        ("a.txt", b"\xff\xfe\xfa", r"a\.txt:1 is not UTF-8"),
+        (
+            "a.jsonl",
+            b'{"text": "x"}\n' * 5000 + b'{"text": "\xff"}\n',
+            r"a\.jsonl:5001 is not UTF-8",
+        ),
+        ("a.jsonl", b'{"text": "x"}\n' + b"[" * 100_000, r"a\.jsonl:2 .*nested too deeply"),
+        (
+            "a.jsonl",
+            b'{"text": "x", "n": ' + b"1" * 5000 + b"}",
+            r"a\.jsonl:1 can't be read: .*digits",
+        ),
+        (
+            "a.jsonl.gz",
+            _flipped(gzip.compress(b'{"text": "x"}\n', mtime=0)),
+            r"a\.jsonl\.gz can't be read",
+        ),
         ("a.jsonl.gz", b"not gzip", r"a\.jsonl\.gz can't be read"),
         ("a.xml.bz2", b"not bz2", r"a\.xml\.bz2 can't be read"),
-        ("a.jsonl.gz", gzip.compress(b'{"text": "x"}\n' * 999)[:40], r"can't be read"),
+        ("a.jsonl.gz", gzip.compress(b'{"text": "x"}\n' * 999, mtime=0)[:40], r"can't be read"),
     ],
 )
 def test_a_broken_file_is_named_with_its_line(
@@ -191,6 +212,55 @@ def test_a_corpus_gives_back_what_was_put_in(corpus: Corpus) -> None:
     assert corpus.find("nobody") is None
     with pytest.raises(IndexError, match="4 passages, asked for 4"):
         corpus[4]
+
+
+def test_a_document_is_put_together_without_what_its_passages_repeat(tmp_path: Path) -> None:
+    text = " ".join(f"word{n}" for n in range(95))
+    (tmp_path / "d.txt").write_text(text)
+    cut = Cut(words=20, overlap=5)
+    made = Corpus.create(tmp_path / "corpus", [tmp_path / "d.txt"], cut=cut)
+    whole = made.find("d.txt")
+    assert whole is not None
+    assert whole.text == text
+    # Passages that were only named so repeat nothing.
+    apart = [Passage(id=f"e#{n}", title="", text=f"a b {n} c d e f") for n in range(2)]
+    write_corpus(tmp_path / "apart", apart, overlap=5)
+    whole = Corpus(tmp_path / "apart").find("e")
+    assert whole is not None
+    assert whole.text == "a b 0 c d e f a b 1 c d e f"
+
+
+MARKDOWN = """# The __init__ of *cats*, 2*3*4
+
+Call `read_file(a_b)` or read_file(a_b) as **`f(*args)`** with *args, **kwargs and _private.
+***All*** of **it *is* bold**, _so_ `a` - b * c. See [the __docs__](x_y.md).
+
+- 2*3*4 > 5
+
+```python
+def __init__(self, *a):
+    # a comment, `ticks` and *stars*
+```
+"""
+
+
+def test_marks_are_taken_out_only_where_they_are_marks(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(MARKDOWN)
+    (document,) = read(tmp_path / "a.md")
+    assert document.title == "The __init__ of cats, 2*3*4"
+    assert document.text == (
+        "The __init__ of cats, 2*3*4\n\n"
+        "Call read_file(a_b) or read_file(a_b) as f(*args) with *args, **kwargs and _private.\n"
+        "All of it is bold, so a - b * c. See the __docs__.\n\n"
+        "2*3*4 > 5\n\n"
+        "def __init__(self, *a):\n    # a comment, `ticks` and *stars*"
+    )
+
+
+@pytest.mark.parametrize("piece", ["*a ", "`", "`a", "[a](", "_a", " ", "```\n", "\ue0000\ue001"])
+def test_any_heap_of_marks_is_read_soon(tmp_path: Path, piece: str) -> None:
+    (tmp_path / "a.md").write_text("x" + piece * 50_000)
+    assert len(read(tmp_path / "a.md")) == 1  # in the time of one test
 
 
 def _first_text(corpus: Corpus) -> str:

@@ -23,6 +23,7 @@ from agentfly.environments.search import (
 from agentfly.environments.search.corpus import write_corpus
 from agentfly.environments.search.environment import NOTHING, PART
 from agentfly.environments.search.library import AtServer, InFolder, InWorld, open_library
+from agentfly.environments.search.players import NOT_FOUND, gold
 from agentfly.environments.search.ready_made import make
 from agentfly.errors import ToolError
 from agentfly.testing import check_environment
@@ -185,6 +186,48 @@ def test_without_known_support_a_hit_is_a_passage_with_the_answer() -> None:
         scored = run([("search", {"query": person.id})], "?", answer=[answer], support=[]).score
         assert scored is not None
         assert scored.parts["hit"] == hit
+
+
+@pytest.mark.parametrize(
+    ("tool", "spoilt"), [("search", False), ("retrieve", False), ("search", True)]
+)
+def test_the_gold_path_is_right_only_where_its_passages_can_be_found(
+    tool: str, spoilt: bool
+) -> None:
+    kit = make(SearchOptions(people=40, k=1, num_tasks=20, hops=(2,), tools=(tool,)))  # type: ignore[arg-type]
+    elsewhere = make(SearchOptions(people=40, seed=7, k=1)) if spoilt else kit
+    assert kit.gold is not None
+    for row in list(kit.tasks())[:5]:
+        task = Task(id=row["id"], messages=(), fields=row)
+        model = PlayerModel(player=kit.gold, task=task, random=Random(0))
+        agent = Agent(model, tools=elsewhere.tools, reward=elsewhere.reward, max_turns=9)
+        (played,) = agent.run_sync([row]).trajectories
+        assert played.reward == float(not spoilt), row
+
+
+def test_where_no_support_is_known_the_answer_must_be_shown() -> None:
+    person = someone()
+    town = person.text.split()[-1].rstrip(".")
+    for question, said in ((person.id, town), ("Nothing?", NOT_FOUND)):
+        fields = {"question": question, "answer": [town if said == town else "Zzyzx"]}
+        playing = gold(
+            Scene(task=Task(id="t", messages=(), fields=fields), observation="", random=Random(0))
+        )
+        turn = next(playing)
+        while turn.calls:
+            turn = playing.send(opened(k=1).search(json.loads(turn.calls[0].arguments)["query"]))
+        assert turn.words == said
+
+
+def test_without_a_tool_that_searches_there_are_no_players() -> None:
+    kit = make(SearchOptions(tools=("open_page",)))
+    assert (kit.expert, kit.gold, kit.random) == (None, None, None)
+
+
+def test_an_answer_may_be_a_number() -> None:
+    environment = opened()
+    environment.reset(Task(id="t", messages=(), fields={"question": "?", "answer": 42}), Seed(0))
+    assert environment.step("<answer>42</answer>").reward == 1.0
 
 
 def test_f1_can_be_the_reward() -> None:

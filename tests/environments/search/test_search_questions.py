@@ -142,6 +142,8 @@ def test_musique_tells_paragraphs_of_one_title_apart(tmp_path: Path) -> None:
         ("nq-open", '{"question": "a", "answer": ["b"]}\n{"question": 5}', r"x\.json:2: "),
         ("nq-open", '{"question": "a", "answer": [" "]}', r"x\.json:1 has no answer"),
         ("musique", "\n\nnope", r"x\.json:3 is not JSON"),
+        ("squad", "[" * 100_000, r"x\.json can't be read: it is nested too deeply"),
+        ("squad", "1" * 5000, r"x\.json can't be read: .*digits"),
         ("squad", '{"data": []}', "holds no question that has an answer"),
     ],
 )

@@ -1,10 +1,12 @@
 """A retriever behind HTTP, in the form that Search-R1's server speaks."""
 
 import asyncio
+import http.client
 import json
 import urllib.error
 import urllib.request
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 
 import pytest
 from tests.engines.http_standin import Received, Reply, standing_in
@@ -79,6 +81,35 @@ def test_a_bad_request_is_told_what_is_wrong(path: str, body: bytes, status: int
         assert post(f"{url}/retrieve", b'{"queries": ["purr"]}')[0] == 200  # and it goes on
 
 
+@contextmanager
+def connected() -> Iterator[http.client.HTTPConnection]:
+    """One connection to a server, which is kept."""
+    with retrieval_server(BM25) as url:
+        connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=10)
+        with closing(connection):
+            yield connection
+
+
+def test_a_connection_goes_on_after_a_request_for_something_else() -> None:
+    with connected() as kept:
+        for path, status in (("/other", 404), ("/retrieve", 200), ("/other", 404)):
+            kept.request("POST", path, b'{"queries": ["purr"]}')
+            response = kept.getresponse()
+            assert (response.status, bool(response.read())) == (status, True)
+            assert kept.sock is not None  # which is still the first
+
+
+@pytest.mark.parametrize("length", ["abc", "-5", "9" * 5000])
+def test_a_length_that_is_none_is_told(length: str) -> None:
+    with connected() as asked:
+        asked.putrequest("POST", "/retrieve")
+        asked.putheader("Content-Length", length)
+        asked.endheaders()
+        response = asked.getresponse()
+        assert response.status == 400
+        assert "a body has 1 to" in json.loads(response.read())["error"]
+
+
 async def test_many_threads_ask_at_once() -> None:
     with retrieval_server(BM25) as url, closing(RemoteRetriever(url)) as remote:
         async with asyncio.TaskGroup() as tasks:
@@ -112,6 +143,18 @@ async def test_what_may_pass_is_asked_again() -> None:
     async with standing_in(handler) as server:
         assert await search(server.url) == ["3 T text"]
         assert len(server.received) == 3
+
+
+async def test_documents_without_an_id_are_known_by_their_text() -> None:
+    async def handler(received: Received, reply: Reply) -> None:
+        assert received.body["queries"] == ["q"]
+        found = [{"document": {"id": None, "contents": f'"T"\n{x}'}} for x in ("one", "two")]
+        await reply.json({"result": [found]})
+
+    async with standing_in(handler) as server:
+        known_by = {line.split()[0] for line in await search(server.url)}
+    assert len(known_by) == 2
+    assert "None" not in known_by
 
 
 @pytest.mark.parametrize(

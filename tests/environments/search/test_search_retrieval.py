@@ -2,10 +2,12 @@
 
 import math
 import re
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,6 +28,7 @@ from agentfly.environments.search import (
 from agentfly.environments.search.corpus import write_corpus
 from agentfly.environments.search.questions import load_questions
 from agentfly.environments.search.retrieval import dense as dense_module
+from agentfly.environments.search.retrieval import embedder as embedder_module
 from agentfly.environments.search.retrieval.hybrid import fuse
 from agentfly.errors import ConfigError, FormatError
 
@@ -218,6 +221,43 @@ def test_vectors_are_made_once_and_told_of(index: SearchIndex) -> None:
     again = LetterEmbedder()
     assert index.embed(again).search("cats", 2) == made.search("cats", 2)
     assert again.embedded == 1  # the query
+
+
+def test_every_stage_is_told_to_its_end(tmp_path: Path) -> None:
+    told: list[tuple[str, int, int | None]] = []
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.txt").write_text(name)
+    SearchIndex.create(tmp_path / "i", [tmp_path], on_stage=lambda *stage: told.append(stage))
+    assert told[-1] == ("indexing", 2, 2)
+    assert ("reading", 2, None) in told
+
+
+def test_embedders_of_one_model_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_use = threading.Lock()
+    loaded: list[str] = []
+
+    class Model:
+        def __init__(self, name: str) -> None:
+            loaded.append(name)
+            threading.Event().wait(0.05)
+
+        def encode(self, texts: list[str], **options: object) -> int:
+            assert in_use.acquire(blocking=False), "two threads at once"
+            threading.Event().wait(0.01)
+            in_use.release()
+            return len(texts)
+
+    library = SimpleNamespace(SentenceTransformer=Model)
+    monkeypatch.setattr(embedder_module, "import_extra", lambda package, purpose: library)
+    together = threading.Barrier(8)
+
+    def embed(_: int) -> object:
+        together.wait()
+        return SentenceEmbedder("a model for this test").embed(["x"])
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(embed, range(8))) == [1] * 8
+    assert len(loaded) == 1
 
 
 def test_an_index_of_another_corpus_or_model_is_refused(tmp_path: Path, index: SearchIndex) -> None:

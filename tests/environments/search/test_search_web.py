@@ -3,7 +3,9 @@
 import asyncio
 import ipaddress
 import sqlite3
+import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,12 @@ from hypothesis import strategies as st
 from tests.engines.http_standin import Received, Reply, StandIn, standing_in
 
 from agentfly.engines.remote import Retry
-from agentfly.environments.search import CachedSearch, DiskCache, Hit, PageReader, WebSearch
+from agentfly.environments.search import CachedSearch, DiskCache, Hit, PageReader, WebSearch, portal
+from agentfly.environments.search.library import OnWeb
 from agentfly.environments.search.passage import Passage
-from agentfly.environments.search.readable import readable
+from agentfly.environments.search.portal import wait_for
+from agentfly.environments.search.readable import decode_html, readable
+from agentfly.environments.search.ready_made import SearchOptions, place_of
 from agentfly.environments.search.web import PROVIDERS, address
 from agentfly.environments.search.web.address import is_public
 from agentfly.environments.search.web.page import MAX_BYTES
@@ -107,7 +112,7 @@ async def test_a_provider_is_asked_and_read_in_its_own_way(provider: str) -> Non
     async with standing_in(HANDLERS[provider]) as server:
         hits = await ask(provider, server)
     assert [(h.passage.title, h.passage.text) for h in hits] == [(t, c) for t, _, c in PAGES]
-    assert all(h.passage.id.startswith("https://") for h in hits)
+    assert all(h.passage.id.startswith("http") for h in hits)
     assert [h.score for h in hits] == [1.0, 0.5]
 
 
@@ -179,6 +184,82 @@ async def test_a_provider_that_misbehaves_is_no_fault_of_the_model(
         with pytest.raises(EnvError, match=message) as raised:
             await ask(provider, server)
     assert KEY not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("provider", "query", "told"),
+    [
+        ("wikipedia", "x" * 301, "at most 300 characters, got 301"),
+        ("brave", "x" * 401, "at most 400 characters, got 401"),
+        ("brave", "x " * 51, "at most 50 words, got 51"),
+        ("tavily", "x" * 401, "at most 400 characters"),
+        ("serper", "x" * 1001, "at most 1000 characters"),
+    ],
+)
+async def test_a_query_that_a_provider_would_refuse_is_told_to_the_model(
+    provider: str, query: str, told: str
+) -> None:
+    async with standing_in(HANDLERS[provider]) as server:
+        search = WebSearch(provider, url=server.url)
+        with closing(search), pytest.raises(ToolError, match=told):
+            await asyncio.to_thread(search.search, query, 5)
+        assert server.received == []
+
+
+async def test_half_a_character_can_be_asked_for() -> None:
+    async def handler(received: Received, reply: Reply) -> None:
+        assert "cats?" in (received.query.get("q"), (received.body or {}).get("q"))
+        await reply.json({"results": [], "organic": []})
+
+    async with standing_in(handler) as server:
+        for provider in ("searxng", "serper"):
+            with closing(WebSearch(provider, url=server.url)) as search:
+                assert await asyncio.to_thread(search.search, "cats\ud83d", 5) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [("cirrussearch-query-too-long", ToolError), ("cirrussearch-too-busy-error", EnvError)],
+)
+async def test_an_error_of_wikipedia_is_whose_it_is(code: str, kind: type[Exception]) -> None:
+    async def handler(received: Received, reply: Reply) -> None:
+        await reply.json({"error": {"code": code, "info": "The reason."}, "servedby": "mw1"})
+
+    async with standing_in(handler) as server:
+        with pytest.raises(kind, match=f"{code}: The reason"):
+            await ask("wikipedia", server)
+
+
+async def test_two_wikipedias_are_told_apart(tmp_path: Path) -> None:
+    async def at(server: StandIn) -> list[str]:
+        place = OnWeb("wikipedia", url=f"{server.url}/", cache=str(tmp_path / "web.sqlite"))
+        hits = await asyncio.to_thread(place.open().retriever.search, "cats & dogs", 5)
+        return [hit.passage.id for hit in hits]
+
+    async with standing_in(wikipedia) as one, standing_in(wikipedia) as other:
+        for server in (one, other, one):
+            assert await at(server) == [f"{server.url}/w/index.php?curid={n}" for n in (0, 1)]
+        assert (len(one.received), len(other.received)) == (1, 1)
+
+
+async def test_a_web_of_ones_own_is_searched_and_opened(tmp_path: Path) -> None:
+    async def own(received: Received, reply: Reply) -> None:
+        await (searxng if received.path == "/search" else site)(received, reply)
+
+    async with standing_in(own) as server:
+        for allow_private in (True, False):
+            options = SearchOptions(
+                index="web:searxng", provider_url=server.url, allow_private=allow_private
+            )
+            library = place_of(options).open()
+            assert len(await asyncio.to_thread(library.retriever.search, "cats & dogs", 5)) == 2
+            if allow_private:
+                page = await asyncio.to_thread(library.find, f"{server.url}/cats")
+                assert page is not None
+                assert page.title == "Cats"
+            else:
+                with pytest.raises(ToolError, match="not on the public web"):
+                    await asyncio.to_thread(library.find, f"{server.url}/cats")
 
 
 @pytest.mark.parametrize("dawdle", [_silent, _dripping])
@@ -395,11 +476,49 @@ async def test_private_and_loopback_addresses_are_refused(url: str) -> None:
         "http://[::1/",
         "javascript:alert(1)",
         "https://" + "x" * 5000,
+        "http://h/\x01",
+        "http://h/a\nb",
+        "http://h/\ud83d",
+        "http://h\ud83d/",
+        "http://\u2024\u2024/",
+        "http://h\uff0fx/",
     ],
 )
 async def test_what_is_no_web_address_is_refused(url: str) -> None:
     with pytest.raises(ToolError, match="not an address that can be opened"):
         await read(url)
+
+
+async def test_a_host_of_other_letters_is_asked_by_its_ascii_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+
+    async def look_up(host: str, port: int) -> list[address.Address]:
+        asked.append(host)
+        return [ipaddress.ip_address("127.0.0.1")]
+
+    monkeypatch.setattr(address, "look_up", look_up)
+    async with standing_in(site) as server:
+        for host in ("bücher.example", "ｃats.example"):
+            page = await read(f"http://{host}:{server.port}/cats?q=ä")
+            assert page.title == "Cats"
+        hosts = ["xn--bcher-kva.example", "cats.example"]
+        assert asked == hosts
+        sent = [received.headers["host"] for received in server.received]
+        assert sent == [f"{host}:{server.port}" for host in hosts]
+
+
+@pytest.mark.parametrize("path", ["/astray", "/nowhere-else"])
+async def test_a_redirect_to_nowhere_is_told_to_the_model(path: str) -> None:
+    async def redirect(received: Received, reply: Reply) -> None:
+        await reply.body(
+            b"", 302, {"Location": "http://[bad"} if received.path == "/astray" else {}
+        )
+
+    async with standing_in(redirect) as server:
+        with pytest.raises(ToolError, match=r"not an address that can be opened|answered 302"):
+            await read(server.url + path)
 
 
 async def test_each_redirect_is_looked_at_and_the_address_is_kept_to(
@@ -446,6 +565,11 @@ async def test_pages_are_kept(tmp_path: Path) -> None:
         ("::ffff:8.8.8.8", True),
         ("::ffff:192.168.0.1", False),
         ("64:ff9b::a00:1", False),
+        ("64:ff9b::808:808", True),
+        ("64:ff9b:1::7f00:1", False),
+        ("::127.0.0.1", False),
+        ("::8.8.8.8", False),
+        ("fec0::1", False),
     ],
 )
 def test_which_addresses_are_public(text: str, public: bool) -> None:
@@ -481,3 +605,87 @@ PIECES = [
 def test_any_page_can_be_read(pieces: list[str]) -> None:
     page = readable("".join(pieces))
     assert isinstance(page.text, str)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "<a ",
+        "<a b=",
+        '<a b=">" ',
+        "<a b='<a b=\"",
+        "<nav>x",
+        "<nav></main>",
+        "<main>x",
+        "<!--",
+        "<![CDATA[",
+        "</",
+        "<script>",
+        "<title>",
+        "&#9",
+        "&",
+        "<",
+        " ",
+    ],
+)
+@pytest.mark.timeout(60)
+def test_no_page_takes_longer_than_its_length(piece: str) -> None:
+    """A quarter of a megabyte takes a second at most; if the work were quadratic, hours."""
+    readable("<p>words</p>" + piece * (2**18 // len(piece)))
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ('<a title="x > y">link</a> it\'s', "link it's"),
+        ("a < b and <b>c</b>", "a < b and c"),
+        ("<script>if (a<b) '</nav>'</script>x", "x"),
+        ("<SCRIPT>no</Script >x", "x"),
+        ("<svg/>x<iframe/>y", "xy"),
+        ("<svg><title>icon</title></svg>x", "x"),
+        ("<nav>a<nav>b</nav>c</nav>d", "d"),
+        ("<nav><main>a</nav>b", "b"),
+        ("x<!-- <p> -->y<!-->z", "xyz"),
+        ("x<?php no ?>y<!doctype html>z", "xyz"),
+        ("x<a href='unclosed>y</a>", "xy"),
+        ("words <a cut", "words"),
+        ("&lt;p&gt; &#" + "9" * 5000 + ";", "<p> \ufffd"),
+    ],
+)
+def test_what_is_read_of_odd_pages(page: str, text: str) -> None:
+    assert readable(page).text == text
+
+
+def test_the_title_is_the_pages_own() -> None:
+    page = "<title>Cats &amp; <b>dogs</title><svg><title>icon</title></svg>x"
+    assert readable(page).title == "Cats & <b>dogs"
+
+
+@pytest.mark.parametrize(
+    "charset", ["idna", "undefined", "punycode", "unicode_escape", "hex", "rot13", "nonsense"]
+)
+def test_what_is_no_charset_is_read_as_utf8(charset: str) -> None:
+    page = f"<meta charset={charset}>ü.b\\u00e9-".encode()
+    assert decode_html(page) == decode_html(page, charset) == page.decode()
+
+
+def test_threads_that_begin_at_once_share_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    portal._loop.cache_clear()
+    make, made, together = asyncio.new_event_loop, [], threading.Barrier(16)
+
+    def slowly() -> asyncio.AbstractEventLoop:
+        made.append(make())
+        threading.Event().wait(0.05)  # as long as others may come in between
+        return made[-1]
+
+    async def one() -> int:
+        return 1
+
+    def ask_at_once(_: int) -> int:
+        together.wait()
+        return wait_for(one())
+
+    monkeypatch.setattr(asyncio, "new_event_loop", slowly)
+    with ThreadPoolExecutor(16) as threads:
+        assert sum(threads.map(ask_at_once, range(16))) == 16
+    assert len(made) == 1

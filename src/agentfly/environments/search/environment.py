@@ -10,6 +10,7 @@ from agentfly.environments.search.passage import Hit, Passage
 from agentfly.environments.search.retrieval.retriever import MAX_QUERY
 from agentfly.errors import ToolError
 from agentfly.resources import Pooling
+from agentfly.rewards.gold import listed_answers
 from agentfly.rewards.qa import normalize_answer
 from agentfly.types import Seed, Step, Task, ToolCall
 
@@ -47,8 +48,7 @@ class SearchEnvironment:
         del seed
         self._found = {}
         self._question = str(task.fields.get("question", ""))
-        answers = task.fields.get("answer", [])
-        self._answers = [answers] if isinstance(answers, str) else list(answers)
+        self._answers = listed_answers(task, "answer") if "answer" in task.fields else []
         return self._question
 
     def step(self, action: str) -> Step:

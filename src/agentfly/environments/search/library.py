@@ -110,6 +110,8 @@ class OnWeb:
     requests_per_minute: float | None = None
     cache: str | None = None
     """A file in which answers are kept for a week."""
+    allow_private: bool = False
+    """Whether pages of loopback and private addresses may be opened."""
 
     def open(self) -> Library:
         """Look for the key; nothing is asked yet."""
@@ -117,8 +119,19 @@ class OnWeb:
             self.provider, url=self.url, requests_per_minute=self.requests_per_minute
         )
         kept = DiskCache(self.cache) if self.cache else None
-        retriever = CachedSearch(search, kept, name=search.name) if kept else search
-        return Library(retriever=retriever, find=PageReader(cache=kept).read)
+        name = f"{search.name} at {search.url}"
+        retriever = CachedSearch(search, kept, name=name) if kept else search
+        reader = PageReader(cache=kept, allow_private=self.allow_private)
+        return Library(retriever=retriever, find=reader.read)
+
+
+def searched_at(where: str, by: By = "bm25") -> AtServer | InFolder:
+    """Tell a server's address from a folder.
+
+    >>> searched_at("http://localhost:8001"), searched_at("httpdocs")
+    (AtServer(url='http://localhost:8001'), InFolder(folder='httpdocs', by='bm25'))
+    """
+    return AtServer(where) if where.startswith(("http://", "https://")) else InFolder(where, by)
 
 
 _opening = threading.Lock()

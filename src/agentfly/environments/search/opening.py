@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import io
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +32,7 @@ def open_bytes(path: Path) -> Iterator[IO[bytes]]:
     try:
         with _unpacked(path) as file:
             yield file
-    except (EOFError, OSError) as error:
+    except (EOFError, OSError, zlib.error) as error:
         raise FormatError(f"{path} can't be read: {error}") from error
 
 
@@ -51,4 +52,18 @@ def open_text(path: Path) -> Iterator[IO[str]]:
         try:
             yield text
         except UnicodeDecodeError as error:
-            raise FormatError(f"{path} is not UTF-8 text: {error}. Save it as UTF-8") from error
+            line = _first_line_not_utf8(path)
+            raise FormatError(
+                f"{path}:{line} is not UTF-8 text: {error.reason}. Save it as UTF-8"
+            ) from error
+
+
+def _first_line_not_utf8(path: Path) -> int:
+    """Read the file once more: whoever decodes by the block does not know lines."""
+    with open_bytes(path) as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    raise AssertionError(f"{path} was not UTF-8 a moment ago")

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_starting = threading.Lock()
+
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in the shared loop, and wait; it must have a deadline of its own.
@@ -22,7 +24,9 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
     >>> wait_for(two())
     2
     """
-    return asyncio.run_coroutine_threadsafe(work, _loop(os.getpid())).result()
+    with _starting:  # Many threads ask at once; one of them starts the loop.
+        loop = _loop(os.getpid())
+    return asyncio.run_coroutine_threadsafe(work, loop).result()
 
 
 @cache

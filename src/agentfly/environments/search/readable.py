@@ -1,8 +1,12 @@
 """What a person would read of an HTML page: no scripts, menus or forms."""
 
+import codecs
 import re
+from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
-from html.parser import HTMLParser
+
+from agentfly.environments.search.html_tokens import Token, tokens, unescaped
 
 
 def _names(tags: str) -> frozenset[str]:
@@ -22,6 +26,9 @@ MAIN = ("main", "article")
 MAIN_SHARE = 0.4
 """What stands in <main> or <article> is the page, if it is at least this share of all text."""
 
+NO_CHARSETS = _names("idna punycode raw-unicode-escape undefined unicode-escape")
+"""Python knows them, and no page is written in them: some raise, one takes for ever."""
+
 _META_CHARSET = re.compile(rb"""<meta[^>]{0,200}charset=["']?([\w-]{1,40})""", re.IGNORECASE)
 
 
@@ -40,8 +47,8 @@ def readable(html: str) -> Readable:
     Readable(title='Cats', text='Cats purr.\nThey sleep.')
     """
     reader = _Reader()
-    reader.feed(html)
-    reader.close()
+    for token in tokens(html):
+        reader.read(token)
     everything, main = _tidy(reader.everything), _tidy(reader.main)
     text = main if len(main) >= MAIN_SHARE * len(everything) else everything
     return Readable(_tidy(reader.title).replace("\n", " "), text)
@@ -54,53 +61,59 @@ def decode_html(body: bytes, charset: str | None = None) -> str:
     'é'
     """
     named = _META_CHARSET.search(body[:2048])
-    for name in filter(None, (charset, named and named[1].decode("ascii"), "utf-8")):
-        try:
-            return body.decode(name, errors="replace")
-        except LookupError:
-            continue  # a name that Python doesn't know
-    raise AssertionError("utf-8 is known")
+    for name in filter(None, (charset, named and named[1].decode("ascii"))):
+        with suppress(LookupError, ValueError):  # a name that Python doesn't know, or no charset
+            if codecs.lookup(name).name not in NO_CHARSETS:
+                return body.decode(name, errors="replace")
+    return body.decode(errors="replace")
 
 
-@dataclass
-class _Reader(HTMLParser):
+@dataclass(slots=True)
+class _Reader:
     title: list[str] = field(default_factory=list)
     everything: list[str] = field(default_factory=list)
     main: list[str] = field(default_factory=list)
     _open: list[str] = field(default_factory=list)
     """Open tags that matter here: what is silent, what is the main part, the title."""
+    _times: Counter[str] = field(default_factory=Counter)
+    """How often each of them is open, so that nobody has to go through them all."""
+    _silent: int = 0
+    _in_main: int = 0
 
-    def __post_init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        del attrs
-        if tag in BLOCKS:
+    def read(self, token: Token) -> None:
+        if token.kind == "text":
+            self._write(token.value)
+            return
+        if token.value in BLOCKS:
             self._write("\n")
-        if tag in SILENT or tag in MAIN or tag == "title":
-            self._open.append(tag)
+        if token.kind == "close":
+            self._close(token.value)
+        elif token.value in SILENT or token.value in MAIN or token.value == "title":
+            self._open.append(token.value)
+            self._count(token.value, 1)
 
-    def handle_endtag(self, tag: str) -> None:
-        if tag in BLOCKS:
-            self._write("\n")
-        if tag in self._open:
+    def _close(self, tag: str) -> None:
+        while self._times[tag]:
             # Whatever was left open inside it ends with it.
-            while self._open.pop() != tag:
-                pass
+            inner = self._open.pop()
+            self._count(inner, -1)
+            if inner == tag:
+                return
 
-    def handle_data(self, data: str) -> None:
-        self._write(data)
-
-    def unknown_decl(self, data: str) -> None:
-        """Pass over what is no HTML, such as `<![CDATA[`."""
+    def _count(self, tag: str, change: int) -> None:
+        self._times[tag] += change
+        self._silent += change * (tag in SILENT)
+        self._in_main += change * (tag in MAIN)
 
     def _write(self, text: str) -> None:
+        if self._silent:
+            return
         if self._open and self._open[-1] == "title":
-            self.title.append(text)
-        elif not SILENT.intersection(self._open):
-            self.everything.append(text)
-            if any(tag in MAIN for tag in self._open):
-                self.main.append(text)
+            self.title.append(unescaped(text))
+            return
+        self.everything.append(unescaped(text))
+        if self._in_main:
+            self.main.append(self.everything[-1])
 
 
 def _tidy(pieces: list[str]) -> str:

@@ -1,5 +1,7 @@
 """Search as a ready-made environment: questions, what is searched, tools, reward, players."""
 
+from collections.abc import Callable, Generator
+from functools import partial
 from importlib.util import find_spec
 from typing import Annotated, Any
 
@@ -7,15 +9,15 @@ from pydantic import Field
 
 from agentfly.config import Settings
 from agentfly.environments.kit import Kit, ReadyMade
+from agentfly.environments.player import Player, Say
 from agentfly.environments.search import players
 from agentfly.environments.search.environment import SearchEnvironment
 from agentfly.environments.search.library import (
-    AtServer,
-    InFolder,
     InQuestions,
     InWorld,
     OnWeb,
     Place,
+    searched_at,
     world_of,
 )
 from agentfly.environments.search.questions import Form, load_questions, split_rows
@@ -76,6 +78,10 @@ class SearchOptions(Settings):
     """A file in which what the web answers is kept for a week."""
     requests_per_minute: float | None = Field(default=None, gt=0)
     """How fast the web may be asked."""
+    provider_url: str | None = None
+    """Where the provider is, such as your own SearXNG; by default where everybody finds it."""
+    allow_private: bool = False
+    """Whether `open_page` may open loopback and private addresses, for a web of your own."""
 
 
 def make(options: SearchOptions) -> Kit:
@@ -96,9 +102,9 @@ def make(options: SearchOptions) -> Kit:
         ),
         system_prompt=PROMPT,
         max_turns=max(options.hops) + SPARE_TURNS if options.questions is None else FILE_TURNS,
-        expert=players.expert if options.questions is None else None,
-        gold=players.gold,
-        random=players.random,
+        expert=_player(players.expert, options) if options.questions is None else None,
+        gold=_player(players.gold, options),
+        random=_player(players.random, options),
     )
 
 
@@ -106,7 +112,7 @@ def place_of(options: SearchOptions) -> Place:
     """Return where the chosen library is.
 
     >>> place_of(SearchOptions(index="web:wikipedia"))
-    OnWeb(provider='wikipedia', url=None, requests_per_minute=None, cache=None)
+    OnWeb(provider='wikipedia', url=None, requests_per_minute=None, cache=None, allow_private=False)
     """
     index = options.index
     if index is None:
@@ -116,12 +122,20 @@ def place_of(options: SearchOptions) -> Place:
     if index.startswith("web:"):
         return OnWeb(
             index.removeprefix("web:"),
+            url=options.provider_url,
             requests_per_minute=options.requests_per_minute,
             cache=options.cache,
+            allow_private=options.allow_private,
         )
-    if index.startswith(("http://", "https://")):
-        return AtServer(index)
-    return InFolder(index, options.by)
+    return searched_at(index, options.by)
+
+
+def _player(
+    player: Callable[..., Generator[Say, str, None]], options: SearchOptions
+) -> Player | None:
+    """Let a player search by the first tool that can; there is none if pages are only opened."""
+    tool = next((name for name in options.tools if name != "open_page"), None)
+    return None if tool is None else partial(player, tool=tool)
 
 
 def _world(options: SearchOptions) -> InWorld:

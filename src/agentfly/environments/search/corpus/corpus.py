@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from agentfly.environments.search.corpus.cut import Cut, part_id, passages_of
+from agentfly.environments.search.corpus.cut import Cut, joined, part_id, passages_of
 from agentfly.environments.search.corpus.layout import (
     BOUNDS,
     HASHES,
@@ -40,6 +40,7 @@ class Corpus(Sequence[Passage]):
         facts = read_manifest(self.folder, KIND)
         self.fingerprint: str = facts["sha256"]
         self._count: int = facts["passages"]
+        self._overlap: int = facts.get("overlap", 0)
         self._bounds = self._numbers(BOUNDS, "int64", 3 * self._count + 1)
         self._hashes = self._numbers(HASHES, "uint64", self._count)
         self._order = self._numbers(ORDER, "int64", self._count)
@@ -64,7 +65,7 @@ class Corpus(Sequence[Passage]):
         """
         cut = cut or Cut()
         passages = (p for document in read_documents(sources) for p in passages_of(document, cut))
-        write_corpus(Path(folder), passages, on_passage=on_passage)
+        write_corpus(Path(folder), passages, overlap=cut.overlap, on_passage=on_passage)
         return cls(folder)
 
     def __len__(self) -> int:
@@ -100,7 +101,7 @@ class Corpus(Sequence[Passage]):
             parts.append(part)
         if not parts:
             return None
-        text = " ".join(part.text for part in parts)
+        text = joined([part.text for part in parts], self._overlap)
         return Passage(id=document_id, title=parts[0].title, text=text)
 
     def _find(self, passage_id: str) -> Passage | None:

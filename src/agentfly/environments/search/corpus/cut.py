@@ -1,6 +1,6 @@
 """Cutting documents into passages."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -50,3 +50,17 @@ def part_id(document_id: str, number: int) -> str:
     'cats#0'
     """
     return f"{document_id}#{number}"
+
+
+def joined(parts: Sequence[str], overlap: int) -> str:
+    """Put a document together again from its passages, without what they repeat.
+
+    >>> joined(["a b c", "c d e"], overlap=1)
+    'a b c d e'
+    """
+    words: list[str] = []
+    for part in parts:
+        new = part.split()
+        repeated = bool(overlap) and words[-overlap:] == new[:overlap]
+        words += new[overlap:] if repeated else new
+    return " ".join(words)

@@ -5,17 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentfly.environments.search.corpus.document import Document
+from agentfly.environments.search.corpus.markdown import plain_markdown
 from agentfly.environments.search.opening import open_bytes, open_text
 from agentfly.environments.search.readable import decode_html, readable
 
 _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
-_MARKS = re.compile(
-    r"^```.*$"  # fences, not what is between them
-    r"|^ {0,3}(?:#{1,6}|>|[-*+]|\d+\.)\s+"  # headings, quotes, lists
-    r"|[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}",
-    re.MULTILINE,
-)
-_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
 
 
 def read_text(path: Path) -> Iterator[Document]:
@@ -31,15 +25,6 @@ def read_markdown(path: Path) -> Iterator[Document]:
     heading = _HEADING.search(source)
     title = plain_markdown(heading[1]) if heading else path.stem
     yield Document(id=path.name, title=title, text=plain_markdown(source), where=str(path))
-
-
-def plain_markdown(source: str) -> str:
-    """Take the marks out of Markdown.
-
-    >>> plain_markdown("## A [link](x.md) and *more*")
-    'A link and more'
-    """
-    return _MARKS.sub("", _LINK.sub(r"\1", source)).strip()
 
 
 def read_html(path: Path) -> Iterator[Document]:

@@ -1,6 +1,6 @@
 """The files of a corpus.
 
-    manifest.json   how many passages, and the SHA-256 of all their bytes
+    manifest.json   how many passages, how many words they overlap, the SHA-256 of all their bytes
     texts.bin       id, title and text of each, one after another, UTF-8
     bounds.i64      where each of these three begins, and at last the end: 3 × passages + 1
     hashes.u64      hashes of all ids, in order: a binary search finds one

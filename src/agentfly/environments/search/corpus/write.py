@@ -17,13 +17,18 @@ BUFFERED = 4096
 
 
 def write_corpus(
-    folder: Path, passages: Iterable[Passage], *, on_passage: Callable[[int], None] | None = None
+    folder: Path,
+    passages: Iterable[Passage],
+    *,
+    overlap: int = 0,
+    on_passage: Callable[[int], None] | None = None,
 ) -> None:
     """Write all passages into a new folder; it appears when it is whole.
 
     Args:
         folder: A new one.
         passages: May be endless as far as memory is concerned.
+        overlap: How many words a document's passages repeat of the one before.
         on_passage: Told how many have been written, now and then.
     """
     with new_folder(folder) as half:
@@ -36,8 +41,10 @@ def write_corpus(
             writer.flush()
         if writer.count == 0:
             raise ConfigError(f"nothing to put into {folder}: no document has any text")
+        if on_passage is not None:
+            on_passage(writer.count)
         _write_ids(half, writer.hashes)
-        facts = {"kind": KIND, "version": 1, "passages": writer.count}
+        facts = {"kind": KIND, "version": 1, "passages": writer.count, "overlap": overlap}
         write_manifest(half, facts | {"sha256": writer.digest.hexdigest()})
 
 

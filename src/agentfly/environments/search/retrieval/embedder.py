@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
@@ -38,12 +39,13 @@ class SentenceEmbedder:
 
     def __init__(self, name: str = SMALL) -> None:
         self.name = name
-        self._lock = threading.Lock()
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one vector of length 1 for each text."""
-        with self._lock:  # Its tokenizer must not be used by two threads at once.
-            vectors: Vectors = _model(self.name).encode(
+        with _loading:
+            loaded = _load(self.name)
+        with loaded.lock:  # Its tokenizer must not be used by two threads at once.
+            vectors: Vectors = loaded.model.encode(
                 list(texts),
                 normalize_embeddings=True,
                 convert_to_numpy=True,
@@ -52,11 +54,22 @@ class SentenceEmbedder:
         return vectors
 
 
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A model, which all embedders of its name share, and whose turn it is to use it."""
+
+    model: Any
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+_loading = threading.Lock()
+
+
 @cache
-def _model(name: str) -> Any:
+def _load(name: str) -> _Loaded:
     library = import_extra("sentence_transformers", "dense retrieval")
     with boundary(ConfigError, f"loading the embedding model {name!r}"):
-        return library.SentenceTransformer(_folder_of_small() if name == SMALL else name)
+        return _Loaded(library.SentenceTransformer(_folder_of_small() if name == SMALL else name))
 
 
 def _folder_of_small() -> str:

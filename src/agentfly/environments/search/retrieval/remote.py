@@ -14,13 +14,13 @@ from agentfly.engines.remote.server import Call
 from agentfly.environments.search.client import SECONDS, Client
 from agentfly.environments.search.corpus.rows import split_contents
 from agentfly.environments.search.passage import Hit, Passage
-from agentfly.environments.search.retrieval.retriever import MAX_HITS, MAX_QUERY
+from agentfly.environments.search.retrieval.retriever import MAX_HITS, MAX_QUERY, mended
 from agentfly.errors import EnvError
 
 PATH = "/retrieve"
 
-_Id = Annotated[str, BeforeValidator(str)]
-"""Servers count their documents, or name them."""
+_Id = Annotated[str, BeforeValidator(lambda one: "" if one is None else str(one))]
+"""Servers count their documents, or name them, or do neither."""
 
 
 class _Document(BaseModel):
@@ -61,7 +61,8 @@ class RemoteRetriever:
         """Return the best `k`, as the server ranks them; EnvError if it can't be had."""
         if k < 1 or not query.strip():
             return []
-        body = {"queries": [query[:MAX_QUERY]], "topk": min(k, MAX_HITS), "return_scores": True}
+        asked = [mended(query[:MAX_QUERY])]
+        body = {"queries": asked, "topk": min(k, MAX_HITS), "return_scores": True}
         answer = self._client.ask(Call(path=PATH, body=body), _Answer, 'a "result"')
         if len(answer.result) != 1:
             raise EnvError(f"the server gave {len(answer.result)} results for one query")

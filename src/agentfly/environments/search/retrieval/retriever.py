@@ -11,10 +11,20 @@ MAX_HITS = 1000
 
 
 class Retriever(Protocol):
-    """Finds passages. Any text is a query: none raises, and one without a known word finds nothing.
+    """Finds passages. Any text is a query, and one without a known word finds nothing.
 
-    A retriever is used by many threads at once.
+    None raises but where a service takes no long ones: that is a ToolError. A retriever is used by
+    many threads at once.
     """
 
     def search(self, query: str, k: int) -> list[Hit]:
         """Return at most `k` hits, the best first."""
+
+
+def mended(text: str) -> str:
+    r"""Replace half characters, which JSON can spell and which have no bytes.
+
+    >>> mended("cats\ud83d")
+    'cats?'
+    """
+    return text.encode(errors="replace").decode()

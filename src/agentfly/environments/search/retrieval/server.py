@@ -48,11 +48,13 @@ class _Handler(Handler):
     retriever: Retriever
 
     def do_POST(self) -> None:
-        if self.path != PATH:
-            self._send(HTTPStatus.NOT_FOUND, {"error": f"POST to {PATH}, not {self.path}"})
-            return
         try:
-            request = self._read()
+            body = self._body()  # Read in any case: the next request comes behind it.
+            if self.path != PATH:
+                self._send(HTTPStatus.NOT_FOUND, {"error": f"POST to {PATH}, not {self.path}"})
+                return
+            # ValidationError is a ValueError that says what is wrong.
+            request = _Request.model_validate_json(body)
         except ValueError as error:
             self._send(HTTPStatus.BAD_REQUEST, {"error": str(error)})
             return
@@ -61,13 +63,12 @@ class _Handler(Handler):
     def do_GET(self) -> None:
         self._send(HTTPStatus.OK, {"retrieve": PATH})
 
-    def _read(self) -> _Request:
-        length = int(self.headers.get("Content-Length", 0))
-        if not 0 < length <= MAX_BYTES:
+    def _body(self) -> bytes:
+        told = self.headers.get("Content-Length", "0")
+        if not (told.isascii() and told.isdecimal() and 0 < int(told[:20]) <= MAX_BYTES):
             self.close_connection = True
-            raise ValueError(f"a body has 1 to {MAX_BYTES} bytes, got {length}")
-        # ValidationError is a ValueError that says what is wrong.
-        return _Request.model_validate_json(self.rfile.read(length))
+            raise ValueError(f"a body has 1 to {MAX_BYTES} bytes, got {told:.20}")
+        return self.rfile.read(int(told))
 
     def _found(self, query: str, request: _Request) -> list[Any]:
         hits = self.retriever.search(query, request.topk)

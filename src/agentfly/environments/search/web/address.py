@@ -2,31 +2,72 @@
 
 import asyncio
 import ipaddress
+import re
 import socket
 from collections.abc import Iterator
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
 from agentfly.errors import ToolError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_NEVER_PUBLIC = (
+    ipaddress.IPv6Network("::/96"),  # IPv4 addresses in an outdated form
+    ipaddress.IPv6Network("64:ff9b:1::/48"),  # NAT64 of a network's own (RFC 8215)
+    ipaddress.IPv6Network("fec0::/10"),  # once meant for one site
+)
 MAX_URL = 2000
+
+_UNSENDABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+"""Control characters, and halves of characters, which have no bytes."""
 
 
 def split_url(url: str) -> SplitResult:
-    """Split a web address, or tell the model what is wrong with it."""
+    """Split a web address, or tell the model what is wrong with it.
+
+    A host of other letters is written as it is sent and looked up:
+
+    >>> split_url("https://Bücher.example:8080/ä").netloc
+    'xn--bcher-kva.example:8080'
+    """
     try:
         parts = urlsplit(url.strip())
-        is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
-        has_port = parts.port is None or parts.port > 0
+        if _is_web(parts) and len(url) <= MAX_URL and not _UNSENDABLE.search(url.strip()):
+            return parts._replace(netloc=_netloc(parts))
     except ValueError:
-        is_web = has_port = False
-        parts = urlsplit("")
-    if not is_web or not has_port or parts.username is not None or len(url) > MAX_URL:
-        shown = url if len(url) < 200 else f"{url[:200]}…"
-        raise ToolError(f"not an address that can be opened: {shown!r}. Use https://host/path.")
-    return parts
+        pass  # no address at all, or a host that none can have
+    shown = url if len(url) < 200 else f"{url[:200]}…"
+    raise ToolError(f"not an address that can be opened: {shown!a}. Use https://host/path.")
+
+
+def join_url(url: str, moved_to: str) -> str:
+    """Return where a page sends its reader, which may be told from where the page is."""
+    try:
+        return urljoin(url, moved_to)
+    except ValueError:
+        return moved_to  # no address, which is told to the model where it is split
+
+
+def _is_web(parts: SplitResult) -> bool:
+    has_port = parts.port is None or parts.port > 0
+    is_named = bool(parts.hostname) and parts.username is None
+    return parts.scheme in ("http", "https") and has_port and is_named
+
+
+def _netloc(parts: SplitResult) -> str:
+    host = parts.hostname or ""
+    if ":" in host:
+        host = f"[{ipaddress.IPv6Address(host)}]"
+    elif not host.isascii():
+        host = _in_ascii(host)
+    return host if parts.port is None else f"{host}:{parts.port}"
+
+
+def _in_ascii(host: str) -> str:
+    import idna  # comes with the HTTP client
+
+    return idna.encode(host, uts46=True).decode()
 
 
 async def public_address(host: str, port: int, *, allow_private: bool) -> str:
@@ -56,6 +97,8 @@ def is_public(address: Address) -> bool:
     >>> [is_public(ipaddress.ip_address(x)) for x in ("8.8.8.8", "127.0.0.1", "::ffff:10.0.0.1")]
     [True, False, False]
     """
+    if any(address in network for network in _NEVER_PUBLIC):
+        return False
     return all(one.is_global and not one.is_multicast for one in _with_embedded(address))
 
 

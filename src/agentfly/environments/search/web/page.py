@@ -7,7 +7,7 @@ import ssl
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import TYPE_CHECKING
-from urllib.parse import urljoin
+from urllib.parse import SplitResult
 
 from agentfly.engines.remote.connection import broken, import_httpx
 from agentfly.engines.remote.refusal import refusal
@@ -15,7 +15,7 @@ from agentfly.engines.remote.retry import Retry, retrying
 from agentfly.environments.search.passage import Passage
 from agentfly.environments.search.portal import wait_for
 from agentfly.environments.search.readable import decode_html, readable
-from agentfly.environments.search.web.address import public_address, split_url
+from agentfly.environments.search.web.address import join_url, public_address, split_url
 from agentfly.environments.search.web.cache import DiskCache
 from agentfly.errors import EngineError, ToolError
 from agentfly.runtime.clock import LoopClock
@@ -89,7 +89,7 @@ class PageReader:
                 fetched = await self._attempts(url, deadline)
                 if fetched.moved_to is None:
                     return fetched
-                url = urljoin(url, fetched.moved_to)
+                url = join_url(url, fetched.moved_to)
         raise ToolError(f"{url} was redirected more than {MAX_REDIRECTS} times.")
 
     async def _attempts(self, url: str, deadline: float) -> _Fetched:
@@ -119,7 +119,7 @@ class PageReader:
         ) as client:
             request = client.build_request(
                 "GET",
-                httpx.URL(url).copy_with(host=address),
+                _url(parts).copy_with(host=address),
                 headers=headers,
                 extensions={"sni_hostname": host},
             )
@@ -133,9 +133,18 @@ class PageReader:
                 raise broken(url, error) from error
 
 
+def _url(parts: SplitResult) -> httpx2.URL:
+    httpx = import_httpx()
+    try:
+        url: httpx2.URL = httpx.URL(parts.geturl())
+    except httpx.InvalidURL as error:
+        raise ToolError(f"not an address that can be opened: {error}.") from error
+    return url
+
+
 async def _read(response: httpx2.Response, url: str) -> _Fetched:
     kind = response.headers.get("Content-Type", "text/html").partition(";")[0].strip().lower()
-    if response.is_redirect:
+    if response.has_redirect_location:
         return _Fetched(body=b"", kind=kind, charset=None, moved_to=response.headers["Location"])
     if not response.is_success:
         raise refusal(url, response.status_code, b"", response.headers.get("Retry-After"))

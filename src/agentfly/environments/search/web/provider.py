@@ -1,6 +1,5 @@
 """What a provider of web search is: how to ask it, and how to read what it answers."""
 
-import html
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +8,8 @@ from typing import Protocol
 from pydantic import BaseModel
 
 from agentfly.engines.remote.server import Call
+from agentfly.environments.search.html_tokens import unescaped
+from agentfly.environments.search.retrieval.retriever import MAX_QUERY
 
 
 class WebResult(BaseModel):
@@ -16,6 +17,7 @@ class WebResult(BaseModel):
 
     title: str = ""
     url: str
+    """Whole, or a path from where the provider is."""
     snippet: str = ""
 
 
@@ -23,7 +25,7 @@ class WebAnswer(Protocol):
     """A provider's own form of answer: a pydantic model that can list what it found."""
 
     def results(self) -> list[WebResult]:
-        """Return the pages, the best first."""
+        """Return the pages, the best first; ToolError if the answer is that the query is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,10 @@ class Provider:
     """Makes the request for a query, a number of results and the key."""
     answer: type[BaseModel]
     """Fits `WebAnswer`."""
+    max_query: int = MAX_QUERY
+    """Characters of a query that it takes."""
+    max_words: int | None = None
+    """Words of a query that it takes; None for any number."""
 
 
 _MARK = re.compile(r"<[^<>]{0,200}>")
@@ -50,4 +56,4 @@ def without_marks(snippet: str) -> str:
     >>> without_marks("Cats &amp; <strong>dogs</strong>")
     'Cats & dogs'
     """
-    return html.unescape(_MARK.sub("", snippet))
+    return unescaped(_MARK.sub("", snippet))

@@ -6,10 +6,10 @@ from typing import cast
 from agentfly.engines.remote import Endpoint, Retry
 from agentfly.environments.search.client import SECONDS, Client
 from agentfly.environments.search.passage import Hit, Passage
-from agentfly.environments.search.retrieval.retriever import MAX_HITS, MAX_QUERY
-from agentfly.environments.search.web.provider import Provider, WebAnswer
+from agentfly.environments.search.retrieval.retriever import MAX_HITS, mended
+from agentfly.environments.search.web.provider import Provider, WebAnswer, WebResult
 from agentfly.environments.search.web.providers import PROVIDERS
-from agentfly.errors import ConfigError
+from agentfly.errors import ConfigError, ToolError
 from agentfly.runtime.names import look_up
 
 MAX_CONCURRENT = 8
@@ -40,8 +40,9 @@ class WebSearch:
             provider = look_up(provider, PROVIDERS, "provider of web search")
         self._provider = provider
         self._key = _key(provider)
+        self.url = _url(provider, url).rstrip("/")
         endpoint = Endpoint(
-            url=_url(provider, url),
+            url=self.url,
             max_concurrent=MAX_CONCURRENT,
             requests_per_minute=requests_per_minute,
             request_seconds=seconds,
@@ -59,13 +60,26 @@ class WebSearch:
         k = min(k, MAX_HITS)
         if k < 1 or not query.strip():
             return []
-        call = self._provider.call(query[:MAX_QUERY], k, self._key)
+        self._require_short(query)
+        call = self._provider.call(mended(query), k, self._key)
         answer = self._client.ask(call, self._provider.answer, f"{self.name}'s list of results")
         results = cast("WebAnswer", answer).results()[:k]
         return [
-            Hit(passage=Passage(id=x.url, title=x.title, text=x.snippet), score=1.0 / rank)
-            for rank, x in enumerate(results, start=1)
+            Hit(passage=self._passage(result), score=1.0 / rank)
+            for rank, result in enumerate(results, start=1)
         ]
+
+    def _require_short(self, query: str) -> None:
+        """A provider refuses what is too long, and its refusal would look like a failure of it."""
+        most, words = self._provider.max_query, self._provider.max_words
+        if len(query) > most:
+            raise ToolError(f"a query has at most {most} characters, got {len(query)}.")
+        if words is not None and len(query.split()) > words:
+            raise ToolError(f"a query has at most {words} words, got {len(query.split())}.")
+
+    def _passage(self, result: WebResult) -> Passage:
+        url = f"{self.url}{result.url}" if result.url.startswith("/") else result.url
+        return Passage(id=url, title=result.title, text=result.snippet)
 
     def close(self) -> None:
         """Close the connections."""

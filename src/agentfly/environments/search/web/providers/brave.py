@@ -46,4 +46,6 @@ BRAVE = Provider(
     key_env="BRAVE_API_KEY",
     call=_call,
     answer=_Answer,
+    max_query=400,
+    max_words=50,
 )

@@ -36,4 +36,5 @@ TAVILY = Provider(
     key_env="TAVILY_API_KEY",
     call=_call,
     answer=_Answer,
+    max_query=400,
 )

@@ -1,13 +1,22 @@
 """Wikipedia's own search: https://www.mediawiki.org/wiki/API:Search."""
 
-from pydantic import BaseModel
+from typing import Self
+
+from pydantic import BaseModel, model_validator
 
 from agentfly.engines.remote.server import Call
 from agentfly.environments.search.web.provider import Provider, WebResult, without_marks
+from agentfly.errors import EnvError, ToolError
 
 SITE = "https://en.wikipedia.org"
 MOST = 50
 """It gives no more at once."""
+BAD_QUERY = (
+    "cirrussearch-parse-error",
+    "cirrussearch-query-too-long",
+    "cirrussearch-regex-syntax-error",
+)
+"""Errors of whoever wrote the query; all others are Wikipedia's own."""
 WHO = "agentfly (https://pypi.org/project/agentfly)"
 """Wikipedia asks programs to say who they are."""
 
@@ -22,16 +31,32 @@ class _Query(BaseModel):
     search: list[_Found]
 
 
+class _Error(BaseModel):
+    code: str
+    info: str = ""
+
+
 class _Answer(BaseModel):
-    query: _Query
+    query: _Query | None = None
+    error: _Error | None = None
+    """What went wrong, though the status is 200."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.query is None and self.error is None:
+            raise ValueError("neither `query` nor `error` is there")
+        return self
 
     def results(self) -> list[WebResult]:
-        return [
-            WebResult(
-                title=x.title, url=f"{SITE}/?curid={x.pageid}", snippet=without_marks(x.snippet)
-            )
-            for x in self.query.search
-        ]
+        if self.error is not None:
+            kind = ToolError if self.error.code in BAD_QUERY else EnvError
+            raise kind(f"Wikipedia answered {self.error.code}: {self.error.info:.300}")
+        return [] if self.query is None else [_result(found) for found in self.query.search]
+
+
+def _result(found: _Found) -> WebResult:
+    path = f"/w/index.php?curid={found.pageid}"
+    return WebResult(title=found.title, url=path, snippet=without_marks(found.snippet))
 
 
 def _call(query: str, k: int, key: str) -> Call:
@@ -43,4 +68,6 @@ def _call(query: str, k: int, key: str) -> Call:
     )
 
 
-WIKIPEDIA = Provider(name="wikipedia", url=SITE, key_env=None, call=_call, answer=_Answer)
+WIKIPEDIA = Provider(
+    name="wikipedia", url=SITE, key_env=None, call=_call, answer=_Answer, max_query=300
+)
