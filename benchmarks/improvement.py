@@ -174,7 +174,7 @@ def write(example: Example, levels: list[Level]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", help="of an example, such as webshop")
-    parser.add_argument("--demonstrations", type=int, default=1000)
+    parser.add_argument("--demonstrations", type=int, default=400)
     parser.add_argument("--folder", type=Path, default=ROOT / "runs")
     given = parser.parse_args()
     example = Example(name=given.name, folder=given.folder.resolve() / f"{given.name}_example")
