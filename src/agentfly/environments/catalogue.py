@@ -11,6 +11,7 @@ ENVIRONMENTS = MappingProxyType(
     {
         "alfworld": "agentfly.environments.alfworld.ready_made:ALFWORLD",
         "code": "agentfly.environments.code.ready_made:CODE",
+        "scienceworld": "agentfly.environments.scienceworld.ready_made:SCIENCEWORLD",
         "search": "agentfly.environments.search.ready_made:SEARCH",
         "webshop": "agentfly.environments.webshop.ready_made:WEBSHOP",
     }

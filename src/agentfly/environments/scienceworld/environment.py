@@ -1,0 +1,133 @@
+"""The environment: one world of the simulator for one chain."""
+
+import hashlib
+from collections.abc import Callable
+from threading import Lock
+from typing import ClassVar, Literal
+
+from agentfly.environments.scienceworld.simulator.world import Moment, World
+from agentfly.environments.scienceworld.suggestion import NOT_UNDERSTOOD, nearest_action
+from agentfly.environments.scienceworld.tasks import loaded
+from agentfly.errors import EnvError
+from agentfly.resources import Pooling
+from agentfly.types import Seed, Step, Task
+
+OVER = "The task is over."
+
+Shown = Literal["look", "inventory", "task", "actions"]
+"""What an observation can end with: the room, what is carried, the task, the valid actions."""
+
+
+class ScienceWorld:
+    """A house with a workshop, a greenhouse and a garden, in which experiments are done in words.
+
+    After a reset and after every step, `score` has the points so far, 0 to 100.
+    """
+
+    pooling: ClassVar[Pooling] = Pooling(max_instances=32, memory_mb=80)
+
+    def __init__(
+        self, *, show: tuple[Shown, ...] = (), max_moves: int = 100, penalty: bool = False
+    ) -> None:
+        """Choose what a step shows, and how a task ends.
+
+        Args:
+            show: What every observation ends with. To list valid actions is slow.
+            max_moves: After this many actions that take time, the task is over.
+            penalty: Whether a wrong focus gives the simulator's own -100 points, instead of taking
+                away those that were won.
+        """
+        self.score = 0
+        self._show = show
+        self._max_moves = max_moves
+        self._penalty = penalty
+        self._over = False
+        self._world: World | None = None
+        # The calls of one turn run side by side.
+        self._lock = Lock()
+
+    def reset(self, task: Task, seed: Seed) -> str:
+        """Load a task, which is the same whatever the seed, and look around."""
+        del seed
+        with self._lock:
+            world = self._living_world()
+            world.load(*loaded(task.fields))
+            moment = world.step("look around")
+            self.score, self._over = moment.score, False
+            first = [world.description(), moment.said]
+            return "\n".join(first + self._shown(moment, besides=("task", "look")))
+
+    def step(self, action: str) -> Step:
+        """Do what an action says; one that is not understood changes nothing."""
+        with self._lock:
+            if self._over:
+                return Step(observation=OVER, reward=0.0, done=True)
+            moment = self._playing().step(action)
+            before, self.score = self.score, self._points(moment)
+            wrong = moment.score < 0
+            self._over = moment.completed or wrong or moment.moves >= self._max_moves
+            said = [self._answer(action, moment)]
+            return Step(
+                observation="\n".join(said if self._over else said + self._shown(moment)),
+                reward=(self.score - before) / 100,
+                done=self._over,
+                info={"score": self.score, "moves": moment.moves, "wrong_focus": wrong},
+                state_key=_key(moment),
+            )
+
+    def things(self) -> str:
+        """Name the kinds of actions, and the things that are here: fast and short."""
+        with self._lock:
+            world = self._playing()
+            kinds, things = ", ".join(world.templates()), ", ".join(world.objects())
+            return f"Actions: {kinds}\nThings (OBJ): {things}"
+
+    def valid_actions(self) -> list[str]:
+        """List every action that would do something now: slow, and often a thousand."""
+        with self._lock:
+            return self._playing().valid_actions()
+
+    def close(self) -> None:
+        """Leave the simulator."""
+        with self._lock:
+            if self._world is not None:
+                self._world.close()
+                self._world = None
+
+    def _living_world(self) -> World:
+        if self._world is not None and not self._world.alive:
+            self._world.close()
+            self._world = None
+        self._world = self._world or World()
+        return self._world
+
+    def _playing(self) -> World:
+        if self._world is None:
+            raise EnvError("no task is being played: call reset with a task first")
+        return self._world
+
+    def _points(self, moment: Moment) -> int:
+        return moment.score if self._penalty else max(moment.score, 0)
+
+    def _answer(self, action: str, moment: Moment) -> str:
+        if moment.said != NOT_UNDERSTOOD:
+            return moment.said
+        world = self._playing()
+        meant = nearest_action(action, world.templates(), world.objects())
+        return f"{moment.said} Did you mean: {meant}" if meant else moment.said
+
+    def _shown(self, moment: Moment, besides: tuple[Shown, ...] = ()) -> list[str]:
+        world = self._playing()
+        ways: dict[Shown, Callable[[], str]] = {
+            "look": lambda: moment.look,
+            "inventory": lambda: moment.inventory,
+            "task": world.description,
+            "actions": lambda: "You can: " + ", ".join(world.valid_actions()),
+        }
+        return [ways[what]() for what in self._show if what not in besides]
+
+
+def _key(moment: Moment) -> str:
+    """Name a state by what can be seen of it: the room, what is carried, the score."""
+    seen = "\0".join((moment.look, moment.inventory, str(moment.score)))
+    return hashlib.blake2b(seen.encode(), digest_size=16).hexdigest()

@@ -1,0 +1,101 @@
+"""ScienceWorld as an entry of the catalogue."""
+
+from functools import partial
+
+from pydantic import Field, field_validator
+
+from agentfly.config import Settings
+from agentfly.environments.kit import Kit, ReadyMade
+from agentfly.environments.scienceworld.environment import ScienceWorld, Shown
+from agentfly.environments.scienceworld.players import expert, gold, random
+from agentfly.environments.scienceworld.reward import final_score
+from agentfly.environments.scienceworld.simulator import java
+from agentfly.environments.scienceworld.tasks import (
+    VARIATIONS,
+    Simplification,
+    Split,
+    look_up_task,
+    require_solvable,
+    rows,
+)
+from agentfly.environments.scienceworld.tools import act, things, valid
+from agentfly.rewards import reward
+from agentfly.tools import tool
+from agentfly.types import EnvSpec
+
+SYSTEM_PROMPT = (
+    "You are in a house and have a task. Act step by step, one action at a time. Focus on a thing "
+    "only when the task asks for it: a wrong focus ends the task."
+)
+TOOL_SECONDS = 900.0
+"""Longer than all of the simulator's own deadlines, loads of others in the same JVM included: what
+hangs has to end as a failure of the environment, not as an observation."""
+
+
+class ScienceWorldOptions(Settings):
+    """Which tasks are played, and what of them is shown."""
+
+    tasks: tuple[str, ...] = Field(default=tuple(VARIATIONS), min_length=1)
+    """Which of the 30 tasks. The easiest is find-non-living-thing."""
+    simplifications: tuple[Simplification, ...] = ()
+    """What makes them easier: `easy` is teleporting, open doors and containers, and flower pots
+    that water themselves."""
+    eval_split: Split = "dev"
+    """Which variations are held out."""
+    variations: int | None = Field(default=None, ge=1)
+    """At most so many of each task, for training and for evaluation; all by default."""
+    show: tuple[Shown, ...] = ()
+    """What every observation ends with: `look`, `inventory`, `task`, and `actions` for all valid
+    actions, which is long and slow."""
+    helpers: bool = True
+    """Whether there are tools that list things and valid actions beside the one that acts."""
+    penalty: bool = False
+    """Whether a wrong focus is worth -1, as the simulator counts, instead of 0."""
+    max_moves: int = Field(default=100, ge=1)
+    """After so many actions that take time, a task is over."""
+    max_turns: int = Field(default=100, ge=1)
+    """How many turns a task may take, those without a move included."""
+
+    @field_validator("tasks")
+    @classmethod
+    def _known(cls, tasks: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(look_up_task, tasks))
+
+
+def make_scienceworld(options: ScienceWorldOptions) -> Kit:
+    """Make everything for one choice of options."""
+    require_solvable(options.tasks, options.simplifications)
+    chosen = (
+        ("show", options.show),
+        ("max_moves", options.max_moves),
+        ("penalty", options.penalty),
+    )
+    spec = EnvSpec(ScienceWorld, chosen)
+    functions = (act, things, valid) if options.helpers else (act,)
+    chosen_rows = partial(_rows, options)
+    return Kit(
+        tasks=partial(chosen_rows, "train"),
+        eval_tasks=partial(chosen_rows, options.eval_split),
+        tools=tuple(tool(function, env=spec, timeout=TOOL_SECONDS) for function in functions),
+        reward=reward(env=spec)(final_score),
+        environment=spec,
+        system_prompt=SYSTEM_PROMPT,
+        max_turns=options.max_turns,
+        expert=expert,
+        gold=gold,
+        random=random,
+    )
+
+
+def _rows(options: ScienceWorldOptions, split: Split) -> list[dict[str, object]]:
+    chosen = rows(options.tasks, split, options.simplifications, options.variations)
+    return [dict(row) for row in chosen]
+
+
+SCIENCEWORLD = ReadyMade(
+    name="scienceworld",
+    summary="30 kinds of school experiments in a house of text, by the benchmark's own simulator",
+    options=ScienceWorldOptions,
+    make=make_scienceworld,
+    requires=java.missing,
+)

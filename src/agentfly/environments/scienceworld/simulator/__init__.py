@@ -1,0 +1,1 @@
+"""The package's own simulator: JVMs, and the worlds in them."""

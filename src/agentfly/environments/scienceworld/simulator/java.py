@@ -1,0 +1,85 @@
+"""What the simulator needs of this machine: Java, and the package with its archive."""
+
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from agentfly.errors import ConfigError
+
+OLDEST = 8
+"""The first version of Java that runs the simulator."""
+CHECK_SECONDS = 60.0
+"""Telling its version takes Java a blink, unless the machine is crowded."""
+
+NO_PACKAGE = "scienceworld needs its simulator: pip install 'agentfly[scienceworld]'"
+_GET_JAVA = (
+    f"Install a Java runtime, version {OLDEST} or later (Debian and Ubuntu: apt install "
+    "default-jre-headless; macOS: brew install openjdk; conda: conda install openjdk), or set "
+    "JAVA_HOME to one"
+)
+
+
+def missing() -> str | None:
+    """Say what is missing and how to get it; None if all is there."""
+    try:
+        package_folder()
+    except ConfigError as error:
+        return str(error)
+    return _java_problem(str(java()))
+
+
+def java() -> Path:
+    """Return the program: of `JAVA_HOME`, else the one on the path."""
+    if home := os.environ.get("JAVA_HOME"):
+        return Path(home) / "bin" / "java"
+    return Path(shutil.which("java") or "java")
+
+
+def class_path() -> str:
+    """Return the archives: the bridge first, for the simulator carries an older one inside."""
+    problem = missing()
+    if problem is not None:
+        raise ConfigError(problem)
+    bridge: str = import_module("py4j.java_gateway").find_jar_path()
+    return os.pathsep.join((bridge, str(package_folder() / "scienceworld.jar")))
+
+
+def package_folder() -> Path:
+    """Return where the package is.
+
+    It is not imported, which would set up this process's logging, nor looked for by its name
+    alone, which a script called scienceworld.py has too.
+    """
+    try:
+        return Path(str(distribution("scienceworld").locate_file("scienceworld")))
+    except PackageNotFoundError as error:
+        raise ConfigError(NO_PACKAGE) from error
+
+
+@cache
+def _java_problem(program: str) -> str | None:
+    try:
+        told = subprocess.run(
+            [program, "-version"], capture_output=True, text=True, timeout=CHECK_SECONDS, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"scienceworld needs Java, and {program} can't be run: {error}. {_GET_JAVA}"
+    version = version_of(told.stderr)
+    if version is not None and version < OLDEST:
+        return f"scienceworld needs Java {OLDEST}, and {program} is Java {version}. {_GET_JAVA}"
+    return None
+
+
+def version_of(told: str) -> int | None:
+    """Read what `java -version` says; None if it can't be read.
+
+    >>> version_of('openjdk version "17.0.15" 2025-04-15'), version_of('java version "1.7.0_80"')
+    (17, 7)
+    """
+    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    return int(found.group(1)) if found else None

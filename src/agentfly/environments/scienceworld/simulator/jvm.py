@@ -1,0 +1,133 @@
+"""One JVM: a child process that never outlives this one, and the lock of the worlds in it."""
+
+import signal
+import threading
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass
+
+from agentfly.environments.scienceworld.simulator.java import class_path, java, package_folder
+from agentfly.environments.scienceworld.simulator.keeper import in_keeper
+from agentfly.environments.scienceworld.simulator.lock import SharedLock
+from agentfly.environments.scienceworld.simulator.wire import Broken, Connection
+from agentfly.errors import AgentFlyError, EnvError
+from agentfly.runtime.process import DEVNULL, PIPE, Child, start
+
+OPTIONS = (
+    "-Xmx512m",  # Without a limit it takes gigabytes before it collects garbage.
+    "-XX:+UseSerialGC",
+    "-XX:+ExitOnOutOfMemoryError",  # Half dead, it would answer nonsense.
+)
+START_SECONDS = 120.0
+"""From nothing to listening: half a second, but a hundred times that on a crowded machine."""
+LIFETIME = 24 * 3600.0
+"""After a day it is replaced, whatever it does."""
+END_SECONDS = 10.0
+"""How long to wait for its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where a JVM listens, and what proves that one may speak to it."""
+
+    pid: int
+    port: int
+    token: str
+
+
+class Jvm:
+    """A JVM that is starting, running or over.
+
+    Its whole life is one coroutine of the keeper.
+    """
+
+    def __init__(self) -> None:
+        self.lock = SharedLock()
+        """Held by whoever asks it anything."""
+        self.worlds = 0
+        """How many are in it; counted by the fleet."""
+        self._listening: Future[Address] = Future()
+        self._over = threading.Event()
+        self._command = (str(java()), *OPTIONS, "-classpath", class_path(), *_GATEWAY)
+        self._life = in_keeper(self._live())
+
+    @property
+    def alive(self) -> bool:
+        """Whether worlds may still be put into it."""
+        return self.lock.broken is None
+
+    @property
+    def pid(self) -> int:
+        """Its process, once it listens."""
+        return self._address().pid
+
+    def connect(self) -> Connection:
+        """Open a connection; waits until it listens."""
+        address = self._address()
+        try:
+            return Connection(address.port, address.token)
+        except Broken as error:
+            self.end(f"the simulator's JVM can't be reached: {error}")
+            raise EnvError(f"the simulator's JVM can't be reached: {error}") from error
+
+    def end(self, reason: str) -> None:
+        """Kill it without waiting; whoever is in it fails with this reason."""
+        if self.lock.break_off(reason):
+            # Once only: a second cancellation would hit the killing itself.
+            self._life.cancel()
+
+    def wait(self) -> None:
+        """Wait for the end of a JVM that is ending."""
+        self._over.wait(END_SECONDS)
+
+    def _address(self) -> Address:
+        try:
+            return self._listening.result(START_SECONDS)
+        except CancelledError:
+            raise EnvError(self.lock.broken or "the simulator's JVM was ended") from None
+        except TimeoutError:
+            reason = f"the simulator's JVM did not start within {START_SECONDS:g} s"
+            self.end(reason)
+            raise EnvError(reason) from None
+
+    async def _live(self) -> None:
+        try:
+            # Standard input is its lifeline where the kernel does not end it with this process.
+            child = await start(
+                self._command,
+                name="scienceworld",
+                lifetime=LIFETIME,
+                cwd=package_folder(),  # It looks there for a table, which it would write elsewhere.
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=DEVNULL,
+            )
+            try:
+                await self._serve(child)
+            finally:
+                self.lock.break_off("the simulator's JVM was ended")
+                await child.close(grace=0)
+        except AgentFlyError as error:
+            self.lock.break_off(f"the simulator's JVM can't be started: {error}")
+        finally:
+            self._listening.cancel()
+            self._over.set()
+
+    async def _serve(self, child: Child) -> None:
+        """Hear where it listens, then whatever it prints, until it says no more."""
+        assert child.stdout is not None, "asked for"
+        port, token = await child.stdout.readline(), await child.stdout.readline()
+        if token:
+            address = Address(pid=child.pid, port=int(port), token=token.decode().strip())
+            self._listening.set_result(address)
+        while await child.stdout.read(1 << 16):
+            pass
+        self.lock.break_off(_last_words(child.pid, await child.wait()))
+
+
+_GATEWAY = ("py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0")
+"""The bridge, which takes any free port and prints it with a token: other users can't speak."""
+
+
+def _last_words(pid: int, code: int) -> str:
+    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+    return f"the simulator's JVM (process {pid}) ended {how}"

@@ -1,0 +1,164 @@
+"""One world of the simulator: a task that is loaded and played."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from agentfly.environments.scienceworld.simulator.fleet import Fleet, fleet
+from agentfly.environments.scienceworld.simulator.wire import Broken, Reference, Refused
+from agentfly.errors import EnvError
+
+STEP_SECONDS = 60.0
+"""An action takes milliseconds; listing all valid ones, seconds."""
+LOAD_SECONDS = 240.0
+"""Most tasks load in a blink, those on genetics in ten seconds; on a crowded machine ten times."""
+GOLD_SECONDS = 900.0
+"""Gold paths are found by playing, in the worst case thousands of actions."""
+
+_CLASS = "scienceworld.runtime.pythonapi.PythonInterface"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """How things stand after an action."""
+
+    said: str
+    score: int
+    """0 to 100; -100 after a wrong focus."""
+    completed: bool
+    moves: int
+    """Actions that took time: looking does not."""
+    look: str
+    inventory: str
+
+
+class World:
+    """Plays one task at a time, for one caller at a time. Whatever breaks is an EnvError."""
+
+    def __init__(self, home: Fleet | None = None) -> None:
+        self._fleet = home or fleet()
+        self._jvm = self._fleet.enter()
+        self._inside = True
+        try:
+            self._connection = self._jvm.connect()
+            self._me = self._made()
+        except BaseException:
+            self._leave()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        """Whether its JVM is."""
+        return self._inside and self._jvm.alive
+
+    @property
+    def pid(self) -> int:
+        """The process of its JVM."""
+        return self._jvm.pid
+
+    def load(self, task: str, variation: int, simplifications: str) -> None:
+        """Begin a task anew, alone in the JVM."""
+        self._load(task, variation, simplifications, gold=False, seconds=LOAD_SECONDS)
+
+    def gold_path(self, task: str, variation: int, simplifications: str) -> list[str]:
+        """Find actions that lead to 100 points; the world must be loaded before it is played."""
+        self._load(task, variation, simplifications, gold=True, seconds=GOLD_SECONDS)
+        return self._texts("getGoldActionSequence")
+
+    def step(self, action: str) -> Moment:
+        """Do what an action says."""
+        asked = (("step", action), *_STANDING)
+        with self._asking(f"doing {action!r}"), self._jvm.lock.shared():
+            answers: list[Any] = self._connection.call_all(self._me, asked, seconds=STEP_SECONDS)
+        said, score, completed, moves, look, inventory = answers
+        return Moment(
+            said=said.strip(),
+            score=round(100 * score),
+            completed=completed,
+            moves=moves,
+            look=look.strip(),
+            inventory=inventory.strip(),
+        )
+
+    def description(self) -> str:
+        """Return the task in words."""
+        with self._asking("describing the task"), self._jvm.lock.shared():
+            told = self._connection.call(self._me, "getTaskDescription", seconds=STEP_SECONDS)
+        return str(told).strip()
+
+    def templates(self) -> list[str]:
+        """List the kinds of actions, such as `move OBJ to OBJ`."""
+        return self._texts("getPossibleActions")
+
+    def objects(self) -> list[str]:
+        """List the things that can be named here."""
+        return self._texts("getPossibleObjects")
+
+    def valid_actions(self) -> list[str]:
+        """List every action that would do something now: often a thousand, and slow."""
+        return self._texts("getValidActionObjectCombinations")
+
+    def close(self) -> None:
+        """Leave the JVM."""
+        if not self._inside:
+            return
+        try:
+            if self._jvm.alive:
+                with self._asking("leaving"), self._jvm.lock.shared():
+                    self._connection.forget(self._me, seconds=STEP_SECONDS)
+        except EnvError:
+            pass  # A JVM that has died has forgotten it too.
+        finally:
+            self._connection.close()
+            self._leave()
+
+    def _made(self) -> Reference:
+        try:
+            with self._asking("making a world"), self._jvm.lock.alone():
+                return self._connection.make(_CLASS, seconds=LOAD_SECONDS)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _leave(self) -> None:
+        self._inside = False
+        self._fleet.leave(self._jvm)
+
+    def _load(
+        self, task: str, variation: int, simplifications: str, *, gold: bool, seconds: float
+    ) -> None:
+        arguments = (task, variation, simplifications, gold)
+        with self._asking(f"loading {task} {variation}"), self._jvm.lock.alone():
+            self._connection.call(self._me, "load", *arguments, seconds=seconds)
+
+    def _texts(self, method: str) -> list[str]:
+        """Call what returns a list of texts, and fetch them all at once."""
+        with self._asking(method), self._jvm.lock.shared():
+            listed = self._connection.call(self._me, method, seconds=STEP_SECONDS)
+            assert isinstance(listed, Reference), "lists stay in the JVM"
+            joined = self._connection.call(*_JOIN, listed, seconds=STEP_SECONDS)
+            self._connection.forget(listed, seconds=STEP_SECONDS)
+        return str(joined).split("\n") if joined else []
+
+    @contextmanager
+    def _asking(self, doing: str) -> Iterator[None]:
+        """Turn what goes wrong into an EnvError. A JVM that broke off or hangs is ended."""
+        try:
+            yield
+        except Refused as error:
+            raise EnvError(f"{doing}: the simulator raised {error}") from error
+        except Broken as error:
+            reason = f"{doing}: the simulator's JVM failed, {error}"
+            self._jvm.end(f"the simulator's JVM failed in another chain, {error}")
+            raise EnvError(reason) from error
+
+
+_STANDING = (
+    ("getScore",),
+    ("getCompleted",),
+    ("getNumMoves",),
+    ("freeActionLook",),
+    ("freeActionInventory",),
+)
+_JOIN = ("z:java.lang.String", "join", "\n")

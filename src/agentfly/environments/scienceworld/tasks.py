@@ -1,0 +1,134 @@
+"""The 30 tasks, their variations, and which of these are for training and which are held out."""
+
+from collections.abc import Collection, Iterable, Iterator
+from types import MappingProxyType
+from typing import Literal, TypedDict, get_args
+
+from agentfly.errors import ConfigError
+from agentfly.runtime.names import look_up
+
+Split = Literal["train", "dev", "test"]
+
+Simplification = Literal[
+    "easy",
+    "teleportAction",
+    "openDoors",
+    "openContainers",
+    "selfWateringFlowerPots",
+    "noElectricalAction",
+]
+"""What makes any task easier; `easy` is all of them that leave it solvable."""
+
+SIMPLIFICATIONS: tuple[Simplification, ...] = get_args(Simplification)
+
+VARIATIONS = MappingProxyType(
+    {
+        "boil": 30,
+        "change-the-state-of-matter-of": 30,
+        "chemistry-mix": 32,
+        "chemistry-mix-paint-secondary-color": 36,
+        "chemistry-mix-paint-tertiary-color": 36,
+        "find-animal": 300,
+        "find-living-thing": 300,
+        "find-non-living-thing": 300,
+        "find-plant": 300,
+        "freeze": 30,
+        "grow-fruit": 126,
+        "grow-plant": 126,
+        "identify-life-stages-1": 14,
+        "identify-life-stages-2": 10,
+        "inclined-plane-determine-angle": 168,
+        "inclined-plane-friction-named-surfaces": 1386,
+        "inclined-plane-friction-unnamed-surfaces": 162,
+        "lifespan-longest-lived": 125,
+        "lifespan-longest-lived-then-shortest-lived": 125,
+        "lifespan-shortest-lived": 125,
+        "measure-melting-point-known-substance": 436,
+        "measure-melting-point-unknown-substance": 300,
+        "melt": 30,
+        "mendelian-genetics-known-plant": 120,
+        "mendelian-genetics-unknown-plant": 480,
+        "power-component": 20,
+        "power-component-renewable-vs-nonrenewable-energy": 20,
+        "test-conductivity": 900,
+        "test-conductivity-of-unknown-substances": 600,
+        "use-thermometer": 540,
+    }
+)
+"""How many variations each task has, as the simulator counts them."""
+
+
+class Row(TypedDict):
+    """One task of a run."""
+
+    id: str
+    task: str
+    variation: int
+    simplifications: str
+    """As the simulator takes them, such as `openDoors,teleportAction`."""
+
+
+def variations(task: str, split: Split) -> range:
+    """Return a task's variations for a split, as the simulator divides them.
+
+    >>> [variations("boil", split) for split in ("train", "dev", "test")]
+    [range(0, 14), range(14, 21), range(21, 30)]
+    """
+    count = VARIATIONS[look_up_task(task)]
+    quarter = count // 4
+    places = {"train": (0, 2 * quarter), "dev": (2 * quarter, 3 * quarter)}
+    return range(*places.get(split, (3 * quarter, count)))
+
+
+def rows(
+    tasks: Iterable[str], split: Split, simplifications: Collection[str], most: int | None
+) -> Iterator[Row]:
+    """Yield the variations of some tasks, at most so many of each."""
+    text = ",".join(sorted(simplifications))
+    for task in tasks:
+        for variation in variations(task, split)[:most]:
+            yield Row(
+                id=f"{task}-{variation}", task=task, variation=variation, simplifications=text
+            )
+
+
+def look_up_task(name: str) -> str:
+    """Return a task's name; ConfigError with the nearest ones if there is none."""
+    look_up(name, VARIATIONS, "scienceworld task")
+    return name
+
+
+def require_solvable(tasks: Iterable[str], simplifications: Collection[str]) -> None:
+    """Raise ConfigError for tasks that a simplification takes the means from."""
+    electrical = [name for name in tasks if "power-component" in name or "conductivity" in name]
+    if electrical and "noElectricalAction" in simplifications:
+        raise ConfigError(
+            f"{', '.join(electrical)} can't be solved with the simplification noElectricalAction: "
+            "leave one of the two out"
+        )
+
+
+def loaded(fields: object) -> tuple[str, int, str]:
+    """Read what of a row the simulator is told; ConfigError if it is no row of this environment.
+
+    >>> loaded({"task": "boil", "variation": 3, "simplifications": ""})
+    ('boil', 3, '')
+    """
+    match fields:
+        case {"task": str(task), "variation": int(number), "simplifications": str(simplified)}:
+            if number not in range(VARIATIONS[look_up_task(task)]):
+                raise ConfigError(
+                    f"{task} has the variations 0 to {VARIATIONS[task] - 1}, got {number}"
+                )
+            require_known(simplified)
+            return task, number, simplified
+    raise ConfigError(
+        "a row of scienceworld has a task, a variation and simplifications, such as "
+        f"{{'task': 'boil', 'variation': 3, 'simplifications': 'easy'}}; got {fields!r}"
+    )
+
+
+def require_known(simplified: str) -> None:
+    """Raise ConfigError for a simplification that there isn't: the simulator would not."""
+    for name in filter(None, simplified.split(",")):
+        look_up(name, dict.fromkeys(SIMPLIFICATIONS), "simplification")

@@ -1,0 +1,22 @@
+"""No test leaves a JVM or a gold path behind."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agentfly.environments.scienceworld.simulator.fleet import fleet
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AGENTFLY_CACHE", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_jvm_left() -> Iterator[None]:
+    yield
+    fleet().close()

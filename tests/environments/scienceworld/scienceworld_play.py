@@ -1,0 +1,78 @@
+"""Playing variations to their end, by the environment alone or through the real agent."""
+
+import shutil
+from collections.abc import Generator
+from importlib.util import find_spec
+from random import Random
+
+import pytest
+
+from agentfly import Agent
+from agentfly.environments import Kit, Player, PlayerModel, Say, Scene, call
+from agentfly.environments.scienceworld import SCIENCEWORLD, ScienceWorld, ScienceWorldOptions
+from agentfly.environments.scienceworld.gold import gold_path
+from agentfly.runtime.launch import read_stat
+from agentfly.types import Pool, Seed, Task, Trajectory
+
+needs_simulator = pytest.mark.skipif(
+    shutil.which("java") is None or find_spec("scienceworld") is None,
+    reason="needs Java and the package scienceworld (extra scienceworld)",
+)
+
+
+def kit(**options: object) -> Kit:
+    return SCIENCEWORLD.make(ScienceWorldOptions.model_validate(options))
+
+
+def task(name: str, variation: int = 0, simplifications: str = "") -> Task:
+    row = {"task": name, "variation": variation, "simplifications": simplifications}
+    return Task.from_row({"id": f"{name}-{variation}", **row})
+
+
+def acting(*actions: str) -> Player:
+    """Return a player that does this whatever it is shown, and stops."""
+
+    def player(scene: Scene) -> Generator[Say, str, None]:
+        for action in actions:
+            yield call("act", action=action)
+        yield Say("That is all.")
+
+    return player
+
+
+async def play(
+    made: Kit, row: object, player: Player | None, pool: Pool | None = None
+) -> Trajectory:
+    assert player is not None
+    assert isinstance(row, dict)
+    model = PlayerModel(player=player, task=Task.from_row(row), random=Random(0))
+    agent = Agent(
+        model,
+        tools=made.tools,
+        reward=made.reward,
+        environment=made.environment,
+        max_turns=made.max_turns,
+        pool=pool,
+    )
+    async with agent:
+        (trajectory,) = (await agent.run([row], retries=0)).trajectories
+    return trajectory
+
+
+def gold_score(name: str, variation: int, simplifications: str = "") -> int:
+    """Play a gold path in a world of its own, and return the points."""
+    path = gold_path(name, variation, simplifications)
+    env = ScienceWorld(max_moves=10_000)
+    try:
+        env.reset(task(name, variation, simplifications), Seed(0))
+        for action in path:
+            if env.step(action).done:
+                break
+        return env.score
+    finally:
+        env.close()
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process is there and no zombie."""
+    return read_stat(pid) is not None

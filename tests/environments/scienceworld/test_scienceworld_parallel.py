@@ -1,0 +1,93 @@
+"""Many worlds in one JVM at once: none may come out wrong. Slow: the whole benchmark is played."""
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+from tests.environments.scienceworld.scienceworld_play import (
+    gold_score,
+    is_running,
+    needs_simulator,
+)
+
+from agentfly.environments.scienceworld.gold import gold_path
+from agentfly.environments.scienceworld.simulator.fleet import fleet
+from agentfly.environments.scienceworld.simulator.lock import SharedLock
+from agentfly.environments.scienceworld.tasks import VARIATIONS
+from agentfly.errors import EnvError
+
+pytestmark = [needs_simulator, pytest.mark.slow, pytest.mark.timeout(3600)]
+
+ENVIRONMENTS = 8
+SHORT = ("find-plant", "find-living-thing", "find-non-living-thing", "lifespan-longest-lived")
+
+
+def scores(episodes: list[tuple[str, int]]) -> list[int | str]:
+    """Play gold paths side by side; an episode that fails gives its cause instead of points."""
+
+    def one(episode: tuple[str, int]) -> int | str:
+        try:
+            return gold_score(*episode)
+        except EnvError as error:
+            return f"EnvError: {error}"
+
+    with ThreadPoolExecutor(ENVIRONMENTS) as threads:
+        return list(threads.map(one, episodes))
+
+
+def test_gold_paths_of_all_tasks_score_full_marks_side_by_side() -> None:
+    episodes = [(name, 0) for name in VARIATIONS]
+    found = dict(zip(VARIATIONS, scores(episodes), strict=True))
+    # A path was found in another load of the variation, which may differ: one more is enough.
+    again = [name for name, score in found.items() if score != 100]
+    found |= dict(zip(again, scores([(name, 1) for name in again]), strict=True))
+    assert set(found.values()) == {100}, found
+    assert len(found) == 30
+
+
+def test_none_of_200_episodes_is_wrong_under_load() -> None:
+    episodes = [(SHORT[number % len(SHORT)], number % 5) for number in range(200)]
+    assert Counter(scores(episodes)) == {100: 200}
+
+
+def test_without_the_lock_some_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    episodes = [(SHORT[number % len(SHORT)], number % 5) for number in range(16)]
+    for name, variation in episodes:
+        gold_path(name, variation, "")
+
+    @contextmanager
+    def free(lock: SharedLock) -> Iterator[None]:
+        del lock
+        yield
+
+    monkeypatch.setattr(SharedLock, "alone", free)
+    monkeypatch.setattr(SharedLock, "shared", free)
+    points = (score for _ in range(10) for score in scores(episodes) if isinstance(score, int))
+    assert any(score != 100 for score in points)
+
+
+def test_a_jvm_killed_in_the_middle_fails_its_own_chains_only() -> None:
+    episodes = [(SHORT[number % len(SHORT)], number % 5) for number in range(40)]
+    for name, variation in episodes:
+        gold_path(name, variation, "")
+    with ThreadPoolExecutor(1) as thread:
+        playing = thread.submit(scores, episodes)
+        while not (busy := [jvm for jvm in fleet().jvms if jvm.worlds >= ENVIRONMENTS]):
+            assert not playing.done()
+        victim = busy[0].pid
+        os.kill(victim, signal.SIGKILL)
+        counted = Counter(
+            score if isinstance(score, int) else score.partition(":")[0]
+            for score in playing.result()
+        )
+    assert set(counted) == {100, "EnvError"}
+    assert counted["EnvError"] <= ENVIRONMENTS
+    survivors = [jvm.pid for jvm in fleet().jvms]
+    assert survivors
+    assert victim not in survivors
+    fleet().close()
+    assert not any(map(is_running, (victim, *survivors)))

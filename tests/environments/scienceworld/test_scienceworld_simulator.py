@@ -1,0 +1,201 @@
+"""The environment on the real simulator: what it shows, scores and lists."""
+
+import json
+from collections.abc import Generator
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from tests.environments.scienceworld.scienceworld_play import (
+    acting,
+    gold_score,
+    kit,
+    needs_simulator,
+    play,
+    task,
+)
+
+from agentfly.environments import Say, Scene, call
+from agentfly.environments.scienceworld import SCIENCEWORLD, ScienceWorld
+from agentfly.environments.scienceworld import gold as gold_paths
+from agentfly.environments.scienceworld.gold import gold_path
+from agentfly.environments.scienceworld.simulator.java import package_folder
+from agentfly.environments.scienceworld.simulator.world import World
+from agentfly.environments.scienceworld.tasks import SIMPLIFICATIONS, VARIATIONS, Split, variations
+from agentfly.errors import EnvError
+from agentfly.testing import check_environment
+from agentfly.types import EnvSpec, Seed, StopReason
+
+pytestmark = needs_simulator
+
+SPLITS: tuple[Split, ...] = ("train", "dev", "test")
+THING = {"tasks": ["find-non-living-thing"], "simplifications": ["easy"], "variations": 2}
+"""The easiest task: teleport to the kitchen, focus on anything, move it to a box."""
+
+
+def test_all_is_there() -> None:
+    assert SCIENCEWORLD.requires() is None
+
+
+def test_the_table_of_tasks_is_the_simulators_own() -> None:
+    published = json.loads((package_folder() / "tasks.json").read_text())
+    assert {one["task_name"] for one in published} == set(VARIATIONS)
+    world = World()
+    world.load("find-plant", 0, "")
+    for split in SPLITS:
+        listed = world._connection.call(world._me, f"getVariations{split.title()}", seconds=60)
+        told = world._connection.call(str(listed), "toString", seconds=60)
+        assert told == str(list(variations("find-plant", split)))
+    counts = {
+        name: world._connection.call(world._me, "getTaskMaxVariations", name, seconds=60)
+        for name in VARIATIONS
+    }
+    known = world._connection.call(world._me, "getPossibleSimplifications", seconds=60)
+    world.close()
+    assert counts == dict(VARIATIONS)
+    assert {"easy", *str(known).split(", ")} == set(SIMPLIFICATIONS)
+
+
+async def test_it_keeps_the_contract_of_environments() -> None:
+    actions = ["look around", "fly", "teleport to kitchen", "focus on painting", "open fridge"]
+    spec = EnvSpec(ScienceWorld, (("show", ("look", "inventory", "task")),))
+    await check_environment(spec, task("find-non-living-thing", 0, "easy"), actions)
+
+
+def test_a_step_tells_of_points_and_states() -> None:
+    env = ScienceWorld()
+    first = env.reset(task("find-non-living-thing", 0, "easy"), Seed(0))
+    assert first.startswith("Your task is to find a(n) non-living thing.")
+    assert "\nThis room is called the hallway." in first
+    start = env.score
+    away = env.step("teleport to kitchen")
+    env.step("teleport to hallway")
+    again = env.step("teleport to kitchen")
+    assert again.state_key == away.state_key != env.step("pick up lighter").state_key
+    assert again.reward == 0.0
+    rewards = [away.reward, *(env.step(a).reward for a in ("focus on lighter",))]
+    last = env.step("move lighter to red box")
+    assert last.done
+    assert last.info == {"score": 100, "moves": 6, "wrong_focus": False}
+    total = sum(reward or 0.0 for reward in (*rewards, last.reward))
+    assert total == pytest.approx((100 - start) / 100)
+    assert env.step("look around").observation == "The task is over."
+    env.close()
+
+
+@pytest.mark.parametrize(("penalty", "left"), [(False, 0), (True, -100)])
+def test_a_wrong_focus_ends_the_task(penalty: bool, left: int) -> None:
+    env = ScienceWorld(penalty=penalty)
+    env.reset(task("find-plant", 0, "easy"), Seed(0))
+    env.step("teleport to kitchen")
+    before = env.score
+    assert before > 0
+    step = env.step("focus on fridge")
+    assert step.done
+    assert step.info["wrong_focus"]
+    assert env.score == left
+    assert step.reward == pytest.approx((left - before) / 100)
+    env.close()
+
+
+def test_moves_are_limited() -> None:
+    env = ScienceWorld(max_moves=2)
+    env.reset(task("find-plant", 0, "easy"), Seed(0))
+    actions = ("look around", "teleport to kitchen", "inventory", "teleport to hallway")
+    assert [env.step(action).done for action in actions] == [False, False, False, True]
+    env.close()
+
+
+def test_what_is_not_understood_is_answered_with_a_suggestion() -> None:
+    env = ScienceWorld(show=("inventory",))
+    env.reset(task("find-plant", 0, "easy"), Seed(0))
+    said = env.step("telport to kitchn").observation
+    assert said.startswith("No known action matches that input. Did you mean: teleport ")
+    assert "In your inventory, you see:" in said
+    assert "Did you mean" not in env.step("xyzzy").observation
+    assert "teleport OBJ" in env.things()
+    assert "door to kitchen" in env.things()
+    assert "teleport kitchen" in env.valid_actions() or "teleport to kitchen" in env.valid_actions()
+    env.close()
+    with pytest.raises(EnvError, match="call reset"):
+        env.step("look around")
+
+
+def test_valid_actions_can_be_shown() -> None:
+    env = ScienceWorld(show=("actions",))
+    said = env.reset(task("find-plant", 0, "easy"), Seed(0))
+    assert "You can: " in said
+    assert "focus on picture" in said
+    env.close()
+
+
+async def test_players_play_through_the_agent() -> None:
+    made = kit(**THING)
+    row = next(iter(made.tasks()))
+    golden = await play(made, row, made.gold)
+    expert = await play(made, row, made.expert)
+    for trajectory in (golden, expert):
+        assert trajectory.error is None
+        assert trajectory.stop is StopReason.TOOL_ENDED
+        assert trajectory.score is not None
+        assert trajectory.score.value == 1.0
+        assert trajectory.score.parts["score"] == 100
+        assert trajectory.score.parts["won"] == 1.0
+    assert len(expert.turns) == 3 < len(golden.turns)
+
+
+async def test_a_random_player_does_valid_things() -> None:
+    made = kit(**THING, max_turns=4)
+    trajectory = await play(made, next(iter(made.tasks())), made.random)
+    assert trajectory.error is None
+    said = [turn.results[0].observation for turn in trajectory.turns]
+    assert said
+    assert not any("No known action" in one for one in said)
+
+
+async def test_helpers_list_and_a_wrong_focus_is_worth_nothing() -> None:
+    made = kit(tasks=["find-plant"], simplifications=["easy"], variations=1)
+
+    def player(scene: Scene) -> Generator[Say, str, None]:
+        things = yield call("things")
+        assert "Things (OBJ): agent" in things
+        listed = yield call("valid", about="picture")
+        assert "focus on picture" in listed
+        assert "focus on agent" not in listed
+        none = yield call("valid", about="elephant")
+        assert none == "No valid action contains 'elephant'."
+        yield call("act", action="focus on hallway")
+        yield Say("Over.")
+
+    trajectory = await play(made, next(iter(made.tasks())), player)
+    assert trajectory.error is None
+    assert trajectory.stop is StopReason.TOOL_ENDED
+    assert trajectory.reward == 0.0
+
+
+async def test_a_chain_that_stops_early_keeps_its_points() -> None:
+    made = kit(**THING)
+    row = next(iter(made.tasks()))
+    trajectory = await play(made, row, acting("teleport to kitchen", "focus on painting"))
+    assert trajectory.score is not None
+    assert 0.0 < trajectory.score.value < 1.0
+    assert trajectory.score.per_turn is not None
+    assert trajectory.score.per_turn[1] > 0.0
+
+
+def test_gold_paths_are_kept_on_disk(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = gold_path("find-non-living-thing", 3, "easy")
+    folder = own_cache / "scienceworld" / version("scienceworld")
+    file = folder / "find-non-living-thing" / "3-easy.json"
+    assert json.loads(file.read_text()) == path
+    monkeypatch.setattr(gold_paths, "World", None)  # no simulator is asked again
+    assert gold_path("find-non-living-thing", 3, "easy") == path
+    monkeypatch.undo()
+    file.write_text("[1")
+    assert gold_path("find-non-living-thing", 3, "easy")
+    assert isinstance(json.loads(file.read_text()), list)
+
+
+def test_gold_paths_score_full_marks() -> None:
+    assert gold_score("find-plant", 1) == 100
+    assert gold_score("lifespan-longest-lived", 1, "openDoors") == 100
