@@ -58,10 +58,10 @@ class MemoryWatch:
     def _kilobytes(self, name: str) -> int:
         try:
             descriptor = os.open(f"{name}/status", os.O_RDONLY, dir_fd=self._proc)
+            with os.fdopen(descriptor, "rb") as file:
+                lines = file.read().splitlines()
         except OSError:
-            return 0  # It has ended.
-        with os.fdopen(descriptor, "rb") as file:
-            lines = file.read().splitlines()
+            return 0  # It has ended, perhaps between the two.
         counted = (line.split()[1] for line in lines if line.startswith((b"RssAnon", b"RssShmem")))
         return sum(map(int, counted))
 
