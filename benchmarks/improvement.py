@@ -3,10 +3,11 @@
     python -m benchmarks.improvement webshop        # examples/webshop{_warm,}.toml
     make improvement ENV=webshop
 
-A scripted expert demonstrates, a small model imitates a few of its chains, and is trained by
-reward from there. Held-out reward of a random player, of the warm start, after training and of
-the expert, each with a 95% interval, goes to docs/results/NAME with the training curve. What an
-earlier call has left in its folder is not done again.
+A scripted expert demonstrates (and a random player, where the warm start should imitate somebody
+who sometimes has no idea), a small model imitates the chains, and is trained by reward from there.
+Held-out reward of a random player, of the warm start, after training and of the expert, each with
+a 95% interval, goes to docs/results/NAME with the training curve. What an earlier call has left in
+its folder is not done again.
 """
 
 import os
@@ -33,6 +34,14 @@ EXAMPLES = ROOT / "examples"
 RESULTS = ROOT / "docs" / "results"
 EVERY = 1_000_000
 """More tasks than any environment holds out: players attempt the same ones as the model."""
+DEFAULT_DEMONSTRATIONS = {"expert": 400}
+DEMONSTRATIONS = {
+    "alfworld": {"expert": 1000, "random": 100},
+    "scienceworld": {"expert": 100, "random": 100},
+    "search": {"expert": 1000},
+    "webshop": {"expert": 1000},
+}
+"""Whose chains the warm start imitates, and how many."""
 MAX_WARM_SHARE = 0.6
 """A warm start that is better than this leaves little to be learnt."""
 
@@ -86,11 +95,12 @@ def agentfly(*arguments: str) -> None:
     subprocess.run([sys.executable, "-m", "agentfly.cli", *arguments], check=True, cwd=ROOT)
 
 
-def improve(example: Example, *, demonstrations: int) -> list[Level]:
+def improve(example: Example) -> list[Level]:
     """Demonstrate, imitate, train; return who does how well."""
-    chains = example.demonstrate("expert", demonstrations)
+    counts = DEMONSTRATIONS.get(example.name, DEFAULT_DEMONSTRATIONS)
+    chains = [str(example.demonstrate(who, count)) for who, count in counts.items()]
     folder = f"folder={json.dumps(str(example.folder))}"
-    files = f"data.files=[{json.dumps(str(chains))}]"
+    files = f"data.files={json.dumps(chains)}"
     warm = example.folder / "warm" / "model"
     if not warm.exists():
         agentfly("sft", f"examples/{example.name}_warm.toml", folder, files, "name=warm")
@@ -174,12 +184,11 @@ def write(example: Example, levels: list[Level]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", help="of an example, such as webshop")
-    parser.add_argument("--demonstrations", type=int, default=400)
     parser.add_argument("--folder", type=Path, default=ROOT / "runs")
     given = parser.parse_args()
     example = Example(name=given.name, folder=given.folder.resolve() / f"{given.name}_example")
     example.folder.mkdir(parents=True, exist_ok=True)
-    levels = improve(example, demonstrations=given.demonstrations)
+    levels = improve(example)
     write(example, levels)
     if found := problems(levels):
         sys.exit("; ".join(found))

