@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from agentfly.errors import ConfigError, DeadlineError
 from agentfly.runtime import process
 from agentfly.runtime.process import DEVNULL, PIPE, Child, reap, start
 from agentfly.runtime.registry import FOLDER_VARIABLE, TOKEN_VARIABLE, Identity, records
+from agentfly.runtime.threads import WorkerThreads
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),
@@ -218,6 +220,29 @@ async def test_a_cancelled_close_still_comes_to_its_end() -> None:
     assert await ends(child.pid)
     await child.close()
     assert records() == []
+
+
+async def test_a_close_that_is_cancelled_in_line_still_comes_to_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closers, hold, held = WorkerThreads(size=1), threading.Event(), threading.Event()
+    monkeypatch.setattr(process, "_closers", lambda: closers)
+
+    def occupy() -> None:
+        held.set()
+        hold.wait(60)
+
+    child = await shell("read x")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(closers.run(occupy, name="another child's close"))
+        assert await asyncio.to_thread(held.wait, 20)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await child.close(grace=0)
+        assert await eventually(lambda: records() == []), "though the line has not moved"
+        assert Identity.of(child.pid) is None
+        hold.set()
+    await child.close()
 
 
 async def test_a_cancelled_start_leaves_nothing() -> None:

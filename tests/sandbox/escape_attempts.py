@@ -1,7 +1,8 @@
 """Ways out of a sandbox, as code whose last expression is True if it got out.
 
 `PLANTED` names what the test has planted outside. Those in HARMLESS are first run without any
-sandbox, where they must succeed; those in HARMFUL only ever run inside.
+sandbox, where they must succeed; those in HARMFUL and in BOMBS only ever run in a sandbox within
+throw-away namespaces, and are no larger than it takes to meet a sandbox's limits.
 """
 
 READ_SECRET = "open(PLANTED['secret']).read() == PLANTED['content']"
@@ -121,6 +122,7 @@ ctypes.get_errno() != errno.ENOSYS
     "look into /sys": "import os; len(os.listdir('/sys')) > 0",
 }
 
+KILL_EVERYONE = "kill everyone"
 HARMFUL = {
     "write beside the system's programs": "open('/usr/bin/evil', 'w') is not None",
     "write among the packages": "open(PLANTED['packages'] + '/evil.py', 'w') is not None",
@@ -182,7 +184,7 @@ not result
     + "not refused(463, 463) or not refused(999, 999)",
     "call by the x32 interface": SYSTEM_CALL + "not refused(0x40000000 + 39, 0x40000000 + 39)",
     "kill a process outside": "import os; os.kill(PLANTED['victim'], 9) is None",
-    "kill everyone": "import os; os.kill(-1, 9) is None",
+    KILL_EVERYONE: "import os; os.kill(-1, 9) is None",
 }
 
 REFUSALS = (
@@ -200,7 +202,7 @@ BOMBS = {
     "fork bomb": (
         """
 import os, time
-for _ in range(500):
+for _ in range(100):
     if os.fork() == 0:
         time.sleep(30)
         os._exit(0)
@@ -210,7 +212,7 @@ for _ in range(500):
     "fork bomb in which every child forks": (
         """
 import os
-for _ in range(500):
+for _ in range(7):
     os.fork()
 """,
         "error processes",
@@ -218,7 +220,7 @@ for _ in range(500):
     "thread bomb": (
         """
 import threading, time
-for _ in range(500):
+for _ in range(100):
     threading.Thread(target=time.sleep, args=(30,), daemon=True).start()
 """,
         "error processes",
@@ -235,9 +237,9 @@ for _ in range(500):
     "memory by many processes": (
         """
 import os, time
-for _ in range(12):
+for _ in range(8):
     if os.fork() == 0:
-        held = b"x" * (100 << 20)
+        held = b"x" * (50 << 20)
         time.sleep(30)
         os._exit(0)
 time.sleep(30)
@@ -246,21 +248,21 @@ time.sleep(30)
     ),
     "memory by files in /dev/shm": (
         """
-for number in range(1000):
+for number in range(80):
     open(f"/dev/shm/{number}", "wb").write(b"x" * (1 << 20))
 """,
         "error disk",
     ),
     "disk by many small files": (
         """
-for number in range(100_000):
+for number in range(8000):
     open(f"{number}", "w").close()
 """,
         "error disk",
     ),
     "disk by many large files": (
         """
-for number in range(1000):
+for number in range(80):
     open(f"{number}", "wb").write(b"x" * (1 << 20))
 """,
         "error disk",
@@ -268,7 +270,7 @@ for number in range(1000):
     "one file that is too large": (
         """
 with open("large", "wb") as file:
-    for _ in range(1000):
+    for _ in range(60):
         file.write(b"x" * (1 << 20))
 """,
         "error file_size",
@@ -276,7 +278,7 @@ with open("large", "wb") as file:
     "a sparse file": ("open('sparse', 'wb').truncate(1 << 40)", "error file_size"),
     "a flood of printing": (
         """
-for _ in range(100_000):
+for _ in range(10_000):
     print("x" * 1000)
 """,
         "error output",
@@ -284,7 +286,7 @@ for _ in range(100_000):
     "a flood past Python's streams": (
         """
 import os
-for _ in range(100_000):
+for _ in range(10_000):
     os.write(1, b"x" * 1000)
 """,
         "error output",
@@ -384,4 +386,23 @@ for pid in (0, -1, -os.getpgrp()):
         "ok None",
     ),
 }
-"""Bombs, floods and evasions, each with how it must end: status and limit. Only ever run inside."""
+"""Bombs, floods and evasions, each with how it must end: status and limit."""
+
+SUCCEED_WEAKENED = (
+    "gain rights by set-uid",
+    "hold a capability",
+    "type into a terminal",
+    "mount",
+    "change the root",
+    "enter a namespace",
+    "trace a process outside",
+    "read another process's memory",
+    "open a file by its handle",
+    "use the keyring",
+    "add a key",
+    "kill a process outside",
+)
+"""Those that any user brings off in the throw-away namespaces, if there is no sandbox in them; the
+others need rights that are not to be had in there, or a kernel that not everybody has."""
+GO_OFF_WEAKENED = ("fork bomb", "memory by files in /dev/shm", "disk by many small files")
+"""Bombs that show that no wider limit stops them first."""

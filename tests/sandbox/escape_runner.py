@@ -1,76 +1,64 @@
-"""Runs every attempt, as whoever runs this program, and prints what came of each as JSON.
+"""Runs attempts, as whoever runs this program, and prints what came of each as JSON.
 
-    {"bare": {"read a file outside": "True", …}, "sandboxed": {…}, "host": {"files": true, …}}
+    escape_runner.py harmless    {"bare": {"read a file outside": "True", …}, "sandboxed": {…}, …}
+    escape_runner.py harmful     {"sandboxed": {…}, "bombs": {…}, "host": {"victim": true, …}, …}
+    escape_runner.py weakened    the same without isolation; "kill everyone" ends it after all
 
-Only the harmless ones are run bare, each in a process of its own.
+The last two refuse to run but in the namespaces of `throwaway.py`.
 """
 
 import asyncio
 import contextlib
 import json
 import os
-import socket
 import subprocess
-import sysconfig
+import sys
 import tempfile
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.sandbox.escape_attempts import BOMBS, HARMFUL, HARMLESS
+from tests.sandbox import throwaway
+from tests.sandbox.escape_attempts import (
+    BOMBS,
+    GO_OFF_WEAKENED,
+    HARMFUL,
+    HARMLESS,
+    KILL_EVERYONE,
+    SUCCEED_WEAKENED,
+)
+from tests.sandbox.escape_planting import plant, plant_services, unchanged
 
 from agentfly.runtime.registry import FOLDER_VARIABLE
 from agentfly.sandbox.interpreter.cell import Cells
 from agentfly.sandbox.limits import SandboxLimits
 from agentfly.sandbox.python import PythonSandbox
 
-SMALL = SandboxLimits(seconds=30.0, memory_mb=256, disk_mb=48, processes=24)
-INTERRUPTED = SandboxLimits(seconds=1.0, grace_seconds=20.0)
+ROOMY = SandboxLimits(cpu_seconds=60)
+SMALL = SandboxLimits(seconds=30.0, cpu_seconds=60, memory_mb=256, disk_mb=48, processes=24)
+INTERRUPTED = SandboxLimits(seconds=1.0, grace_seconds=20.0, cpu_seconds=60)
 """For those that must stop at the time limit, where the others must not meet it, however slow."""
-KILLED = SandboxLimits(seconds=1.0, grace_seconds=0.3)
+KILLED = SandboxLimits(seconds=1.0, grace_seconds=0.3, cpu_seconds=60)
 """For those that never would."""
 
-
-def plant(folder: Path, victim: int) -> dict[str, Any]:
-    """Plant a secret, listeners and an inherited descriptor, and describe them to the attempts."""
-    secret = folder / "secret"
-    secret.write_text("the planted secret")
-    (folder / "neighbours-file").write_text("mine")
-    os.set_inheritable(os.open(secret, os.O_RDONLY), True)
-    abstract = f"planted-{os.getpid()}"
-    port = listen(socket.AF_INET, ("127.0.0.1", 0)).getsockname()[1]
-    listen(socket.AF_UNIX, str(folder / "socket"))
-    listen(socket.AF_UNIX, f"\0{abstract}")
-    return {
-        "folder": str(folder),
-        "secret": str(secret),
-        "content": "the planted secret",
-        "inode": secret.stat().st_ino,
-        "pid": os.getpid(),
-        "victim": victim,
-        "port": port,
-        "unix": str(folder / "socket"),
-        "abstract": abstract,
-        "hostname": socket.gethostname(),
-        "packages": sysconfig.get_paths()["purelib"],
-    }
+Outcomes = dict[str, str]
 
 
-def listen(family: int, address: Any) -> socket.socket:
-    """Say hello to whoever connects."""
-    listener = socket.socket(family)
-    listener.bind(address)
-    listener.listen(64)
+def harmless(planted: dict[str, Any]) -> dict[str, Any]:
+    bare = {name: run_bare(code, planted) for name, code in HARMLESS.items()}
+    return {"bare": bare, "sandboxed": asyncio.run(run_sandboxed(HARMLESS, planted))}
 
-    def greet() -> None:
-        while True:
-            link, _ = listener.accept()
-            with contextlib.suppress(OSError), link:
-                link.send(b"hello")
 
-    threading.Thread(target=greet, daemon=True).start()
-    return listener
+def harmful(planted: dict[str, Any]) -> dict[str, Any]:
+    throwaway.insist()
+    sandboxed = asyncio.run(run_sandboxed(HARMFUL, planted))
+    return {"sandboxed": sandboxed, "bombs": asyncio.run(run_bombs(BOMBS))}
+
+
+def weakened(planted: dict[str, Any]) -> dict[str, Any]:
+    throwaway.insist()
+    unsandboxed = asyncio.run(run_weakened(SUCCEED_WEAKENED, planted))
+    return {"sandboxed": unsandboxed, "bombs": asyncio.run(run_bombs(GO_OFF_WEAKENED, "unsafe"))}
 
 
 def run_bare(code: str, planted: dict[str, Any]) -> str:
@@ -97,38 +85,52 @@ def _outcome(code: str, planted: dict[str, Any]) -> str:
         return f"{type(error).__name__}: {error}"
 
 
-async def run_sandboxed(planted: dict[str, Any]) -> dict[str, str]:
+async def run_sandboxed(attempts: Mapping[str, str], planted: dict[str, Any]) -> Outcomes:
     """Run every attempt in a sandbox of its own, beside a neighbour."""
-    neighbour, outcomes = PythonSandbox(), {}
+    neighbour, outcomes = PythonSandbox(limits=ROOMY), {}
     await neighbour.write_file("neighbours-file", "mine")
-    sandbox = PythonSandbox()
-    for name, code in {**HARMLESS, **HARMFUL}.items():
+    sandbox = PythonSandbox(limits=ROOMY)
+    for name, code in attempts.items():
         await sandbox.reset()
-        await sandbox.run(f"PLANTED = {planted!r}")
-        result = await sandbox.run(code)
-        outcomes[name] = result.value or (result.error or result.observation).splitlines()[-1]
+        outcomes[name] = await outcome_inside(sandbox, code, planted)
     still_there = await neighbour.list_files()
-    outcomes["the neighbour is well"] = repr(still_there != ["neighbours-file"])
+    outcomes["disturb the neighbour"] = repr(still_there != ["neighbours-file"])
     await sandbox.close()
     await neighbour.close()
     return outcomes
 
 
-async def run_bombs() -> tuple[dict[str, str], bool]:
-    """Set off every bomb in a sandbox of its own; tell whether all processes are gone after."""
+async def run_weakened(names: Iterable[str], planted: dict[str, Any]) -> Outcomes:
+    """Run attempts in what calls itself a sandbox and holds nothing back."""
+    sandbox = PythonSandbox(limits=ROOMY, isolation="unsafe")
+    outcomes = {name: await outcome_inside(sandbox, HARMFUL[name], planted) for name in names}
+    await sandbox.close()
+    return outcomes
+
+
+async def outcome_inside(sandbox: PythonSandbox, code: str, planted: dict[str, Any]) -> str:
+    await sandbox.run(f"PLANTED = {planted!r}")
+    result = await sandbox.run(code)
+    return result.value or (result.error or result.observation).splitlines()[-1]
+
+
+async def run_bombs(names: Iterable[str], isolation: str | None = None) -> Outcomes:
+    """Set off every bomb in a sandbox of its own, and see whether it goes on afterwards."""
     hasty = {"interrupted time": INTERRUPTED, "killed time": KILLED}
-    sandboxes = {ending: PythonSandbox(limits=limits) for ending, limits in hasty.items()}
-    other, outcomes = PythonSandbox(limits=SMALL), {}
-    for name, (code, ending) in BOMBS.items():
-        sandbox = sandboxes.get(ending, other)
+    sandboxes: dict[SandboxLimits, PythonSandbox] = {}
+    outcomes = {}
+    for name in names:
+        code, ending = BOMBS[name]
+        limits = hasty.get(ending, SMALL)
+        sandbox = sandboxes.setdefault(limits, PythonSandbox(limits=limits, isolation=isolation))
         await sandbox.reset()
         result = await sandbox.run(code)
         outcomes[name] = f"{result.status} {result.limit}"
         afterwards = await sandbox.run("1 + 1")
         outcomes[f"after {name}"] = str(afterwards.value or afterwards.observation)
-    for sandbox in (*sandboxes.values(), other):
+    for sandbox in sandboxes.values():
         await sandbox.close()
-    return outcomes, await only_servers_and_spares_are_left()
+    return outcomes
 
 
 async def only_servers_and_spares_are_left() -> bool:
@@ -141,6 +143,7 @@ async def only_servers_and_spares_are_left() -> bool:
 
 
 def descendants(pid: int) -> list[int]:
+    """Return the processes below one, in its pid namespace's numbers."""
     found = []
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
@@ -149,36 +152,25 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-@contextlib.contextmanager
-def unchanged(planted: dict[str, Any], host: dict[str, bool]) -> Iterator[None]:
-    def look() -> tuple[list[str], str, str]:
-        mounts = Path("/proc/self/mountinfo").read_text()
-        files = sorted(map(str, Path(planted["folder"]).rglob("*")))
-        return files, mounts, Path(planted["secret"]).read_text()
-
-    before = look()
-    yield
-    after = look()
-    for what, then, now in zip(("files", "mounts", "secret"), before, after, strict=True):
-        host[what] = then == now
+RUNS = {run.__name__: run for run in (harmless, harmful, weakened)}
 
 
-def main() -> None:
+def main(kind: str) -> None:
     host: dict[str, bool] = {}
     victim = subprocess.Popen(["sleep", "300"])
     with tempfile.TemporaryDirectory() as registry, tempfile.TemporaryDirectory() as folder:
         os.environ[FOLDER_VARIABLE] = registry
-        planted = plant(Path(folder), victim.pid)
+        planted = plant_services(plant(Path(folder), victim.pid))
         with unchanged(planted, host):
-            bare = {name: run_bare(code, planted) for name, code in HARMLESS.items()}
-            sandboxed = asyncio.run(run_sandboxed(planted))
-            bombs, host["processes"] = asyncio.run(run_bombs())
-    host["victim"] = victim.poll() is None
-    victim.kill()
-    victim.wait()
-    found = {"bare": bare, "sandboxed": sandboxed, "bombs": bombs, "host": host}
-    print(json.dumps({**found, "uid": os.getuid()}))
+            found = RUNS[kind](planted)
+        host["processes"] = asyncio.run(only_servers_and_spares_are_left())
+        host["victim"] = victim.poll() is None
+        print(json.dumps({**found, "host": host, "uid": os.getuid()}), flush=True)
+        if kind == "weakened":
+            asyncio.run(run_weakened([KILL_EVERYONE], planted))
+        victim.kill()
+        victim.wait()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

@@ -16,14 +16,18 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 def main(command: list[str]) -> None:
     if os.getuid() == 0:
-        check(libc.unshare(CLONE_NEWNS))
-        check(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
-        for prefix in {sys.base_prefix, sys.prefix}:
-            open_the_way(Path(prefix).resolve())
+        open_the_way_to_this_python()
         os.setgroups([])
         os.setresgid(UID, UID, UID)
         os.setresuid(UID, UID, UID)
     os.execv(command[0], command)
+
+
+def open_the_way_to_this_python() -> None:
+    check(libc.unshare(CLONE_NEWNS))
+    check(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None))
+    for prefix in {sys.base_prefix, sys.prefix}:
+        open_the_way(Path(prefix).resolve())
 
 
 def open_the_way(wanted: Path) -> None:

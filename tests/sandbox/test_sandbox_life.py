@@ -9,7 +9,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from tests.sandbox.escape_runner import descendants
@@ -17,9 +19,10 @@ from tests.sandbox.escape_runner import descendants
 from agentfly import Agent, ScriptedEngine, tool
 from agentfly.chat import CHATML_TOKENS, ByteTokenizer
 from agentfly.errors import ConfigError, EnvError
+from agentfly.runtime import process
 from agentfly.runtime.registry import FOLDER_VARIABLE, Identity, records
-from agentfly.sandbox import Isolation, PythonSandbox, SandboxLimits, levels, probe, warm
-from agentfly.sandbox.box import UnsupportedError
+from agentfly.sandbox import Isolation, PythonSandbox, SandboxLimits, levels, probe, probing, warm
+from agentfly.sandbox.box import BoxFailedError, UnsupportedError
 from agentfly.sandbox.keeper import Keeper, keeper
 from agentfly.sandbox.levels import warm_settings
 from agentfly.sandbox.process import bubblewrap, container
@@ -53,6 +56,33 @@ async def test_a_server_that_crashes_is_the_machinerys_fault(own_keeper: Keeper)
     assert (await sandbox.run("1 + 1")).value == "2", "the next use starts another server"
     await sandbox.close()
     own_keeper.close()
+
+
+async def test_a_close_that_is_cancelled_before_a_full_queue_still_kills(
+    own_keeper: Keeper,
+) -> None:
+    server = await own_keeper.server(warm_settings((), (), always=()))
+    box = await server.spawn(SandboxLimits(), seed=0)
+    await box.channel.send({"op": "run", "code": "while True: pass"})
+    forks = descendants(server._child.pid)[0]
+    await there_are(3, forks)
+    os.kill(forks, signal.SIGSTOP)
+    with suppress(BlockingIOError):
+        while True:
+            server._control.send(b'{"op": "interrupt", "id": -1}', socket.MSG_DONTWAIT)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await box.close()
+    os.kill(forks, signal.SIGCONT)
+    await there_are(2, forks)
+    own_keeper.close()
+
+
+async def there_are(number: int, parent: int) -> None:
+    """Wait until a process has so many below it: a server its sandboxes, two of them spare."""
+    async with asyncio.timeout(20):
+        while len(descendants(parent)) != number:  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0.05)
 
 
 async def test_closing_leaves_no_process_and_no_record(own_keeper: Keeper) -> None:
@@ -125,10 +155,58 @@ def test_variables_do_not_leak_into_the_next_chain() -> None:
     assert said == [["False", "(no output)", "2"]] * 4
 
 
+@pytest.fixture
+def a_bubblewrap_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def made() -> None:
+        return None
+
+    monkeypatch.setattr(probing, "_try_bubblewrap", made)
+
+
 async def test_the_probe_tells_what_is_in_force() -> None:
     found = await probe()
     assert found.isolation is Isolation.WARM
     assert any(layer.startswith("seccomp") for layer in found.layers)
+
+
+@pytest.mark.usefixtures("a_bubblewrap_that_works")
+async def test_the_probe_names_no_lesser_level_for_a_late_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(warm, "START_SECONDS", 0.0)
+    found = await probe()
+    assert found.isolation is None
+    (said,) = found.missing
+    assert said.startswith("namespaces: not refused, but they failed twice (")
+    assert "was not ready within 0 s" in said
+
+
+@pytest.mark.usefixtures("a_bubblewrap_that_works")
+async def test_the_probe_names_a_lesser_level_for_a_refusal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuse(settings: object) -> None:
+        raise UnsupportedError("unshare: Operation not permitted")
+
+    monkeypatch.setattr(warm.WarmServer, "start", refuse)
+    found = await probe()
+    assert found.isolation is Isolation.BUBBLEWRAP
+    assert found.missing == ("namespaces: unshare: Operation not permitted",)
+
+
+async def test_the_probe_tries_a_late_server_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = warm.WarmServer.start
+    tried: list[object] = []
+
+    async def late_at_first(settings: warm.WarmSettings) -> warm.WarmServer:
+        tried.append(settings)
+        if len(tried) == 1:
+            raise BoxFailedError("the fork server was not ready")
+        return await start(settings)
+
+    monkeypatch.setattr(warm.WarmServer, "start", late_at_first)
+    assert (await probe()).isolation is Isolation.WARM
+    assert len(tried) == 2
 
 
 async def test_landlock_is_in_force_where_the_kernel_has_it() -> None:
@@ -180,13 +258,17 @@ async def test_what_the_kernel_refuses_is_tried_and_told_once(
     assert "unshare: Operation not permitted" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("stage", "said"),
+    [(warm, "was not ready within 0 s"), (process, "did not start within 0 s")],
+)
 async def test_a_server_that_is_late_is_no_reason_for_less_isolation(
-    own_keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+    own_keeper: Keeper, monkeypatch: pytest.MonkeyPatch, stage: ModuleType, said: str
 ) -> None:
     sandbox = PythonSandbox(unsafe=True)
     with monkeypatch.context() as patch:
-        patch.setattr(warm, "START_SECONDS", 0.0)
-        with pytest.raises(EnvError, match="was not ready within 0 s"):
+        patch.setattr(stage, "START_SECONDS", 0.0)
+        with pytest.raises(EnvError, match=said):
             await sandbox.run("1")
     assert (await sandbox.run("import os; os.path.exists('/proc')")).value == "False"
     await sandbox.close()

@@ -166,7 +166,10 @@ def _sandbox() -> Iterator[Finding]:
         yield Finding("sandbox", "ok", f"{found.isolation}{layers}{engines}")
     else:
         detail = f"no isolation for untrusted code ({'; '.join(found.missing)}){engines}"
-        fix = "allow unprivileged user namespaces, or install bubblewrap or Docker"
+        fix = (
+            "allow unprivileged user namespaces, or install bubblewrap or Docker; "
+            "if the machine was busy, try again"
+        )
         yield Finding("sandbox", "missing", detail, fix)
 
 

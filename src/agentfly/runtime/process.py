@@ -180,14 +180,18 @@ class Child:
     async def close(self, *, grace: float = GRACE_SECONDS) -> None:
         """End the child and its group: SIGTERM, then after `grace` seconds SIGKILL.
 
-        It runs in a thread, so that it comes to its end even if this call is cancelled. What
-        can't be killed stays on record for `reap`. Closing twice does nothing.
+        It runs in a thread, so that it comes to its end even if this call is cancelled, in line
+        for a thread or later. What can't be killed stays on record for `reap`. Closing twice does
+        nothing.
         """
         self._end_of_life.cancel()
         if self.stdin:
             self.stdin.close()
         try:
             await _closers().run(partial(self._end, grace), name=f"close {self.name}")
+        except BaseException:
+            self._end_without_waiting(grace)
+            raise
         finally:
             for end in (*self._transports, *self._pipes):
                 end.close()
@@ -243,6 +247,12 @@ class Child:
     def _expire(self) -> None:
         _log.warning("%s outlived its lifetime: killed", self.name)
         self._signal(signal.SIGKILL)
+
+    def _end_without_waiting(self, grace: float) -> None:
+        """Make sure that a thread ends it: one in line is taken out when nobody waits any more."""
+        if not self._ended and not self._ending.locked():
+            name = f"agentfly:close {self.name}"
+            threading.Thread(target=self._end, args=(grace,), name=name, daemon=True).start()
 
     def _end(self, grace: float) -> None:
         with self._ending:

@@ -3,7 +3,7 @@
 import shutil
 from dataclasses import dataclass
 
-from agentfly.sandbox.box import BoxFailedError
+from agentfly.sandbox.box import BoxFailedError, UnsupportedError
 from agentfly.sandbox.inside.denied import DENIED
 from agentfly.sandbox.isolation import Isolation
 from agentfly.sandbox.levels import warm_settings
@@ -17,7 +17,8 @@ class Probe:
     """What was found."""
 
     isolation: Isolation | None
-    """The level that sandboxes get unless told otherwise; None if they are refused."""
+    """The level that sandboxes get unless told otherwise; None if they are refused, or if it could
+    not be found out: `missing` tells which."""
     layers: tuple[str, ...] = ()
     """What is in force, for people: "Landlock 7"."""
     missing: tuple[str, ...] = ()
@@ -27,19 +28,35 @@ class Probe:
 
 
 async def probe() -> Probe:
-    """Make a sandbox of the best level that works here, and tell what protects it."""
+    """Make a sandbox of the best level that works here, and tell what protects it.
+
+    A lesser level is named only where the kernel refuses the better one: so do sandboxes choose.
+    """
     engines = tuple(name for name in ("docker", "podman") if shutil.which(name))
     try:
-        layers = await _try_warm()
+        layers = await _try_warm_twice()
         return Probe(isolation=Isolation.WARM, layers=_names(layers), engines=engines)
-    except BoxFailedError as error:
+    except UnsupportedError as error:
         missing = [f"namespaces: {error}"]
+    except BoxFailedError as error:
+        unknown = f"namespaces: not refused, but they failed twice ({error}): is the machine busy?"
+        return Probe(isolation=None, missing=(unknown,), engines=engines)
     try:
         await _try_bubblewrap()
         return Probe(isolation=Isolation.BUBBLEWRAP, missing=tuple(missing), engines=engines)
     except BoxFailedError as error:
         missing.append(f"bubblewrap: {error}")
     return Probe(isolation=None, missing=tuple(missing), engines=engines)
+
+
+async def _try_warm_twice() -> Layers:
+    """Try again what failed and was not refused: on a crowded machine it may have come too late."""
+    try:
+        return await _try_warm()
+    except UnsupportedError:
+        raise
+    except BoxFailedError:
+        return await _try_warm()
 
 
 async def _try_warm() -> Layers:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentfly.errors import ConfigError
+from agentfly.errors import ConfigError, DeadlineError
 from agentfly.runtime.process import DEVNULL, Child, start
 from agentfly.sandbox.box import BoxFailedError, UnsupportedError
 from agentfly.sandbox.channel import Channel, SandboxDiedError
@@ -71,8 +71,12 @@ class WarmServer:
             BoxFailedError: It went wrong this time.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            child = await _launch(settings, theirs)
+        try:
+            with theirs:
+                child = await _launch(settings, theirs)
+        except BaseException:
+            ours.close()
+            raise
         try:
             async with asyncio.timeout(START_SECONDS):
                 report = await _first_word(ours)
@@ -158,13 +162,16 @@ class WarmBox:
         await self._server.tell({"op": "interrupt", "id": self._number})
 
     async def close(self) -> None:
-        """Kill it, and with it everything in its pid namespace."""
+        """Kill it, and with it everything in its pid namespace.
+
+        The server is told even if this call is cancelled while the server's queue is full.
+        """
         if self._closed:
             return
         self._closed = True
         self.channel.close()
         if self._server.alive:
-            await self._server.tell({"op": "kill", "id": self._number})
+            await asyncio.shield(self._server.tell({"op": "kill", "id": self._number}))
 
 
 def readable_folders() -> tuple[str, ...]:
@@ -176,15 +183,18 @@ def readable_folders() -> tuple[str, ...]:
 
 async def _launch(settings: WarmSettings, control: socket.socket) -> Child:
     arguments = {"preload": settings.preload, "readable": settings.readable}
-    return await start(
-        [sys.executable, "-I", boot.__file__, json.dumps(arguments)],
-        name="python sandboxes",
-        lifetime=LIFETIME_SECONDS,
-        env=environment(),
-        stdin=control.fileno(),
-        stdout=DEVNULL,
-        stderr=DEVNULL,
-    )
+    try:
+        return await start(
+            [sys.executable, "-I", boot.__file__, json.dumps(arguments)],
+            name="python sandboxes",
+            lifetime=LIFETIME_SECONDS,
+            env=environment(),
+            stdin=control.fileno(),
+            stdout=DEVNULL,
+            stderr=DEVNULL,
+        )
+    except DeadlineError as error:
+        raise BoxFailedError(str(error)) from error
 
 
 def environment() -> dict[str, str]:
