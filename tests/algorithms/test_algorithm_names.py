@@ -21,7 +21,7 @@ from agentfly.algorithms import (
 )
 from agentfly.algorithms.advantages import reinforce
 from agentfly.algorithms.losses import policy_gradient
-from agentfly.config import RunSettings, load_settings
+from agentfly.config import RunSettings, SettingsError, load_settings
 from agentfly.errors import ConfigError
 
 PLAIN = Algorithm(name="plain", advantage=reinforce, loss=policy_gradient)
@@ -173,8 +173,9 @@ def test_a_loss_of_ones_own_by_import_path(folder: Path) -> None:
     assert algorithm.aggregate is grpo.aggregate
     step = advantage_input(scored(random_step(0)))
     assert torch.equal(algorithm.advantage(step).advantages_N, grpo.advantage(step).advantages_N)
-    with pytest.raises(ConfigError, match="clip: unknown key"):
+    with pytest.raises(SettingsError) as caught:
         make_algorithm("own_algorithms:squared", {"clip": {"low": 0.1}}, base=folder)
+    assert [problem.key for problem in caught.value.problems] == ["algorithm.clip"]
 
 
 def test_a_whole_algorithm_by_import_path() -> None:

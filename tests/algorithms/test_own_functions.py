@@ -1,6 +1,7 @@
 """`@advantage` and `@loss` on plain functions."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -99,3 +100,38 @@ def test_a_wrong_shape_is_told() -> None:
         ConfigError, match=r"one number for each token: expected shape .*got a tensor of shape \(\)"
     ):
         loss(lambda logprobs_N: logprobs_N.sum())(loss_input(random_step(0)))
+
+
+def test_a_loss_without_a_gradient_is_told_even_beside_a_penalty() -> None:
+    x = loss_input(random_step(0))
+    assert x.logprobs_N.requires_grad
+    still = replace(
+        make_algorithm("grpo", {"kl": {"coefficient": 0.1}}),
+        loss=loss(lambda logprobs_N: logprobs_N.detach()),
+    )
+    with pytest.raises(ConfigError, match="the loss of grpo carries no gradient"):
+        objective(still, x)
+
+
+@pytest.mark.parametrize(
+    ("own", "unknown"),
+    [
+        ({"advantage": advantage(lambda values_N: values_N)}, "values_N"),
+        ({"advantage": advantage(lambda kl_N: kl_N)}, "kl_N"),
+        ({"loss": loss(lambda reference_logprobs_N: reference_logprobs_N)}, "reference_logprobs_N"),
+    ],
+)
+def test_what_nobody_computes_can_not_be_asked_for(own: dict[str, Any], unknown: str) -> None:
+    found = [*replace(make_algorithm("reinforce"), **own).problems(num_chains=2)]
+    assert [problem.key for problem in found] == ["algorithm.name"]
+    assert f"asks for {unknown}, which is unknown here" in found[0].text
+
+
+def test_what_is_computed_or_has_a_default_can_be_asked_for() -> None:
+    first = advantage(lambda values_N: values_N)
+    assert not [*replace(make_algorithm("ppo"), advantage=first).problems(num_chains=2)]
+    second = loss(lambda logprobs_N, reference_logprobs_N=None: logprobs_N)
+    assert not [*replace(make_algorithm("reinforce"), loss=second).problems(num_chains=2)]
+    third = loss(lambda reference_logprobs_N: reference_logprobs_N)
+    held = make_algorithm("grpo", {"kl": {"coefficient": 0.1}})
+    assert not [*replace(held, loss=third).problems(num_chains=2)]

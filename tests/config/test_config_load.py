@@ -136,6 +136,7 @@ weight = -1
         ({"algorithm": {"name": 3}}, "algorithm.name: must be a text in quotes, got 3"),
         ({"modle": {"name": "x"}}, "modle: unknown key. Did you mean 'model'? Known: "),
         ({"num_chains": 3}, "num_chains: unknown key. Did you mean rollout.num_chains or eval.num"),
+        ({"train": {"betas": [0.9] * 3}}, "train.betas: must be a list of at most 2, got [0.9, 0"),
         ({"train": {"steps": 3, "warmup_steps": 4}}, "train.warmup_steps: must be at most train."),
         ({"train": {"warmup_steps": 101}}, "train.warmup_steps: must be at most train.steps, whi"),
         ({"model": {"name": "t", "lora": {"rnak": 1}}}, "model.lora.rnak: unknown key. Did you "),

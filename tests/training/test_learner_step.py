@@ -161,13 +161,16 @@ def test_nothing_to_learn_from_changes_nothing(groups: Any) -> None:
     assert learner.step == 1
 
 
-def test_a_gradient_that_is_not_finite_leaves_the_weights_alone() -> None:
+def test_a_gradient_that_is_not_finite_leaves_the_weights_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     model = make_model()
     before = weights_of(model)
     watching = Watching(infinite=True)
     learner = make_learner(model, watching.algorithm())
     learnt = learner.learn(make_groups())
     assert (learnt.updates, learnt.metrics["skipped_updates"]) == (0, 1)
+    assert "an update is left out" in caplog.text
     assert same(weights_of(model), before)
     watching.infinite = False
     assert learner.learn(make_groups()).updates == 1

@@ -17,6 +17,12 @@ def test_what_decides_when_to_stop_and_save_may_change() -> None:
     require_same_run(toml(), later)
 
 
+def test_a_run_that_had_too_little_memory_goes_on_with_less() -> None:
+    less = {"tokens_per_microbatch": 512, "share_prefixes": False}
+    smaller = toml(train=less, model={"name": "tiny", "gradient_checkpointing": True})
+    require_same_run(toml(), smaller)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -18,7 +18,7 @@ from agentfly.errors import ConfigError, RunError
 from agentfly.observe import RunProgress, read_metrics, read_trajectories, require_documented
 from agentfly.runtime.journal import Journal
 from agentfly.tasks import Ledger
-from agentfly.training import StoppedBy, TrainResult
+from agentfly.training import Policy, StoppedBy, TrainResult
 from agentfly.training.learner.learnt import METRICS as LEARNER_METRICS
 from agentfly.types import Seed, Task, Trajectory
 
@@ -118,6 +118,27 @@ def test_a_full_disk_is_told_as_such_whatever_was_written(
     result = train(one_source(), chosen=chosen, resume=True)
     steps = [record.step for record in result.metrics if "reward/mean" in record.metrics]
     assert steps == [1, 2]
+
+
+def test_a_merged_model_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    adapted = {"name": "tiny-random", "lora": {"rank": 2}}
+    chosen = settings(
+        tmp_path, model=adapted, train={"steps": 1}, eval={"every": 0, "at_start": False}
+    )
+
+    def half(policy: Policy, folder: Path) -> None:
+        folder.mkdir()
+        (folder / "config.json").write_text("{")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Policy, "export", half)
+        with pytest.raises(RunError, match="is full"):
+            train(one_source(), chosen=chosen)
+    assert not (tmp_path / "small" / "model").exists()
+    result = train(one_source(), chosen=chosen, resume=True)
+    assert (result.model.name, result.steps) == ("model", 1)
+    assert (result.model / "model.safetensors").exists()
 
 
 def test_a_finished_run_can_be_given_more_steps_and_nothing_else(tmp_path: Path) -> None:
@@ -241,6 +262,23 @@ def test_what_cannot_be_trained_is_refused(
         train(source(), chosen=settings(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("sources", "wrong", "words"),
+    [
+        (1, {"name": "tiny-random", "lora": {"targets": ["nowhere"]}}, "nowhere"),
+        (2, {"name": "tiny-random"}, "two different tasks have the id"),
+    ],
+)
+def test_a_mistake_leaves_no_run_behind(
+    tmp_path: Path, sources: int, wrong: dict[str, Any], words: str
+) -> None:
+    named = [replace(one_source(), name=f"source{number}") for number in range(sources)]
+    with pytest.raises(ConfigError, match=words):
+        train(*named, chosen=settings(tmp_path, model=wrong))
+    mended = settings(tmp_path, train={"steps": 1}, eval={"every": 0, "at_start": False})
+    assert train(one_source(), chosen=mended).steps == 1
+
+
 def test_a_group_needs_two_chains(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"rollout.num_chains: grpo compares the chains of a task"
@@ -254,6 +292,15 @@ def test_held_out_tasks_that_are_trained_on_are_told(
     with caplog.at_level(logging.WARNING):
         Trainer(Source(agent=agent(), tasks=ROWS, eval_tasks=ROWS[:1]), settings(tmp_path))
     assert "1 of the held-out tasks are trained on too, for example 'row0'" in caplog.text
+
+
+def test_settings_that_an_agent_of_ones_own_does_not_hear_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    Trainer(one_source(), settings(tmp_path, rollout={"max_tokens": 99, "max_turns": 1}))
+    (record,) = caplog.records
+    assert "rollout.max_tokens = 99 changes nothing: the agent of source 'default'" in caplog.text
+    assert record.levelname == "WARNING"
 
 
 async def test_a_trainer_runs_inside_an_event_loop_too(tmp_path: Path) -> None:

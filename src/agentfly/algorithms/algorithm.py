@@ -8,6 +8,7 @@ from agentfly.algorithms.batch import AdvantageFunction, Aggregate, LossFunction
 from agentfly.algorithms.correction import Correction
 from agentfly.algorithms.kl import Kl
 from agentfly.algorithms.overlong import Overlong
+from agentfly.algorithms.own import OwnAdvantage, OwnLoss
 from agentfly.config import Problem, Settings
 
 
@@ -65,3 +66,24 @@ class Algorithm:
                 f"{self.name} compares the chains of a task: it needs at least 2, got {num_chains}"
             )
             yield Problem(key="rollout.num_chains", text=text)
+        for field_name, way_out in self._unknown().items():
+            if field_name in self._required:
+                text = f"{self.name} asks for {field_name}, which is unknown here: {way_out}"
+                yield Problem(key="algorithm.name", text=text)
+
+    @property
+    def _required(self) -> set[str]:
+        """What functions of a user's own can't do without."""
+        own = (f for f in (self.advantage, self.loss) if isinstance(f, OwnAdvantage | OwnLoss))
+        return {name for function in own for name in function.required}
+
+    def _unknown(self) -> dict[str, str]:
+        """Tell which inputs are None with this algorithm, and what would give them."""
+        unknown = {}
+        if self.critic is None:
+            unknown["values_N"] = "make it part of an Algorithm with critic=Critic()"
+        if self.kl is None:
+            unknown["reference_logprobs_N"] = "set kl.coefficient above 0"
+        if self.kl is None or self.kl.place != "reward":
+            unknown["kl_N"] = "set kl.coefficient above 0, and kl.place to 'reward'"
+        return unknown

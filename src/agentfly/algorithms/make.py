@@ -11,7 +11,7 @@ from agentfly.algorithms.algorithm import Algorithm
 from agentfly.algorithms.catalogue import ALGORITHMS
 from agentfly.algorithms.options import AggregatedOptions, AlgorithmOptions, ClippedOptions
 from agentfly.algorithms.own import OwnAdvantage, OwnLoss
-from agentfly.config import import_named, is_import_path
+from agentfly.config import SettingsError, import_named, is_import_path
 from agentfly.config.mistake import problems_of
 from agentfly.errors import ConfigError
 from agentfly.runtime.names import look_up
@@ -55,9 +55,7 @@ def _read(table: type[Table], given: Mapping[str, Any]) -> Table:
     try:
         return table.model_validate(given)
     except ValidationError as error:
-        problems = problems_of(error, table, "algorithm")
-        listed = "".join(f"\n  {problem}" for problem in problems)
-        raise ConfigError(f"invalid settings{listed}") from error
+        raise SettingsError(problems_of(error, table, "algorithm"), None) from error
 
 
 def _as_it_is(found: Any, name: str, given: Mapping[str, Any]) -> Algorithm:

@@ -14,6 +14,7 @@ from agentfly.algorithms.batch import LossInput
 from agentfly.algorithms.correction import correct
 from agentfly.algorithms.kl import Kl, kl_estimate
 from agentfly.algorithms.ratio import log_ratio
+from agentfly.errors import ConfigError
 
 LOWEST_LOGPROB = -1e4
 """Samplers write numbers such as -1e30 or -inf for impossible tokens: no sum survives those. It is
@@ -33,6 +34,7 @@ def objective(algorithm: Algorithm, x: LossInput) -> Objective:
     """Correct an algorithm's loss, add what is penalised, and aggregate."""
     x = _bounded(x)
     output = algorithm.loss(x)
+    _require_gradient(algorithm, x, output.loss_N)
     weights = correct(algorithm.correction, x.old_logprobs_N, x.sampled_logprobs_N, x.sample_N)
     loss_N = weights.weights_N * output.loss_N + _penalty(algorithm, x)
     metrics = {
@@ -45,6 +47,15 @@ def objective(algorithm: Algorithm, x: LossInput) -> Objective:
         loss=algorithm.aggregate(loss_N, x),
         metrics={name: values_N.detach() for name, values_N in metrics.items()},
     )
+
+
+def _require_gradient(algorithm: Algorithm, x: LossInput, loss_N: Tensor) -> None:
+    """Refuse a loss that nothing can be learnt from, whatever is penalised beside it."""
+    if x.logprobs_N.requires_grad and not loss_N.requires_grad:
+        raise ConfigError(
+            f"the loss of {algorithm.name} carries no gradient: it must depend on logprobs_N, and "
+            "may not detach it"
+        )
 
 
 def _penalty(algorithm: Algorithm, x: LossInput) -> Tensor:

@@ -28,6 +28,8 @@ class OwnAdvantage:
     """As it was written."""
     wanted: tuple[str, ...]
     """The fields that it asks for."""
+    required: tuple[str, ...] = ()
+    """Those among them that it has no default for."""
 
     @property
     def name(self) -> str:
@@ -64,6 +66,8 @@ class OwnLoss:
     """As it was written."""
     wanted: tuple[str, ...]
     """The fields that it asks for."""
+    required: tuple[str, ...] = ()
+    """Those among them that it has no default for."""
 
     @property
     def name(self) -> str:
@@ -95,14 +99,14 @@ def advantage(function: Callable[..., Any]) -> OwnAdvantage:
     True
     """
     offered = {field.name for field in fields(AdvantageInput)}
-    wanted = _wanted(function, {*offered, ONE_GROUP}, "advantage")
+    wanted, required = _wanted(function, {*offered, ONE_GROUP}, "advantage")
     if ONE_GROUP in wanted and len(wanted) > 1:
         others = ", ".join(name for name in wanted if name != ONE_GROUP)
         raise ConfigError(
             f"advantage {name_of(function)!r} asks for one group's rewards_G, and for {others} of "
             "the whole step: leave rewards_G out and take rewards_C and group_C instead"
         )
-    return OwnAdvantage(function, wanted)
+    return OwnAdvantage(function, wanted, required)
 
 
 def loss(function: Callable[..., Any]) -> OwnLoss:
@@ -114,10 +118,13 @@ def loss(function: Callable[..., Any]) -> OwnLoss:
     >>> plain.wanted
     ('logprobs_N', 'advantages_N')
     """
-    return OwnLoss(function, _wanted(function, {f.name for f in fields(LossInput)}, "loss"))
+    return OwnLoss(function, *_wanted(function, {f.name for f in fields(LossInput)}, "loss"))
 
 
-def _wanted(function: Callable[..., Any], offered: Collection[str], what: str) -> tuple[str, ...]:
+def _wanted(
+    function: Callable[..., Any], offered: Collection[str], what: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the fields that a function asks for, and which of them it can't do without."""
     parameters = parameters_of(function)
     for parameter in parameters:
         if parameter.name not in offered and parameter.default is MISSING:
@@ -125,7 +132,11 @@ def _wanted(function: Callable[..., Any], offered: Collection[str], what: str) -
                 f"{what} {name_of(function)!r} has a parameter {parameter.name!r}, which stands "
                 f"for nothing. {suggestion(parameter.name, offered)}"
             )
-    return tuple(parameter.name for parameter in parameters if parameter.name in offered)
+    asked = [parameter for parameter in parameters if parameter.name in offered]
+    return (
+        tuple(parameter.name for parameter in asked),
+        tuple(parameter.name for parameter in asked if parameter.default is MISSING),
+    )
 
 
 def _checked(returned: Any, length: int, what: str, each: str) -> Tensor:

@@ -25,6 +25,7 @@ _EXPECTED = {
 }
 """What each of pydantic's families of errors about types would have liked to see."""
 _WRONG_TYPE = ("_type", "_parsing", "_parsing_size", "_from_float")
+_WRONG_LENGTH = {"too_short": ("at least", "min_length"), "too_long": ("at most", "max_length")}
 _SHOWN = 60
 """How many characters of a wrong value are shown."""
 
@@ -57,6 +58,9 @@ def _sentence(found: ErrorDetails, table: type[Settings]) -> str:
     if kind == "tuple_type" and isinstance(found["input"], Mapping):
         name = found["loc"][-1]
         return f"there may be several: write [[{name}]] in double brackets instead of [{name}]"
+    if kind in _WRONG_LENGTH:
+        words, bound = _WRONG_LENGTH[kind]
+        return f"must be a list of {words} {found['ctx'][bound]}, got {_shown(found['input'])}"
     family = kind.partition("_")[0]
     if kind.endswith(_WRONG_TYPE) and family in _EXPECTED:
         expected = f"must be {_EXPECTED[family]}"
@@ -69,12 +73,18 @@ def _unknown_key(path: Path, table: type[Settings]) -> str:
     name = str(path[-1])
     elsewhere = [
         f"{other}.{name}"
-        for other, field in RunSettings.model_fields.items()
-        if is_table(field.annotation) and type_at(RunSettings, (other, name)) is not None
+        for other, field in _file_of(table).model_fields.items()
+        if is_table(field.annotation) and type_at(_file_of(table), (other, name)) is not None
     ]
     if elsewhere:
         return f"unknown key. Did you mean {' or '.join(elsewhere)}?"
     return f"unknown key. {suggestion(name, types_of(type_at(table, path[:-1])))}"
+
+
+def _file_of(table: type[Settings]) -> type[Settings]:
+    """Return the settings that a table is part of: a plug-in's options stand in a run's."""
+    is_whole = any(is_table(field.annotation) for field in table.model_fields.values())
+    return table if is_whole else RunSettings
 
 
 def _missing(path: Path, table: type[Settings]) -> str:

@@ -26,6 +26,7 @@ from agentfly.resources import EnvironmentManager
 from agentfly.tasks import Ledger
 from agentfly.training.checkpoint import Checkpoint, Checkpoints
 from agentfly.training.evaluation import Evaluator
+from agentfly.training.exporting import export_model
 from agentfly.training.learner.learner import Learner
 from agentfly.training.learner.learnt import Learnt
 from agentfly.training.learner.policy import Policy
@@ -90,7 +91,7 @@ class Loop:
             self._save_what_is_new()
             self._thread.shutdown()
         if self.policy.adapted:
-            self.policy.export(self.folder.model_folder)
+            export_model(self.policy, self.folder.model_folder)
         stopped = StoppedBy.TARGET if self.target.reached else StoppedBy.STEPS
         return TrainResult(folder=self.folder.path, steps=self.step, stopped_by=stopped)
 

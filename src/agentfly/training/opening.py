@@ -22,8 +22,9 @@ from agentfly.training.health import require_healthy, require_timeless
 from agentfly.training.learner.learner import Learner
 from agentfly.training.learner.policy import Policy
 from agentfly.training.loop import Loop
+from agentfly.training.memory import free_memory, tell_memory
 from agentfly.training.run_environments import run_environments
-from agentfly.training.run_files import open_folder, open_run_trackers
+from agentfly.training.run_files import begun_or_absent, open_folder, open_run_trackers
 from agentfly.training.run_folder import RunFolder
 from agentfly.training.sampling import Sampler
 from agentfly.training.saving import restore_state, seed_everything
@@ -46,41 +47,44 @@ async def opened(
     require_models_fit(curriculum, settings)
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(_surroundings(settings, progress, resume=resume))
-        checkpoints = Checkpoints(folder.checkpoints_folder, keep=settings.checkpoint.keep)
-        saved = checkpoints.latest()
-        step = saved.step if saved else 0
-        folder.drop_trajectories_after(step)
-        ledger = stack.enter_context(_ledger(folder, curriculum, settings, step))
-        policy = Policy.load(settings.model, seed=settings.seed)
-        learner = Learner(policy, algorithm, settings, sampler_matches=policy.samples_exactly)
-        finished = restore_state(saved, policy=policy, learner=learner) if saved else []
-        engine = _engine(policy, curriculum, settings, version=step)
-        stack.push_async_callback(engine.close)
-        environments = await stack.enter_async_context(
-            run_environments(curriculum, settings.environments)
-        )
-        stack.enter_context(reporting(environments.snapshot, folder.path))
-        chains = await stack.enter_async_context(
-            _chains(engine, environments, curriculum, settings, folder)
-        )
-        trackers = open_run_trackers(folder, settings, step, resume=resume)
-        yield Loop(
-            settings=settings,
-            folder=folder,
-            policy=policy,
-            engine=engine,
-            learner=learner,
-            mask=mask,
-            sampler=_sampler(chains, ledger, finished, algorithm, settings, progress),
-            evaluator=_evaluator(chains, curriculum, settings, progress),
-            environments=environments,
-            ledger=ledger,
-            checkpoints=checkpoints,
-            trackers=stack.enter_context(closing(trackers)),
-            progress=progress,
-            target=_target(folder, settings),
-            saved=saved,
-        )
+        with begun_or_absent(folder, resume=resume):
+            checkpoints = Checkpoints(folder.checkpoints_folder, keep=settings.checkpoint.keep)
+            saved = checkpoints.latest()
+            step = saved.step if saved else 0
+            folder.drop_trajectories_after(step)
+            ledger = stack.enter_context(_ledger(folder, curriculum, settings, step))
+            policy = Policy.load(settings.model, seed=settings.seed)
+            learner = Learner(policy, algorithm, settings, sampler_matches=policy.samples_exactly)
+            tell_memory(learner.memory(), free_memory(policy.device))
+            finished = restore_state(saved, policy=policy, learner=learner) if saved else []
+            engine = _engine(policy, curriculum, settings, version=step)
+            stack.push_async_callback(engine.close)
+            environments = await stack.enter_async_context(
+                run_environments(curriculum, settings.environments)
+            )
+            stack.enter_context(reporting(environments.snapshot, folder.path))
+            chains = await stack.enter_async_context(
+                _chains(engine, environments, curriculum, settings, folder)
+            )
+            trackers = open_run_trackers(folder, settings, step, resume=resume)
+            loop = Loop(
+                settings=settings,
+                folder=folder,
+                policy=policy,
+                engine=engine,
+                learner=learner,
+                mask=mask,
+                sampler=_sampler(chains, ledger, finished, algorithm, settings, progress),
+                evaluator=_evaluator(chains, curriculum, settings, progress),
+                environments=environments,
+                ledger=ledger,
+                checkpoints=checkpoints,
+                trackers=stack.enter_context(closing(trackers)),
+                progress=progress,
+                target=_target(folder, settings),
+                saved=saved,
+            )
+        yield loop
 
 
 @contextmanager

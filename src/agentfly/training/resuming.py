@@ -12,15 +12,19 @@ MAY_CHANGE = (
     "checkpoint.",
     "environments.",
     "eval.",
+    "model.gradient_checkpointing",
     "track.",
     "train.evaluate_every",
+    "train.share_prefixes",
     "train.steps",
     "train.target_",
+    "train.tokens_per_microbatch",
     "rollout.max_concurrent",
     "rollout.max_failed_share",
     "rollout.retries",
 )
-"""What decides when to stop, measure and save; everything else decides what is learnt."""
+"""What decides when to stop, measure and save, and how much memory is taken: a run that had too
+little goes on with less. Everything else decides what is learnt."""
 
 
 def require_same_run(then: str, now: str) -> None:

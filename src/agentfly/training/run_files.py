@@ -1,7 +1,11 @@
 """Opening the folder and the trackers of a run by its settings: a new run's, or one resumed."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from agentfly.config import RunSettings, to_toml
 from agentfly.config.sft_settings import SftSettings
+from agentfly.errors import ConfigError
 from agentfly.observe import Trackers, open_trackers
 from agentfly.training.resuming import require_same_run
 from agentfly.training.run_folder import RunFolder
@@ -22,6 +26,20 @@ def open_folder(settings: AnySettings, *, resume: bool) -> RunFolder:
         folder.close()
         raise
     return folder
+
+
+@contextmanager
+def begun_or_absent(folder: RunFolder, *, resume: bool) -> Iterator[None]:
+    """Leave nothing of a new run whose settings turn out to be wrong when its parts are opened.
+
+    Its folder would refuse to be started anew, and with the mistake mended, to be resumed.
+    """
+    try:
+        yield
+    except ConfigError:
+        if not resume:
+            folder.abandon()
+        raise
 
 
 def open_run_trackers(

@@ -16,6 +16,7 @@ runs/demo/
 import json
 import os
 import re
+import shutil
 import sys
 from pathlib import Path
 from types import TracebackType
@@ -142,6 +143,14 @@ class RunFolder:
         for path in self.trajectories_folder.glob("*_*.jsonl*"):
             number = re.match(r"(?:step|eval)_(\d+)\.jsonl", path.name)
             if number and int(number[1]) > step:
+                path.unlink()
+
+    def abandon(self) -> None:
+        """Remove all that there is of a run, but the lock."""
+        for path in self.path.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+            elif path.name != LOCK:
                 path.unlink()
 
     def close(self) -> None:

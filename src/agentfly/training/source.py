@@ -79,6 +79,27 @@ def _warn_of_leaks(curriculum: Curriculum) -> None:
         )
 
 
+def warn_of_unheard(curriculum: Curriculum, settings: RunSettings) -> None:
+    """Tell of settings that change nothing, because an agent made by hand has its own."""
+    if settings.source:
+        return  # agents are made of the settings
+    for source in curriculum.sources:
+        sampling, limits = source.agent.sampling, source.agent.limits
+        own = {
+            "temperature": sampling.temperature,
+            "max_tokens": sampling.max_tokens,
+            "max_turns": limits.max_turns,
+            "chain_seconds": limits.seconds,
+        }
+        for name in sorted(settings.rollout.model_fields_set & own.keys()):
+            if own[name] != (asked := getattr(settings.rollout, name)):
+                _log.warning(
+                    "rollout.%s = %s changes nothing: the agent of source %r has its own, %s. Give "
+                    "it to the agent",
+                    *(name, asked, source.name, own[name]),
+                )
+
+
 def require_models_fit(curriculum: Curriculum, settings: RunSettings) -> None:
     """Refuse agents that would render for one model while another is trained."""
     folder = resolve_model(settings.model.name)

@@ -11,7 +11,7 @@ from agentfly.config.problem import refuse_if_any
 from agentfly.observe import RunProgress
 from agentfly.training.opening import opened
 from agentfly.training.result import TrainResult
-from agentfly.training.source import Source, read_sources
+from agentfly.training.source import Source, read_sources, warn_of_unheard
 
 
 class Trainer:
@@ -44,6 +44,7 @@ class Trainer:
         named = settings.algorithm
         self.settings = settings
         self.curriculum = read_sources(sources)
+        warn_of_unheard(self.curriculum, settings)
         self.algorithm = algorithm or make_algorithm(named.name, named.options)
         self.mask = mask or find_mask(settings.rollout.mask)
         self.resume = resume

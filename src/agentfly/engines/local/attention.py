@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from agentfly.engines.local.keyvalues import KeyValues
+from agentfly.engines.local.stand_in import later_hidden
 
 Attend = Callable[[int, Tensor, Tensor, Tensor, float], Tensor]
 """(layer, queries NxHGxD, keys NxHxD, values NxHxD, scaling) -> what was attended to, NxHGxD."""
@@ -84,10 +85,7 @@ class SpanAttention:
     def _mask(self, index: int, queries: Tensor, groups: int) -> Tensor:
         if index not in self._masks:
             span = self.spans[index]
-            device = queries.device
-            reach = torch.arange(span.start, span.end, device=device).repeat(groups)
-            hidden = torch.arange(span.end, device=device) > reach[:, None]
-            mask = queries.new_zeros(hidden.shape).masked_fill_(hidden, -torch.inf)
+            mask = later_hidden(span.start, span.end, groups=groups, like=queries)
             self._masks[index] = mask
         return self._masks[index]
 

@@ -11,21 +11,11 @@ from torch import Tensor
 from transformers import AttentionInterface
 
 from agentfly.engines.local.attention import Attend
-from agentfly.errors import ConfigError
+from agentfly.engines.local.stand_in import require_ordinary, scale_of
 
 IMPLEMENTATION = "agentfly_spans"
 
 _attend: ContextVar[Attend] = ContextVar("attend")
-
-HARMLESS = (
-    "position_ids",
-    "use_cache",
-    "is_causal",
-    "cache_position",
-    "output_attentions",
-    "output_router_logits",
-)
-"""Arguments of an attention function that change nothing here; any other one must be unset."""
 
 
 class HostedForward:
@@ -65,13 +55,8 @@ def _span_attention(
     dropout: float = 0.0,
     **unusual: object,
 ) -> tuple[Tensor, None]:
-    wanted = {k: v for k, v in unusual.items() if v is not None and k not in HARMLESS}
-    if wanted:
-        raise ConfigError(
-            f"the attention of {type(module).__name__} wants {', '.join(sorted(wanted))}, which "
-            "the local engine doesn't know. Use the vllm engine for this model"
-        )
+    way_out = ", which the local engine doesn't know. Use the vllm engine for this model"
+    require_ordinary(module, unusual, way_out=way_out)
     q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
-    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
-    attended = _attend.get()(module.layer_idx, q, k, v, scale)
+    attended = _attend.get()(module.layer_idx, q, k, v, scale_of(query, scaling))
     return attended[None], None

@@ -26,7 +26,7 @@ class SampledWeights:
         self._module = module
         self._dtype = _resolve(dtype, module)
         self.shared = self._dtype == module.dtype
-        self.twin = _sharing_twin(module) if self.shared else _copied_twin(module, self._dtype)
+        self.twin = _shared_twin(module) if self.shared else _copied_twin(module, self._dtype)
 
     def refresh(self) -> None:
         """Follow the module after it was changed in place."""
@@ -34,7 +34,7 @@ class SampledWeights:
             _copy_into(self.twin, self._module.state_dict())
         elif not _same_parameters(self.twin, self._module):
             # The learner replaced whole parameters instead of writing into them.
-            self.twin = _sharing_twin(self._module)
+            self.twin = _shared_twin(self._module)
 
     def load(self, weights: object) -> None:
         """Take over a state dict; sharing, the module itself gets it."""
@@ -66,10 +66,18 @@ def bfloat16_pays(device: torch.device) -> bool:
     return bool(can.get("avx512_bf16") or can.get("amx_bf16"))
 
 
-def _sharing_twin(module: Any) -> Any:
+def sharing_twin(module: Any) -> Any:
+    """Return a copy whose parameters and buffers are the module's own.
+
+    What is set on it (attention, checkpointing, training mode) touches neither the module nor any
+    other twin of it.
+    """
     tensors = [*module.parameters(), *module.buffers()]
-    twin = copy.deepcopy(module, {id(tensor): tensor for tensor in tensors})
-    return twin.eval()
+    return copy.deepcopy(module, {id(tensor): tensor for tensor in tensors})
+
+
+def _shared_twin(module: Any) -> Any:
+    return sharing_twin(module).eval()
 
 
 def _copied_twin(module: Any, dtype: torch.dtype) -> Any:

@@ -8,5 +8,6 @@ twin.py, body.py        the model's forward pass over such rows, with attention.
 logprob.py, forward.py  log-probabilities at trained tokens alone, in chunks
 actor.py, critic.py     one update of the policy, of the values; value_model.py
 optimizer.py            AdamW with clipping; schedule.py: its rate
+memory.py               what an update takes, foreseen
 learner.py              all of it in stages; learnt.py: what it came to
 """

@@ -14,21 +14,11 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 from transformers import AttentionInterface
 
-from agentfly.errors import ConfigError
+from agentfly.engines.local.stand_in import later_hidden, require_ordinary, scale_of
 from agentfly.training.learner.pack import Segment
 
 IMPLEMENTATION = "agentfly_segments"
 """The name under which transformers' modules find it."""
-
-HARMLESS = (
-    "position_ids",
-    "use_cache",
-    "is_causal",
-    "cache_position",
-    "output_attentions",
-    "output_router_logits",
-)
-"""Arguments of an attention function that change nothing here; any other one must be unset."""
 
 
 class SegmentAttention:
@@ -70,12 +60,11 @@ class SegmentAttention:
 
     def _mask(self, segment: Segment, groups: int, like: Tensor) -> Tensor:
         """Hide from each query what comes after it; the same for all segments of equal lengths."""
-        before, own = segment.length_before, segment.end - segment.start
-        key = (before, own, like.dtype)
+        before = segment.length_before
+        end = before + segment.end - segment.start
+        key = (before, end, like.dtype)
         if key not in self._masks:
-            reach = torch.arange(before, before + own, device=like.device).repeat(groups)
-            hidden = torch.arange(before + own, device=like.device) > reach[:, None]
-            self._masks[key] = like.new_zeros(hidden.shape).masked_fill_(hidden, -torch.inf)
+            self._masks[key] = later_hidden(before, end, groups=groups, like=like)
         return self._masks[key]
 
 
@@ -127,13 +116,8 @@ def segment_attention(
     **unusual: object,
 ) -> tuple[Tensor, None]:
     """Stand in for a module's attention. A policy is trained as it samples: without dropout."""
-    wanted = {k: v for k, v in unusual.items() if v is not None and k not in HARMLESS}
-    if wanted:
-        raise ConfigError(
-            f"the attention of {type(module).__name__} wants {', '.join(sorted(wanted))}"
-        )
-    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
-    attended = _current.get()(query, key, value, scale)
+    require_ordinary(module, unusual)
+    attended = _current.get()(query, key, value, scale_of(query, scaling))
     return attended.transpose(1, 2), None
 
 

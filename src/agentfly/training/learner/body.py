@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from agentfly.engines.local.weights import sharing_twin
 from agentfly.errors import ConfigError
 from agentfly.training.learner.attention import (
     IMPLEMENTATION,
@@ -22,7 +23,7 @@ from agentfly.training.learner.attention import (
     recomputing,
 )
 from agentfly.training.learner.pack import PackedRow, pack
-from agentfly.training.learner.twin import checkpoint_activations, sharing_twin, without_dropout
+from agentfly.training.learner.twin import checkpoint_activations, without_dropout
 from agentfly.types import Sample
 
 PROBE_TOKENS = 24

@@ -23,7 +23,12 @@ class Critic:
     def __init__(self, policy: Policy, options: CriticOptions, train: TrainSettings) -> None:
         self._model = ValueModel(policy)
         self._options = options
-        self._optimizer = Optimizer(list(self._model.trained().values()), train)
+        self._optimizer = Optimizer(self.trained, train)
+
+    @property
+    def trained(self) -> list[Tensor]:
+        """The parameters that are trained."""
+        return list(self._model.trained().values())
 
     def values(self, row: PackedRow, targets: Targets) -> Tensor:
         """Return the value before each of a row's trained tokens."""

@@ -85,6 +85,11 @@ class Forward:
         _prove_head(causal_lm, self._head)
         self.body = make_body(causal_lm, dtype=dtype, checkpointing=checkpointing)
 
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens there are to choose from."""
+        return len(self._head.weight)
+
     def __call__(self, row: PackedRow, targets: Targets) -> Predicted:
         """Predict a row's targets."""
         hidden_KD = self.body(row)[targets.predictors_K].to(self._dtype)

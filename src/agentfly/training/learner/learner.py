@@ -28,6 +28,7 @@ from agentfly.training.learner.critic import Critic
 from agentfly.training.learner.forward import Forward
 from agentfly.training.learner.harvest import Harvest, harvest
 from agentfly.training.learner.learnt import Learnt, Record
+from agentfly.training.learner.memory import Memory, foresee
 from agentfly.training.learner.minibatch import deal
 from agentfly.training.learner.policy import Policy
 from agentfly.training.learner.reference import make_reference
@@ -62,7 +63,8 @@ class Learner:
         self._train = settings.train
         self._seed = Seed(settings.seed).child("learner")
         self._sampler_matches = sampler_matches
-        forward = Forward(
+        self._policy = policy
+        self._forward = forward = Forward(
             policy.causal_lm,
             dtype=policy.compute_dtype,
             checkpointing=policy.settings.gradient_checkpointing,
@@ -77,6 +79,11 @@ class Learner:
             share=settings.train.share_prefixes and forward.body.shares_prefixes,
             device=policy.device,
         )
+
+    def memory(self) -> Memory:
+        """Foresee what an update will take beyond the weights."""
+        trained = [*self._policy.trained, *(self._critic.trained if self._critic else ())]
+        return foresee(self._forward, trained, self._train.tokens_per_microbatch)
 
     def learn(
         self,

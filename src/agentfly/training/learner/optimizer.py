@@ -1,5 +1,6 @@
 """AdamW with clipped gradients, which never takes in a number that is not finite."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,8 @@ import torch
 from torch import Tensor
 
 from agentfly.config import TrainSettings
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,8 @@ class Optimizer:
             for group in self._adam.param_groups:
                 group["lr"] = lr
             self._adam.step()
+        else:
+            _log.warning("an update is left out: its gradient is not finite")
         self._adam.zero_grad(set_to_none=True)
         return Update(grad_norm=float(norm), applied=applied)
 

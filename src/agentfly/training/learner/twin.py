@@ -1,19 +1,8 @@
-"""A second tree of modules over the same parameters, with settings of its own."""
+"""How a learner's own tree of modules is set, over the parameters that an engine samples from."""
 
-import copy
 from typing import Any
 
 from torch import nn
-
-
-def sharing_twin(module: Any) -> Any:
-    """Return a copy whose parameters and buffers are the module's own.
-
-    What a learner sets on it (attention, checkpointing, training mode) touches neither the module
-    nor an engine that samples from it.
-    """
-    tensors = [*module.parameters(), *module.buffers()]
-    return copy.deepcopy(module, {id(tensor): tensor for tensor in tensors})
 
 
 def without_dropout(module: Any) -> Any:

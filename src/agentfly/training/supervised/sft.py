@@ -8,7 +8,6 @@ Prompts, masks and packing are those of reinforcement learning, so that the mode
 when it is trained further with `model.name = "runs/warm/model"`.
 """
 
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -24,8 +23,10 @@ from agentfly.models import context_length, resolve_model
 from agentfly.observe import MetricsRecord, RunProgress, Trackers, log_to, read_metrics
 from agentfly.training.checkpoint import Checkpoints
 from agentfly.training.disk import full_disk_told
+from agentfly.training.exporting import export_model
 from agentfly.training.learner.policy import Policy
-from agentfly.training.run_files import open_folder, open_run_trackers
+from agentfly.training.memory import free_memory, tell_memory
+from agentfly.training.run_files import begun_or_absent, open_folder, open_run_trackers
 from agentfly.training.run_folder import RunFolder
 from agentfly.training.saving import TRAINER
 from agentfly.training.stage_times import StageTimes
@@ -135,7 +136,9 @@ class _Imitation:
         finally:
             if self._whole and self.learner.step > self.saved_step:
                 self._save()
-        self._export()
+        model = self.folder.path / MODEL
+        export_model(self.policy, model)
+        self.progress.message(f"the model is in {model}")
 
     def _one_step(self) -> None:
         """Save after the step is logged: a run killed in between repeats it, and loses no line."""
@@ -176,15 +179,6 @@ class _Imitation:
         state = {"learner": self.learner.state_dict(), "conversations": self.digest}
         torch.save(state, folder / TRAINER)
 
-    def _export(self) -> None:
-        """Write the model so that its folder is whole or absent."""
-        model = self.folder.path / MODEL
-        part = model.with_suffix(".part")
-        shutil.rmtree(part, ignore_errors=True)
-        self.policy.export(part)
-        part.rename(model)
-        self.progress.message(f"the model is in {model}")
-
 
 @contextmanager
 def _opened(
@@ -203,29 +197,32 @@ def _opened(
         stack.enter_context(full_disk_told(folder.path))
         stack.enter_context(progress)
         stack.enter_context(log_to(folder.log_file, tell=progress.message))
-        progress.message(str(demonstrations))
-        checkpoints = Checkpoints(folder.checkpoints_folder, keep=settings.checkpoint.keep)
-        policy = Policy.load(settings.model, seed=settings.seed)
-        learner = SupervisedLearner(policy, settings.train.of_learner(plan.steps))
-        if checkpoint := checkpoints.latest():
-            policy.restore(checkpoint.path)
-            state = torch.load(checkpoint.path / TRAINER, map_location="cpu", weights_only=True)
-            _require_same_conversations(state["conversations"], demonstrations)
-            learner.load_state_dict(state["learner"])
-        trackers = open_run_trackers(folder, settings, learner.step, resume=resume)
-        yield _Imitation(
-            settings=settings,
-            folder=folder,
-            policy=policy,
-            learner=learner,
-            plan=plan,
-            held_out=demonstrations.held_out,
-            digest=demonstrations.digest,
-            checkpoints=checkpoints,
-            trackers=stack.enter_context(closing(trackers)),
-            progress=progress,
-            saved_step=learner.step,
-        )
+        with begun_or_absent(folder, resume=resume):
+            progress.message(str(demonstrations))
+            checkpoints = Checkpoints(folder.checkpoints_folder, keep=settings.checkpoint.keep)
+            policy = Policy.load(settings.model, seed=settings.seed)
+            learner = SupervisedLearner(policy, settings.train.of_learner(plan.steps))
+            tell_memory(learner.memory(), free_memory(policy.device))
+            if checkpoint := checkpoints.latest():
+                policy.restore(checkpoint.path)
+                state = torch.load(checkpoint.path / TRAINER, map_location="cpu", weights_only=True)
+                _require_same_conversations(state["conversations"], demonstrations)
+                learner.load_state_dict(state["learner"])
+            trackers = open_run_trackers(folder, settings, learner.step, resume=resume)
+            imitation = _Imitation(
+                settings=settings,
+                folder=folder,
+                policy=policy,
+                learner=learner,
+                plan=plan,
+                held_out=demonstrations.held_out,
+                digest=demonstrations.digest,
+                checkpoints=checkpoints,
+                trackers=stack.enter_context(closing(trackers)),
+                progress=progress,
+                saved_step=learner.step,
+            )
+        yield imitation
 
 
 def _require_same_conversations(digest: str, demonstrations: Demonstrations) -> None:

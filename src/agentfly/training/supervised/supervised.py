@@ -8,6 +8,7 @@ import torch
 from agentfly.config import TrainSettings
 from agentfly.training.learner.forward import Forward, targets_of
 from agentfly.training.learner.learnt import Learnt, Record
+from agentfly.training.learner.memory import Memory, foresee
 from agentfly.training.learner.optimizer import Optimizer
 from agentfly.training.learner.pack import PackedRow, pack
 from agentfly.training.learner.policy import Policy
@@ -30,6 +31,10 @@ class SupervisedLearner:
             checkpointing=policy.settings.gradient_checkpointing,
         )
         self._optimizer = Optimizer(policy.trained, train)
+
+    def memory(self) -> Memory:
+        """Foresee what an update will take beyond the weights."""
+        return foresee(self._forward, self._policy.trained, self._train.tokens_per_microbatch)
 
     def learn(self, samples: Sequence[Sample]) -> Learnt:
         """Change the weights once, towards these samples."""

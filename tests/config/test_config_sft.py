@@ -1,0 +1,25 @@
+"""What a warm start is told of mistakes in its settings."""
+
+import pytest
+
+from agentfly.config import SettingsError
+from agentfly.config.sft_settings import load_sft_settings
+
+WARM = {"name": "warm", "model": {"name": "tiny"}, "data": {"files": ["chats.jsonl"]}}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"data": {"files": []}}, "data.files: must be a list of at least 1, got []"),
+        ({"train": {"steps": 3}}, "train.steps: unknown key. Known: conversations_per_step, "),
+        ({"lr": 1e-5}, "lr: unknown key. Did you mean train.lr?"),
+    ],
+)
+def test_a_mistake_is_told_in_the_words_of_a_warm_start(
+    change: dict[str, object], said: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_sft_settings({**WARM, **change})
+    (problem,) = caught.value.problems
+    assert str(problem).startswith(said)
