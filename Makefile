@@ -65,7 +65,9 @@ bench-train: $(INSTALLED) ## a whole step beside trl's, and the learner beside a
 bench-resources: $(INSTALLED) ## sandboxes and leases, beside bare processes
 	$(BIN)/python -m benchmarks.resources
 
+# TextWorld, beside which ALFWorld is measured, needs a C compiler: without one it is left out.
 bench-envs: $(INSTALLED) ## steps, searches and memory of the ready-made environments
+	-$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[alfworld,scienceworld]'
 	$(BIN)/python -m benchmarks.envs
 
 docs: $(INSTALLED) ## build the documentation into site/

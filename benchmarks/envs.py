@@ -1,7 +1,11 @@
-"""The ready-made environments in one run; see benchmarks/webshop.py and benchmarks/search.py."""
+"""The ready-made environments in one run; each has a file of its own beside this one."""
 
-from benchmarks import search, webshop
+from benchmarks import alfworld, scienceworld, search, webshop
 from benchmarks.report import report
 
+MEASURED = (webshop, search, alfworld, scienceworld)
+
 if __name__ == "__main__":
-    report("envs", webshop.measure() | search.measure(), aims=webshop.AIMS | search.AIMS)
+    numbers = {key: value for each in MEASURED for key, value in each.measure().items()}
+    aims = {key: aim for each in MEASURED for key, aim in each.AIMS.items()}
+    report("envs", numbers, aims=aims)

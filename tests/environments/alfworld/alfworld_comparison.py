@@ -5,17 +5,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from tests.environments.alfworld.alfworld_walk import draw
+
 from agentfly.environments.alfworld.engine.fast import FastEngine
 from agentfly.environments.alfworld.engine.game import Game, Script
 from agentfly.environments.alfworld.engine.solution import solve
 from agentfly.environments.alfworld.engine.textworld import TextWorldEngine
 from agentfly.environments.alfworld.source.rows import script_of
-
-STRAY = 0.15
-"""How often a walk tries something that may well be impossible."""
-BUSY = 0.5
-"""How often it does something with what is at hand instead of whatever is possible."""
-IDLE = ("go", "help", "look", "inventory")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +49,7 @@ def compare_with(
     differences = list(_compared(reference, fast, reference.start(), fast.start(), "start"))
     impossible = 0
     for _ in range(moves):
-        command = _draw(random, fast)
+        command = draw(random, fast)
         impossible += command.strip() not in fast.commands()
         differences += _stepped(reference, fast, command)
     differences += _compared(reference, fast, reference.start(), fast.start(), "second start")
@@ -89,41 +85,3 @@ def _compared(
         yield f"after {after}: won is {fast.won}"
     if fast.state != reference.state:
         yield f"after {after}: another state"
-
-
-def _draw(random: Random, engine: FastEngine) -> str:
-    possible = engine.commands()
-    busy = [command for command in possible if command.split()[0] not in IDLE]
-    chance = random.random()
-    if chance < STRAY:
-        return _stray(random, engine)
-    return random.choice(busy if busy and chance < STRAY + BUSY else possible)
-
-
-def _stray(random: Random, engine: FastEngine) -> str:
-    item = random.choice(engine.game.world.items).name
-    other = random.choice(engine.game.world.items).name
-    receptacle = random.choice(engine.game.world.receptacles).name
-    return random.choice(
-        [
-            "",
-            "fly",
-            "Look",
-            " inventory ",
-            f"go to  {receptacle}",
-            f"go to {item}",
-            f"go to {receptacle}",
-            f"open {receptacle}",
-            f"close {receptacle}",
-            f"examine {receptacle}",
-            f"examine {item}",
-            f"use {item}",
-            f"take {item} from {receptacle}",
-            f"move {item} to {receptacle}",
-            f"put {item} in/on {receptacle}",
-            f"heat {item} with {receptacle}",
-            f"cool {item} with {receptacle}",
-            f"clean {item} with {receptacle}",
-            f"slice {item} with {other}",
-        ]
-    )

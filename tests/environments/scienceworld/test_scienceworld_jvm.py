@@ -79,12 +79,21 @@ def test_worlds_fill_jvms_up_to_a_bound(home: Fleet, monkeypatch: pytest.MonkeyP
     assert not [record for record in records() if record.child and record.child.pid in pids]
 
 
-def test_nothing_is_written_where_the_run_is(
+def test_nothing_is_written_where_the_run_is_nor_where_the_package_is(
     opened: Callable[[], World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    opened().load(*EASY)
+    before = files_of(package_folder())
+    world = opened()
+    assert world.gold_path(*EASY)
+    world.load("boil", 0, "")
     assert list(tmp_path.iterdir()) == []
+    assert files_of(package_folder()) == before
+
+
+def files_of(folder: Path) -> dict[str, int]:
+    """When each file was written last."""
+    return {path.name: path.stat().st_mtime_ns for path in folder.iterdir() if path.is_file()}
 
 
 def test_a_script_of_the_same_name_does_not_hide_the_package(
