@@ -17,7 +17,7 @@ from agentfly.algorithms import (
     make_algorithm,
     objective,
 )
-from agentfly.errors import ConfigError
+from agentfly.errors import CallbackError, ConfigError
 
 
 def test_one_group_at_a_time() -> None:
@@ -135,3 +135,40 @@ def test_what_is_computed_or_has_a_default_can_be_asked_for() -> None:
     third = loss(lambda reference_logprobs_N: reference_logprobs_N)
     held = make_algorithm("grpo", {"kl": {"coefficient": 0.1}})
     assert not [*replace(held, loss=third).problems(num_chains=2)]
+
+
+@advantage
+def careless(rewards_G: Tensor) -> Tensor:
+    return rewards_G / dict[str, float]()["spread"]
+
+
+@advantage
+def careless_of_a_step(rewards_C: Tensor) -> Tensor:
+    raise ValueError(f"{len(rewards_C)} chains")
+
+
+@loss
+def wild(logprobs_N: Tensor) -> Tensor:
+    return logprobs_N[torch.ones(9000)]
+
+
+@pytest.mark.parametrize(
+    ("call", "said", "cause"),
+    [
+        (careless, "the advantage {here}:careless raised KeyError: 'spread'", KeyError),
+        (careless_of_a_step, "{here}:careless_of_a_step raised ValueError: ", ValueError),
+        (wild, "the loss {here}:wild raised IndexError: tensors used as ind", IndexError),
+    ],
+)
+def test_what_a_function_of_ones_own_raises_is_told_with_its_name_and_line(
+    call: Any, said: str, cause: type[Exception]
+) -> None:
+    step = scored(random_step(0))
+    x = loss_input(step) if call is wild else advantage_input(step)
+    with pytest.raises(CallbackError) as caught:
+        call(x)
+    told = str(caught.value)
+    line = call.function.__code__.co_firstlineno + 2
+    assert said.format(here=__name__) in told
+    assert told.endswith(f"({__file__}, line {line})")
+    assert isinstance(caught.value.__cause__, cause)

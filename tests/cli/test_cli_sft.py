@@ -1,5 +1,6 @@
 """`agentfly sft`, up to the call that trains."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from typer.testing import CliRunner
 import agentfly.training.supervised.sft
 from agentfly.cli.sft import sft
 from agentfly.config.sft_settings import SftSettings, load_sft_settings
+from agentfly.training import RunFolder
 
 SETTINGS = """\
 name = "warm"
@@ -24,6 +26,7 @@ app.command()(sft)
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
+    (tmp_path / "chats.jsonl").write_text('{"messages": []}\n')
     path = tmp_path / "warm.toml"
     path.write_text(SETTINGS)
     return path
@@ -68,6 +71,23 @@ def test_all_mistakes_are_told_at_once(file: Path) -> None:
         assert told in run.stderr
 
 
+def test_a_dry_run_tells_all_that_is_not_there(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    absent = ["data.files=['chats.jsonl', 'chat.jsonl']", "data.held_out=['runs/teacher']"]
+    absent += ["data.mask=last_turn", "data.kind=tols", "model.name=runs/lost/model"]
+    run = CliRunner().invoke(app, [str(file), *absent, "track.trackers=['wandb']", "--dry-run"])
+    assert run.exit_code == 2
+    for told in (
+        f"data.files.1: there is no '{file.parent}/chat.jsonl'. Did you mean 'chats.jsonl'?",
+        f"data.held_out.0: there is no '{file.parent}/runs/teacher'.",
+        "data.mask: unknown mask policy 'last_turn'. Did you mean 'last_turn_only'?",
+        "data.kind: unknown kind of agent 'tols'. Did you mean 'tools'?",
+        "model.name: there is no folder 'runs/lost/model'. ",
+        "track.trackers.0: 'wandb' is not installed: pip install 'agentfly[wandb]'",
+    ):
+        assert told in run.stderr
+
+
 def test_a_file_without_data_says_what_to_add(file: Path) -> None:
     file.write_text('name = "warm"\nmodel.name = "tiny"\n')
     run = CliRunner().invoke(app, [str(file)])
@@ -75,11 +95,18 @@ def test_a_file_without_data_says_what_to_add(file: Path) -> None:
     assert "data: missing. Add the table [data]" in run.stderr
 
 
-def test_after_ctrl_c_the_way_to_go_on_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("begun", [True, False])
+def test_after_ctrl_c_the_way_to_go_on_is_told(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
     def interrupted(settings: SftSettings, **how: Any) -> None:
+        if begun:
+            RunFolder.create(settings.folder / settings.name, config="").close()
         raise KeyboardInterrupt
 
     monkeypatch.setattr(agentfly.training.supervised.sft, "sft", interrupted)
-    run = CliRunner().invoke(app, [str(file), "train.epochs=7"])
+    run = CliRunner().invoke(app, [str(file), f"folder={tmp_path}"])
     assert run.exit_code == 130
-    assert f"go on with: agentfly sft {file} train.epochs=7 --resume" in run.stderr
+    told = f"agentfly sft {file} folder={tmp_path}"
+    assert (f"go on with: {told} --resume\n" in run.stderr) == begun
+    assert (f"nothing to resume; start again with: {told}\n" in run.stderr) == (not begun)

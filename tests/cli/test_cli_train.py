@@ -43,6 +43,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "train_parts", raising=False)
     (tmp_path / "train_parts.py").write_text(PARTS)
+    (tmp_path / "sums.jsonl").write_text('{"question": "What is 2+2?", "answer": "4"}\n')
     path = tmp_path / "sums.toml"
     path.write_text(SETTINGS)
     return path
@@ -121,6 +122,56 @@ def test_mistakes_are_told_without_a_traceback(
     said = run.stderr.splitlines()
     assert said[0] == f"error: invalid settings in {file}"
     assert [line[: len(start)] for line, start in zip(said[1:], lines, strict=True)] == lines
+
+
+def test_a_dry_run_tells_all_that_is_not_there(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    file.write_text(SETTINGS.replace('reward = "numeric_match"', ""))
+    absent = ["model.name=tinny", "model.device=cuda", "track.trackers=['wandb']"]
+    absent += ["source.0.tasks=sms.jsonl", "source.0.eval_tasks=nowhere/held_out.jsonl"]
+    run = CliRunner().invoke(app, [str(file), *absent, "--dry-run"])
+    assert run.exit_code == 2
+    folder = file.parent
+    assert run.stderr.splitlines()[1:] == [
+        f"  source.0.tasks: there is no '{folder}/sms.jsonl'. Did you mean 'sums.jsonl'?",
+        f"  source.0.eval_tasks: there is no '{folder}/nowhere/held_out.jsonl'.",
+        "  source.0.reward: missing: nothing tells good chains from bad ones. Name a reward, a "
+        "group_reward, or an environment that scores",
+        "  model.name: unknown model 'tinny'. Did you mean 'tiny'? Known: smollm2-135m-instruct, "
+        "tiny, tiny-15m, tiny-5m, tiny-random. A model is a local folder, one of these names, or "
+        "a hub id such as 'organisation/name'",
+        "  model.device: torch finds no GPU here: choose 'cpu' or 'auto'",
+        "  track.trackers.0: 'wandb' is not installed: pip install 'agentfly[wandb]', or take it "
+        "out",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("", "sums.jsonl' holds no tasks"),
+        ('{"question": 7}\n', "1 bad rows:"),
+        ("{", "sums.jsonl:1 is not JSON"),
+    ],
+)
+def test_a_dry_run_reads_files_of_tasks(file: Path, rows: str, said: str) -> None:
+    file.with_name("sums.jsonl").write_text(rows)
+    run = CliRunner().invoke(app, [str(file), "--dry-run"])
+    assert run.exit_code == 2
+    assert "  source.0.tasks: " in run.stderr
+    assert said in run.stderr
+
+
+def test_a_dry_run_fetches_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(*_: object, **__: object) -> None:
+        raise AssertionError("a dry run must not fetch a model")
+
+    monkeypatch.setattr("agentfly.models.hub.download", fetch)
+    monkeypatch.setattr("agentfly.models.zoo.fetch", fetch)
+    for name in ("smollm2-135m-instruct", "organisation/name"):
+        run = CliRunner().invoke(app, [str(file), f"model.name={name}", "--dry-run"])
+        assert run.exit_code == 0, run.output
 
 
 def test_ppo_is_content_with_one_chain(file: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentfly.errors import ConfigError, RunError
-from agentfly.training.checkpoint import Checkpoints, Write
+from agentfly.training.checkpoint import HASHED_BYTES, Checkpoints, Write
 
 
 def writing(text: str) -> Write:
@@ -124,6 +124,40 @@ def test_a_damaged_one_is_ignored_with_the_reason(
     assert latest.step == 1
     assert "step_2 is ignored" in caplog.text
     assert reason in caplog.text
+
+
+def test_a_flipped_bit_of_a_large_file_is_seen(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoints = saved(tmp_path, None)
+    checkpoints.save(2, lambda folder: _grow(folder / "trainer.pt"))
+    latest = checkpoints.latest()
+    assert latest is not None
+    assert latest.step == 2
+    with (latest.path / "trainer.pt").open("rb+") as file:
+        file.seek(HASHED_BYTES // 2)
+        file.write(b"\x01")
+    with caplog.at_level(logging.WARNING):
+        earlier = checkpoints.latest()
+    assert earlier is not None
+    assert earlier.step == 1
+    assert "step_2 is ignored: trainer.pt is not what was written: its CRC-32 dif" in caplog.text
+
+
+def test_a_large_file_of_an_earlier_version_is_known_by_its_size(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(1, lambda folder: _grow(folder / "trainer.pt"))
+    manifest = tmp_path / "step_1" / "manifest.json"
+    read = json.loads(manifest.read_text())
+    del read["files"]["trainer.pt"]["crc32"]
+    manifest.write_text(json.dumps(read))
+    assert checkpoints.latest() is not None
+
+
+def _grow(path: Path) -> None:
+    """Make a file that is too large to be hashed, and takes no room."""
+    with path.open("wb") as file:
+        file.truncate(HASHED_BYTES + 1)
 
 
 def test_a_damaged_one_is_replaced_when_its_step_is_saved_again(tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ from tests.training.learner_cases import make_model
 
 from agentfly.training.learner.forward import Forward
 from agentfly.training.learner.memory import Memory, foresee, kept_bytes
-from agentfly.training.memory import free_memory, tell_memory
+from agentfly.training.memory import GIB, engine_cache, free_memory, tell_memory
 
 CPU = torch.device("cpu")
+NEEDED = Memory(state=1e9, fixed=0.0, per_token=5e5, tokens=4000)
+"""3 GB."""
 
 
 def forward(**options: bool) -> Forward:
@@ -37,12 +39,30 @@ def test_too_little_memory_is_told_with_the_way_out(
     free: float, level: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        tell_memory(Memory(state=1e9, fixed=0.0, per_token=5e5, tokens=4000), free)
+        tell_memory(NEEDED, free)
     (record,) = caplog.records
     assert record.levelname == level
     assert "takes about 3 GB beyond the weights: 1 GB of gradients" in caplog.text
     assert "0.5 MB for each token" in caplog.text
     assert ("Only 2 GB are free: lower train.tokens" in caplog.text) == (level == "WARNING")
+
+
+@pytest.mark.parametrize(
+    ("free", "cache"), [(math.inf, 4 * GIB), (9e9, 4 * GIB), (5e9, 2e9), (3.1e9, GIB / 2)]
+)
+def test_the_engine_keeps_what_updates_leave_free(free: float, cache: float) -> None:
+    assert engine_cache(NEEDED, free) == cache
+
+
+@pytest.mark.parametrize(("free", "level"), [(4e9, "WARNING"), (6e9, "INFO")])
+def test_what_the_engine_keeps_is_part_of_what_is_told(
+    free: float, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        tell_memory(NEEDED, free, cache=2_000_000_000)
+    (record,) = caplog.records
+    assert record.levelname == level
+    assert "The engine keeps keys and values of up to 2 GB besides" in caplog.text
 
 
 def test_the_lower_bound_counts_of_machine_and_container(tmp_path: Path) -> None:

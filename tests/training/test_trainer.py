@@ -5,6 +5,7 @@ import errno
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from agentfly.types import Seed, Task, Trajectory
 
 ROWS = [{"id": f"row{i}", "question": f"Say {i}."} for i in range(6)]
 HELD_OUT = [{"id": f"held{i}", "question": f"Say {i}!"} for i in range(2)]
+TWINS = [Task.from_row({"id": "twin", "question": f"Say {i}."}) for i in range(2)]
 
 
 @reward
@@ -231,6 +233,45 @@ def test_sources_keep_their_own_agents_and_shares(tmp_path: Path) -> None:
     assert {"source/plain/reward/mean", "source/grouped/reward/mean"} <= names.keys()
 
 
+def test_sources_may_share_their_rows(tmp_path: Path) -> None:
+    @reward
+    def short(final_response: str) -> float:
+        """Another reward."""
+        return -len(final_response) / 10
+
+    alone = [{"id": "alone", "question": "Say nothing."}]
+    sources = (
+        Source(name="long", agent=agent(), tasks=ROWS[:2], eval_tasks=HELD_OUT),
+        Source(name="short", agent=agent(short), tasks=[*ROWS[:2], *alone], eval_tasks=HELD_OUT),
+    )
+    rollout = {"tasks_per_step": 6, "num_chains": 2}
+    result = train(*sources, chosen=settings(tmp_path, rollout=rollout))
+    chains = list(read_trajectories(result.folder / "trajectories" / "step_1.jsonl"))
+    assert {(c.task.source, c.task.id) for c in chains} == {
+        ("long", "long/row0"),
+        ("long", "long/row1"),
+        ("short", "short/row0"),
+        ("short", "short/row1"),
+        ("short", "alone"),
+    }
+    held_out = list(read_trajectories(result.folder / "trajectories" / "eval_1.jsonl"))
+    assert len({c.group_id for c in held_out}) == 4
+    more = settings(tmp_path, rollout=rollout, train={"steps": 3, "lr": 1e-3})
+    assert train(*sources, chosen=more, resume=True).steps == 3
+
+
+def test_tasks_of_other_sources_are_leaks_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sources = [
+        Source(name="a", agent=agent(), tasks=ROWS, eval_tasks=HELD_OUT),
+        Source(name="b", agent=agent(), tasks=ROWS, eval_tasks=ROWS[:2]),
+    ]
+    with caplog.at_level(logging.WARNING):
+        Trainer(sources, settings(tmp_path))
+    assert "2 of the held-out tasks are trained on too, for example 'row0'" in caplog.text
+
+
 def score_parts(chain: Trajectory) -> set[str]:
     assert chain.score is not None
     return set(chain.score.parts)
@@ -263,20 +304,40 @@ def test_what_cannot_be_trained_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("sources", "wrong", "words"),
+    ("tasks", "wrong", "words"),
     [
-        (1, {"name": "tiny-random", "lora": {"targets": ["nowhere"]}}, "nowhere"),
-        (2, {"name": "tiny-random"}, "two different tasks have the id"),
+        (ROWS, {"name": "tiny-random", "lora": {"targets": ["nowhere"]}}, "nowhere"),
+        (TWINS, {"name": "tiny-random"}, "two different tasks have the id"),
     ],
 )
 def test_a_mistake_leaves_no_run_behind(
-    tmp_path: Path, sources: int, wrong: dict[str, Any], words: str
+    tmp_path: Path, tasks: list[Any], wrong: dict[str, Any], words: str
 ) -> None:
-    named = [replace(one_source(), name=f"source{number}") for number in range(sources)]
     with pytest.raises(ConfigError, match=words):
-        train(*named, chosen=settings(tmp_path, model=wrong))
+        train(replace(one_source(), tasks=tasks), chosen=settings(tmp_path, model=wrong))
     mended = settings(tmp_path, train={"steps": 1}, eval={"every": 0, "at_start": False})
     assert train(one_source(), chosen=mended).steps == 1
+
+
+def test_what_this_machine_lacks_is_told_before_anything_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    lacking = {"model": {"name": "tiny-random", "device": "cuda"}, "track": {"trackers": ["wandb"]}}
+    with pytest.raises(ConfigError, match=r"(?s)model.device: torch finds no.*'wandb' is not inst"):
+        Trainer(one_source(), settings(tmp_path, **lacking))
+
+
+def test_an_update_that_runs_out_of_memory_says_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def greedy(*_: object) -> None:
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: no")
+
+    monkeypatch.setattr("agentfly.training.learner.actor.Actor.update", greedy)
+    with pytest.raises(RunError, match=r"train.tokens_per_microbatch = 4096.*gradient_chec.*--res"):
+        train(one_source(), chosen=settings(tmp_path, eval={"every": 0, "at_start": False}))
 
 
 def test_a_group_needs_two_chains(tmp_path: Path) -> None:

@@ -1,7 +1,13 @@
-"""What is wrong with the names in a run's settings: each is looked up before anything begins."""
+"""What is wrong with settings, found before anything slow begins.
 
+Every name is looked up, every file looked for, and what this machine lacks is told; nothing is
+fetched, and no weights are loaded.
+"""
+
+import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from agentfly.agents.named import (
@@ -13,8 +19,38 @@ from agentfly.agents.named import (
     find_tool,
 )
 from agentfly.agents.outfit import make_kit
-from agentfly.config import Problem, RunSettings, SettingsError, SourceSettings
+from agentfly.config import (
+    ModelSettings,
+    Problem,
+    RunSettings,
+    SettingsError,
+    SourceSettings,
+    TrackSettings,
+)
+from agentfly.config.sft_settings import SftSettings
 from agentfly.errors import ConfigError
+from agentfly.models import resolve_model, zoo
+from agentfly.tasks import Rows, find_rows, load_tasks
+
+
+def mistakes_of_run(settings: RunSettings, *, base: Path | None = None) -> Iterator[Problem]:
+    """Find all that is wrong with a run's settings, but for its algorithm."""
+    yield from unknown_names(settings, base=base)
+    for number, source in enumerate(settings.source):
+        for problem in _of_tasks(source, base):
+            yield replace(problem, key=f"source.{number}.{problem.key}")
+    yield from lacking(settings.model, settings.track)
+
+
+def mistakes_of_warm_start(settings: SftSettings, *, base: Path | None = None) -> Iterator[Problem]:
+    """Find all that is wrong with the settings of a warm start."""
+    data = settings.data
+    for key, names in {"files": data.files, "held_out": data.held_out}.items():
+        for place, name in enumerate(names):
+            yield from _tried(f"data.{key}.{place}", _find_existing, name, base)
+    yield from _tried("data.mask", find_mask, data.mask, base)
+    yield from _tried("data.kind", find_kind, data.kind, base)
+    yield from lacking(settings.model, settings.track)
 
 
 def unknown_names(settings: RunSettings, *, base: Path | None = None) -> Iterator[Problem]:
@@ -23,6 +59,19 @@ def unknown_names(settings: RunSettings, *, base: Path | None = None) -> Iterato
     for number, source in enumerate(settings.source):
         for problem in _of_source(source, base):
             yield replace(problem, key=f"source.{number}.{problem.key}")
+
+
+def lacking(model: ModelSettings, track: TrackSettings) -> Iterator[Problem]:
+    """Tell what is asked for and this machine has not: a model, a GPU, a tracker's package."""
+    yield from _tried("model.name", _find_model, model.name, None)
+    if model.device == "cuda" and not _has_gpu():
+        text = "torch finds no GPU here: choose 'cpu' or 'auto'"
+        yield Problem(key="model.device", text=text)
+    for place, name in enumerate(track.trackers):
+        if find_spec(name) is None:
+            extra = "train" if name == "tensorboard" else name
+            text = f"{name!r} is not installed: pip install 'agentfly[{extra}]', or take it out"
+            yield Problem(key=f"track.trackers.{place}", text=text)
 
 
 def _of_source(source: SourceSettings, base: Path | None) -> Iterator[Problem]:
@@ -36,6 +85,18 @@ def _of_source(source: SourceSettings, base: Path | None) -> Iterator[Problem]:
     yield from _misfits(source, base)
 
 
+def _of_tasks(source: SourceSettings, base: Path | None) -> Iterator[Problem]:
+    """Tell of tasks that can't be read, and of those that nothing scores."""
+    yield from _tried("tasks", _find_tasks, source.tasks, base)
+    yield from _tried("eval_tasks", _find_tasks, source.eval_tasks, base)
+    if not (source.reward or source.group_reward or source.environment):
+        text = (
+            "missing: nothing tells good chains from bad ones. Name a reward, a group_reward, or "
+            "an environment that scores"
+        )
+        yield Problem(key="reward", text=text)
+
+
 def _misfits(source: SourceSettings, base: Path | None) -> Iterator[Problem]:
     """Tell what is wrong with a ready-made environment or its options."""
     try:
@@ -44,6 +105,42 @@ def _misfits(source: SourceSettings, base: Path | None) -> Iterator[Problem]:
         yield from error.problems
     except ConfigError as error:
         yield Problem(key="environment", text=str(error))
+
+
+def _find_existing(name: str, *, base: Path | None) -> Rows:
+    """Look for a file or a folder; what a function or a hub would give is not asked for."""
+    rows = find_rows(name, base=base)
+    if isinstance(rows, Path) and not rows.exists():
+        raise ConfigError(f"there is no {str(rows)!r}.{_neighbour(rows)}")
+    return rows
+
+
+def _find_tasks(name: str, *, base: Path | None) -> None:
+    rows = _find_existing(name, base=base)
+    if isinstance(rows, Path) and not load_tasks(rows):
+        raise ConfigError(f"{str(rows)!r} holds no tasks")
+
+
+def _neighbour(path: Path) -> str:
+    """Say which file may have been meant; all that lie there are too many to list."""
+    names = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+    close = difflib.get_close_matches(path.name, names, n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def _find_model(name: str, *, base: Path | None) -> None:
+    """Look for a model's folder. What would be fetched, from the zoo or a hub, is left to a run."""
+    del base  # models are named from the working directory
+    organisation, slash, rest = name.partition("/")
+    on_a_hub = slash and organisation[:1].isalnum() and rest and "/" not in rest
+    if name not in zoo.names() and (not on_a_hub or Path(name).is_dir()):
+        resolve_model(name)
+
+
+def _has_gpu() -> bool:
+    import torch  # only where one is asked for
+
+    return torch.cuda.is_available()
 
 
 def _tried(

@@ -4,7 +4,8 @@ What a function needs is found by the names of its parameters: fields of `Advant
 `LossInput`. Parameters with a default may be called anything, and keep their default.
 """
 
-from collections.abc import Callable, Collection
+import traceback
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -12,9 +13,9 @@ from torch import Tensor
 
 from agentfly.algorithms.batch import AdvantageInput, AdvantageOutput, LossInput, LossOutput
 from agentfly.algorithms.group import by_group
-from agentfly.errors import ConfigError
+from agentfly.errors import CallbackError, ConfigError, boundary
 from agentfly.runtime.names import suggestion
-from agentfly.runtime.signature import MISSING, name_of, parameters_of
+from agentfly.runtime.signature import MISSING, name_of, parameters_of, unwrapped
 
 ONE_GROUP = "rewards_G"
 """The parameter by which an advantage asks to be called once for each group."""
@@ -45,7 +46,8 @@ class OwnAdvantage:
         """Fill the function's parameters and read what it returns."""
         if self.needs_group:
             return by_group(self._of_group)(x)
-        returned = self.function(**{name: getattr(x, name) for name in self.wanted})
+        asked = {name: getattr(x, name) for name in self.wanted}
+        returned = _called("advantage", self.function, asked)
         if isinstance(returned, AdvantageOutput):
             return returned
         advantages_N = _checked(returned, len(x.chain_N), f"advantage {self.name!r}", "token")
@@ -54,8 +56,8 @@ class OwnAdvantage:
         )
 
     def _of_group(self, rewards_G: Tensor) -> Tensor:
-        what = f"advantage {self.name!r}"
-        return _checked(self.function(rewards_G=rewards_G), len(rewards_G), what, "chain")
+        returned = _called("advantage", self.function, {ONE_GROUP: rewards_G})
+        return _checked(returned, len(rewards_G), f"advantage {self.name!r}", "chain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ class OwnLoss:
 
     def __call__(self, x: LossInput) -> LossOutput:
         """Fill the function's parameters and read what it returns."""
-        returned = self.function(**{name: getattr(x, name) for name in self.wanted})
+        asked = {name: getattr(x, name) for name in self.wanted}
+        returned = _called("loss", self.function, asked)
         if isinstance(returned, LossOutput):
             return returned
         return LossOutput(
@@ -137,6 +140,26 @@ def _wanted(
         tuple(parameter.name for parameter in asked),
         tuple(parameter.name for parameter in asked if parameter.default is MISSING),
     )
+
+
+def _called(what: str, function: Callable[..., Any], asked: Mapping[str, Any]) -> Any:
+    """Call a user's function; what it raises is told with its name and line."""
+    written = unwrapped(function)
+    name = f"{getattr(written, '__module__', '')}:{name_of(function)}"
+    try:
+        with boundary(CallbackError, f"the {what} {name}"):
+            return function(**asked)
+    except CallbackError as error:
+        cause = error.__cause__
+        raise CallbackError(f"{error}{_place(written, cause)}") from cause
+
+
+def _place(written: Callable[..., Any], cause: BaseException | None) -> str:
+    """Say where in the function's own file it happened, whatever library raised it."""
+    file = getattr(getattr(written, "__code__", None), "co_filename", None)
+    frames = traceback.extract_tb(cause.__traceback__) if cause else ()
+    lines = [frame.lineno for frame in frames if frame.filename == file]
+    return f" ({file}, line {lines[-1]})" if lines else ""
 
 
 def _checked(returned: Any, length: int, what: str, each: str) -> Tensor:

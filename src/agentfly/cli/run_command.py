@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from agentfly.cli.errors import resumable
+from agentfly.config import RunSettings
+from agentfly.config.sft_settings import SftSettings
 from agentfly.errors import ConfigError
 
 Overrides = Annotated[
@@ -37,7 +39,10 @@ def extra_needed() -> Iterator[None]:
 
 
 @contextmanager
-def running(command: str, file: Path, overrides: Sequence[str]) -> Iterator[None]:
+def running(
+    command: str, file: Path, overrides: Sequence[str], settings: RunSettings | SftSettings
+) -> Iterator[None]:
     """Say how to go on with the same settings after Ctrl-C."""
-    with resumable(shlex.join(["agentfly", command, str(file), *overrides, "--resume"])):
+    again = shlex.join(["agentfly", command, str(file), *overrides])
+    with resumable(again, settings.folder / settings.name):
         yield

@@ -91,9 +91,16 @@ def serve(
 def _stages() -> Iterator[Stages]:
     """Show a bar for each stage on standard error."""
     from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
 
-    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
+    described = TextColumn("{task.description}")
+    columns = (described, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as bars:
         tasks = {}
 

@@ -5,9 +5,11 @@ from typing import Annotated
 
 import typer
 
+from agentfly.agents.mistakes import mistakes_of_warm_start
 from agentfly.cli.errors import told_plainly
 from agentfly.cli.run_command import DryRun, Overrides, Resume, extra_needed, running
 from agentfly.config import to_toml
+from agentfly.config.problem import refuse_if_any
 from agentfly.config.sft_settings import load_sft_settings
 
 
@@ -39,10 +41,12 @@ def sft(
     """  # noqa: D301 - a real \\b keeps lines apart, and brackets would be taken for markup
     with told_plainly():
         settings = load_sft_settings(file, overrides or ())
+        with extra_needed():
+            refuse_if_any([*mistakes_of_warm_start(settings, base=file.parent)], str(file))
         if dry_run:
             typer.echo(to_toml(settings), nl=False)
             return
         with extra_needed():
             from agentfly.training.supervised.sft import sft as run
-        with running("sft", file, overrides or ()):
+        with running("sft", file, overrides or (), settings):
             run(settings, resume=resume, base=file.parent)

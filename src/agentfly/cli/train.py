@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agentfly.agents.mistakes import unknown_names
+from agentfly.agents.mistakes import mistakes_of_run
 from agentfly.cli.errors import told_plainly
 from agentfly.cli.run_command import DryRun, Overrides, Resume, extra_needed, running
 from agentfly.config import Problem, RunSettings, SettingsError, load_settings, to_toml
@@ -48,7 +48,7 @@ def train(
             return
         from agentfly.training import train as run
 
-        with running("train", file, overrides or ()):
+        with running("train", file, overrides or (), settings):
             result = run(settings, resume=resume, base=file.parent)
         typer.echo(f"{result.steps} steps done. The model: {result.model}")
         if (best := result.best) and best != result.checkpoint:
@@ -66,7 +66,7 @@ def _problems(settings: RunSettings, base: Path) -> Iterator[Problem]:
     """Find what only the named parts themselves know to be wrong."""
     from agentfly.algorithms import make_algorithm
 
-    yield from unknown_names(settings, base=base)
+    yield from mistakes_of_run(settings, base=base)
     try:
         chosen = settings.algorithm
         algorithm = make_algorithm(chosen.name, chosen.options, base=base)

@@ -4,7 +4,7 @@
         step_10/                 the best by held-out reward
         step_40/
         step_50/                 the newest
-            manifest.json        every file's size, written last
+            manifest.json        every file's size and checksum, written last
             model/, …            whatever the trainer put there
         step_60.part/            being written; left behind only by a killed process
 
@@ -20,6 +20,7 @@ import logging
 import os
 import re
 import shutil
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +33,9 @@ MANIFEST = "manifest.json"
 FORMAT_VERSION = 1
 """Raised whenever the manifest changes its meaning."""
 HASHED_BYTES = 16_000_000
-"""Files up to this size are hashed; of larger ones the size must do, to keep saving quick."""
+"""Files up to this size are hashed; larger ones have a CRC-32, which is several times faster to
+compute and tells of any damage as surely, though not of malice."""
+READ_AT_ONCE = 1_000_000
 
 PART, OLD, GONE = ".part", ".old", ".gone"
 """Names of folders that are being written, replaced, or removed."""
@@ -181,12 +184,29 @@ def _fill(part: Path, write: Write, about: dict[str, Any]) -> None:
 
 def _entry(path: Path) -> dict[str, Any]:
     size = path.stat().st_size
-    return {"size": size, "sha256": _sha256(path) if size <= HASHED_BYTES else None}
+    if size <= HASHED_BYTES:
+        return {"size": size, "sha256": _sha256(path)}
+    return {"size": size, "crc32": _crc32(path)}
 
 
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _crc32(path: Path) -> int:
+    checksum = 0
+    with path.open("rb") as file:
+        while block := file.read(READ_AT_ONCE):
+            checksum = zlib.crc32(block, checksum)
+    return checksum
+
+
+_CHECKSUMS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "sha256": ("SHA-256", _sha256),
+    "crc32": ("CRC-32", _crc32),
+}
+"""What a manifest may say of a file beside its size."""
 
 
 def _sync_file(path: Path) -> None:
@@ -240,8 +260,9 @@ def _verify(path: Path, name: str, entry: dict[str, Any]) -> None:
     size = path.stat().st_size
     if size != entry["size"]:
         raise _Damaged(f"{name} has {size} bytes instead of {entry['size']}")
-    if entry["sha256"] and _sha256(path) != entry["sha256"]:
-        raise _Damaged(f"{name} is not what was written: its SHA-256 differs")
+    for key, (title, checksum) in _CHECKSUMS.items():
+        if entry.get(key) is not None and checksum(path) != entry[key]:
+            raise _Damaged(f"{name} is not what was written: its {title} differs")
 
 
 def is_full_disk(error: BaseException | None) -> bool:

@@ -8,21 +8,40 @@ import torch
 
 from agentfly.training.learner.memory import Memory
 
+GIB = 2**30
+MOST_CACHE = 4 * GIB
+"""More would only serve chains that rarely come back."""
+LEAST_CACHE = GIB // 2
+"""With less, chains of some thousand tokens could not be sampled at all."""
+
 _log = logging.getLogger(__name__)
 
 _MACHINE = Path("/proc/meminfo")
 _CONTAINER = Path("/sys/fs/cgroup")
 
 
-def tell_memory(needed: Memory, free: float) -> None:
-    """Write down what updates take, and warn where that is more than there is."""
+def engine_cache(needed: Memory, free: float) -> int:
+    """Return how many bytes of keys and values an engine may keep: what updates leave free."""
+    return int(min(MOST_CACHE, max(LEAST_CACHE, free - needed.total)))
+
+
+def tell_memory(needed: Memory, free: float, *, cache: int = 0) -> None:
+    """Write down what a run takes, and warn where that is more than there is.
+
+    Args:
+        needed: By an update.
+        free: In bytes.
+        cache: What an engine beside the learner may keep, in bytes.
+    """
     activations = needed.total - needed.state
     said = (
         f"an update takes about {_gb(needed.total)} beyond the weights: {_gb(needed.state)} of "
         f"gradients and averages, and up to {_gb(activations)} of activations, "
         f"{needed.per_token / 1e6:.2g} MB for each token of train.tokens_per_microbatch"
     )
-    if needed.total <= free:
+    if cache:
+        said += f". The engine keeps keys and values of up to {_gb(cache)} besides"
+    if needed.total + cache <= free:
         _log.info("%s", said)
         return
     _log.warning(

@@ -22,7 +22,7 @@ from agentfly.training.health import require_healthy, require_timeless
 from agentfly.training.learner.learner import Learner
 from agentfly.training.learner.policy import Policy
 from agentfly.training.loop import Loop
-from agentfly.training.memory import free_memory, tell_memory
+from agentfly.training.memory import engine_cache, free_memory, tell_memory
 from agentfly.training.run_environments import run_environments
 from agentfly.training.run_files import begun_or_absent, open_folder, open_run_trackers
 from agentfly.training.run_folder import RunFolder
@@ -55,9 +55,11 @@ async def opened(
             ledger = stack.enter_context(_ledger(folder, curriculum, settings, step))
             policy = Policy.load(settings.model, seed=settings.seed)
             learner = Learner(policy, algorithm, settings, sampler_matches=policy.samples_exactly)
-            tell_memory(learner.memory(), free_memory(policy.device))
+            needed, free = learner.memory(), free_memory(policy.device)
+            cache = engine_cache(needed, free)
+            tell_memory(needed, free, cache=cache)
             finished = restore_state(saved, policy=policy, learner=learner) if saved else []
-            engine = _engine(policy, curriculum, settings, version=step)
+            engine = _engine(policy, curriculum, settings, version=step, cache=cache)
             stack.push_async_callback(engine.close)
             environments = await stack.enter_async_context(
                 run_environments(curriculum, settings.environments)
@@ -127,7 +129,7 @@ def _ledger(folder: RunFolder, curriculum: Curriculum, settings: RunSettings, st
 
 
 def _engine(
-    policy: Policy, curriculum: Curriculum, settings: RunSettings, *, version: int
+    policy: Policy, curriculum: Curriculum, settings: RunSettings, *, version: int, cache: int
 ) -> LocalEngine:
     renderer = curriculum.sources[0].agent.model.renderer
     return LocalEngine(
@@ -136,6 +138,7 @@ def _engine(
         dtype=policy.sampling_dtype,
         version=version,
         max_running=settings.rollout.max_concurrent,
+        cache_bytes=cache,
         deterministic=settings.deterministic,
     )
 

@@ -57,20 +57,29 @@ def read_sources(sources: Source | Sequence[Source]) -> Curriculum:
     twice = [name for name, count in Counter(s.name for s in sources).items() if count > 1]
     if twice:
         raise ConfigError(f"sources need names of their own: {twice[0]!r} is there twice")
-    curriculum = Curriculum(
-        sources=sources,
-        tasks=tuple(task for source in sources for task in _tasks(source)),
-        eval_tasks=tuple(
-            task for source in sources for task in _read(source.eval_tasks, source.name)
-        ),
+    tasks = [task for source in sources for task in _tasks(source)]
+    eval_tasks = [task for source in sources for task in _read(source.eval_tasks, source.name)]
+    _warn_of_leaks(tasks, eval_tasks)
+    return Curriculum(sources=sources, tasks=told_apart(tasks), eval_tasks=told_apart(eval_tasks))
+
+
+def told_apart(tasks: Sequence[Task]) -> tuple[Task, ...]:
+    """Give tasks of one id in several sources ids of their own; all others keep theirs.
+
+    >>> tasks = [Task(id="7", messages=(), source=source) for source in ("web", "books")]
+    >>> [task.id for task in told_apart(tasks)]
+    ['web/7', 'books/7']
+    """
+    counts = Counter(id for id, _ in {(task.id, task.source) for task in tasks})
+    return tuple(
+        replace(task, id=f"{task.source}/{task.id}") if counts[task.id] > 1 else task
+        for task in tasks
     )
-    _warn_of_leaks(curriculum)
-    return curriculum
 
 
-def _warn_of_leaks(curriculum: Curriculum) -> None:
-    trained = {task.id for task in curriculum.tasks}
-    leaked = [task.id for task in curriculum.eval_tasks if task.id in trained]
+def _warn_of_leaks(tasks: Sequence[Task], eval_tasks: Sequence[Task]) -> None:
+    trained = {task.id for task in tasks}
+    leaked = [task.id for task in eval_tasks if task.id in trained]
     if leaked:
         _log.warning(
             "%d of the held-out tasks are trained on too, for example %r: what is measured with "

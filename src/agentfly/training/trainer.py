@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+from agentfly.agents.mistakes import lacking
 from agentfly.agents.named import find_mask
 from agentfly.algorithms import Algorithm, make_algorithm
 from agentfly.chat import MaskPolicy
@@ -42,6 +43,7 @@ class Trainer:
         progress: RunProgress | None = None,
     ) -> None:
         named = settings.algorithm
+        refuse_if_any([*lacking(settings.model, settings.track)], None)
         self.settings = settings
         self.curriculum = read_sources(sources)
         warn_of_unheard(self.curriculum, settings)

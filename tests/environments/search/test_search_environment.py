@@ -9,7 +9,9 @@ from random import Random
 import pytest
 
 from agentfly import Agent, ScriptedEngine
+from agentfly.agents.outfit import make_kit
 from agentfly.chat import CHATML_TOKENS, ByteTokenizer
+from agentfly.config import SourceSettings
 from agentfly.environments import PlayerModel, Say, Scene, call
 from agentfly.environments.search import (
     SEARCH,
@@ -22,7 +24,15 @@ from agentfly.environments.search import (
 )
 from agentfly.environments.search.corpus import write_corpus
 from agentfly.environments.search.environment import NOTHING, PART
-from agentfly.environments.search.library import AtServer, InFolder, InWorld, open_library
+from agentfly.environments.search.library import (
+    AtServer,
+    InFolder,
+    InQuestions,
+    InWorld,
+    OnWeb,
+    Place,
+    open_library,
+)
 from agentfly.environments.search.players import NOT_FOUND, gold
 from agentfly.environments.search.ready_made import make
 from agentfly.errors import ToolError
@@ -248,14 +258,33 @@ def test_tools_and_reward_of_a_kit_share_one_environment() -> None:
     assert [tool.spec.name for tool in kit.tools] == ["search", "open_page"]
 
 
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        ({"index": "wiki"}, InFolder("/runs/wiki")),
+        ({"index": "http://here:8001"}, AtServer("http://here:8001")),
+        ({"index": "web:wikipedia", "cache": "a"}, OnWeb("wikipedia", cache="/runs/a")),
+        ({"questions": "dev.json"}, InQuestions("/runs/dev.json", "squad")),
+    ],
+)
+def test_paths_of_a_run_are_looked_for_beside_its_file(
+    options: dict[str, str], place: Place
+) -> None:
+    source = SourceSettings(environment="search", options=options)
+    kit = make_kit(source, base=Path("/runs"))
+    assert kit is not None
+    ((spec,),) = (tool.environments for tool in kit.tools)
+    assert dict(spec.options)["place"] == place
+
+
 def test_a_kit_is_made_without_any_work() -> None:
-    nowhere = SearchOptions(index="/nowhere", questions="/nowhere.json")
+    nowhere = SearchOptions(index="/nowhere", questions=Path("/nowhere.json"))
     assert SEARCH.make(nowhere).system_prompt
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="needs SQuAD")
 def test_squad_is_played_over_its_own_paragraphs() -> None:
-    kit = SEARCH.make(SearchOptions(questions=str(SHARED), form="squad", k=10))
+    kit = SEARCH.make(SearchOptions(questions=SHARED, form="squad", k=10))
     train, held_out = list(kit.tasks()), list(kit.eval_tasks())
     assert len(train) > 2000
     assert len(held_out) > 200

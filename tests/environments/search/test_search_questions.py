@@ -3,13 +3,17 @@
 import gzip
 import json
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from agentfly import Agent
+from agentfly.environments import PlayerModel
 from agentfly.environments.search import SEARCH, SearchOptions
 from agentfly.environments.search.questions import load_questions, split_rows
 from agentfly.errors import ConfigError, FormatError
 from agentfly.rewards.qa import normalize_answer
+from agentfly.types import Task
 
 SQUAD = {
     "version": "v2.0",
@@ -118,7 +122,7 @@ def test_triviaqa_and_nq_open_bring_no_passages(tmp_path: Path) -> None:
         "answer": ["Ann", "Bob"],
         "support": [],
     }
-    kit = SEARCH.make(SearchOptions(questions=path, form="nq-open"))
+    kit = SEARCH.make(SearchOptions(questions=Path(path), form="nq-open"))
     with pytest.raises(ConfigError, match="bring no passages to search in: name an `index`"):
         kit.tools[0].environments[0].make()
 
@@ -129,6 +133,31 @@ def test_musique_tells_paragraphs_of_one_title_apart(tmp_path: Path) -> None:
     assert row["answer"] == ["Paris", "City of Light"]
     assert row["support"] == ["Ann", "Ann#1"]
     assert len(found.passages) == 3
+
+
+def test_a_question_of_four_hops_leaves_turns_for_a_second_search_at_each(tmp_path: Path) -> None:
+    hops = {"Ann": "alpha", "Bob": "beta", "Cat": "gamma", "Dan": "delta"}
+    shown: list[dict[str, object]] = []
+    for title, word in hops.items():
+        # Found by its title alone is only the first of them.
+        texts = [f"{title} {title} {n}" for n in range(3)] + [f"{title} knows {word} words."]
+        shown += [
+            {"title": title, "paragraph_text": text, "is_supporting": word in text}
+            for text in texts
+        ]
+    question = f"Who knows {' '.join(hops.values())}?"
+    row = {"id": "4hop__1", "question": question, "answer": "Eve"}
+    path = write_lines(tmp_path / "m.jsonl", [{**row, "paragraphs": shown}])
+    kit = SEARCH.make(SearchOptions(questions=Path(path), form="musique", k=1))
+    (task,) = load_questions(path, "musique").rows
+    model = PlayerModel(
+        player=kit.gold or pytest.fail("no gold player"),
+        task=Task(id="t", messages=(), fields=task),
+        random=Random(0),
+    )
+    agent = Agent(model, tools=kit.tools, reward=kit.reward, max_turns=kit.max_turns)
+    (played,) = agent.run_sync([task]).trajectories
+    assert (played.reward, len(played.turns)) == (1.0, 9)
 
 
 @pytest.mark.parametrize(

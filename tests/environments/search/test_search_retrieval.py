@@ -1,19 +1,16 @@
-"""Retrievers: BM25 against its formula, dense and hybrid by hand, and queries that mean harm."""
+"""Retrievers: BM25 against its formula, fusion by hand, indexes on disk, harmful queries."""
 
 import math
 import re
-import threading
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from tests.environments.search.letter_embedder import LetterEmbedder
 
 from agentfly.environments.search import (
     Bm25,
@@ -27,8 +24,6 @@ from agentfly.environments.search import (
 )
 from agentfly.environments.search.corpus import write_corpus
 from agentfly.environments.search.questions import load_questions
-from agentfly.environments.search.retrieval import dense as dense_module
-from agentfly.environments.search.retrieval import embedder as embedder_module
 from agentfly.environments.search.retrieval.hybrid import fuse
 from agentfly.errors import ConfigError, FormatError
 
@@ -43,9 +38,6 @@ PASSAGES = tuple(
         ("Birds", "birds sing and fly and sing again"),
     ]
 )
-
-
-WORDS = ("abc", "acb", "xyz", "abd", "aab", "zzz", "xyy", "b")
 
 
 def ids(hits: Sequence[Hit]) -> list[str]:
@@ -146,45 +138,6 @@ def test_many_threads_get_what_one_gets() -> None:
         assert list(threads.map(lambda query: bm25.search(query, 5), queries)) == alone
 
 
-class LetterEmbedder:
-    """Counts letters: near vectors for texts of the same letters."""
-
-    def __init__(self, name: str = "letters") -> None:
-        self.name = name
-        self.embedded = 0
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        self.embedded += len(texts)
-        rows = np.array(
-            [
-                [text.lower().count(letter) for letter in "abcdefghijklmnopqrstuvwxyz"]
-                for text in texts
-            ],
-            dtype=np.float32,
-        )
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        return np.asarray(rows / np.maximum(norms, 1e-9), dtype=np.float32)
-
-
-def test_dense_ranks_by_the_cosine_over_all_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dense_module, "BLOCK", 3)
-    embedder = LetterEmbedder()
-    passages = [Passage(id=w, title="", text=w) for w in WORDS]
-    hits = Dense.in_memory(passages, embedder).search("abc", 4)
-    exact = embedder.embed([p.text for p in passages]) @ embedder.embed(["abc"])[0]
-    best = sorted(range(len(passages)), key=lambda n: (-exact[n], n))[:4]
-    assert ids(hits) == [passages[n].id for n in best]
-    assert ids(hits)[:2] == ["abc", "acb"]
-    assert hits[0].score == pytest.approx(1.0)
-
-
-def test_dense_takes_any_k_and_query() -> None:
-    dense = Dense.in_memory(PASSAGES, LetterEmbedder())
-    assert len(dense.search("cats", 99)) == 4
-    assert dense.search("cats", 0) == dense.search(" ", 3) == []
-    assert len(dense.search("x" * 2**20, 2)) == 2
-
-
 def test_fusion_by_hand() -> None:
     a, b, c = (Hit(passage=p, score=1.0) for p in PASSAGES[:3])
     fused = fuse([[a, b, c], [c, a]])
@@ -230,34 +183,6 @@ def test_every_stage_is_told_to_its_end(tmp_path: Path) -> None:
     SearchIndex.create(tmp_path / "i", [tmp_path], on_stage=lambda *stage: told.append(stage))
     assert told[-1] == ("indexing", 2, 2)
     assert ("reading", 2, None) in told
-
-
-def test_embedders_of_one_model_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    in_use = threading.Lock()
-    loaded: list[str] = []
-
-    class Model:
-        def __init__(self, name: str) -> None:
-            loaded.append(name)
-            threading.Event().wait(0.05)
-
-        def encode(self, texts: list[str], **options: object) -> int:
-            assert in_use.acquire(blocking=False), "two threads at once"
-            threading.Event().wait(0.01)
-            in_use.release()
-            return len(texts)
-
-    library = SimpleNamespace(SentenceTransformer=Model)
-    monkeypatch.setattr(embedder_module, "import_extra", lambda package, purpose: library)
-    together = threading.Barrier(8)
-
-    def embed(_: int) -> object:
-        together.wait()
-        return SentenceEmbedder("a model for this test").embed(["x"])
-
-    with ThreadPoolExecutor(8) as threads:
-        assert list(threads.map(embed, range(8))) == [1] * 8
-    assert len(loaded) == 1
 
 
 def test_an_index_of_another_corpus_or_model_is_refused(tmp_path: Path, index: SearchIndex) -> None:

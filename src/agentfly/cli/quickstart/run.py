@@ -1,5 +1,6 @@
 """`agentfly quickstart`: fetch a model, train it, and show what it has learnt."""
 
+import shlex
 import time
 from importlib.resources import files
 from pathlib import Path
@@ -9,7 +10,7 @@ import typer
 from rich.console import Console
 
 from agentfly.agents import RunResult
-from agentfly.cli.errors import resumable, told_plainly
+from agentfly.cli.errors import has_begun, resumable, told_plainly
 from agentfly.config import RunSettings, load_settings
 from agentfly.models import fetch, progress_bar
 from agentfly.observe import Report, show_report, write_report
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from agentfly.training import TrainResult
 
 COMMAND = "agentfly quickstart"
+RUNS = Path("runs")
 
 INTRODUCTION = """\
 A language model of 135 million parameters will learn to answer arithmetic with a calculator, by
@@ -28,10 +30,11 @@ trial and reward alone. It takes some minutes; Ctrl-C stops it, and --resume goe
 def quickstart(
     folder: Annotated[
         Path, typer.Option(help="Where runs are kept; this one is the folder `quickstart` in it.")
-    ] = Path("runs"),
+    ] = RUNS,
     *,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the last checkpoint.")
+        bool,
+        typer.Option("--resume", help="Go on from the last checkpoint; without one, start."),
     ] = False,
 ) -> None:
     """Train a real model to use a tool, on this machine, and see its reward rise.
@@ -42,13 +45,20 @@ def quickstart(
     """
     with told_plainly():
         settings = _settings(folder)
+        run = settings.folder / settings.name
         typer.echo(INTRODUCTION)
         started = time.monotonic()
-        with progress_bar(settings.model.name) as progress:
-            fetch(settings.model.name, progress=progress)
-        with resumable(f"{COMMAND} --resume"):
-            result = _train(settings, resume=resume)
-        _show(_report(result, seconds=time.monotonic() - started), result)
+        with resumable(_command(folder), run):
+            with progress_bar(settings.model.name) as progress:
+                fetch(settings.model.name, progress=progress)
+            result = _train(settings, resume=resume and has_begun(run))
+            _show(_report(result, seconds=time.monotonic() - started), result)
+
+
+def _command(folder: Path) -> str:
+    """Write the command that names this very run."""
+    elsewhere = [] if folder == RUNS else ["--folder", str(folder)]
+    return shlex.join([*COMMAND.split(), *elsewhere])
 
 
 def _settings(folder: Path) -> RunSettings:

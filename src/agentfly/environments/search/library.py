@@ -24,8 +24,12 @@ from agentfly.environments.search.retrieval import (
     SentenceEmbedder,
 )
 from agentfly.environments.search.web import CachedSearch, DiskCache, PageReader, WebSearch
+from agentfly.environments.search.web.page import PER_MINUTE
 from agentfly.environments.search.world import World
 from agentfly.errors import ConfigError
+
+HTTP = ("http://", "https://")
+"""How a server's address begins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +112,9 @@ class OnWeb:
     provider: str
     url: str | None = None
     requests_per_minute: float | None = None
+    """To the provider."""
+    pages_per_minute: float = PER_MINUTE
+    """Of any one host."""
     cache: str | None = None
     """A file in which answers are kept for a week."""
     allow_private: bool = False
@@ -121,7 +128,11 @@ class OnWeb:
         kept = DiskCache(self.cache) if self.cache else None
         name = f"{search.name} at {search.url}"
         retriever = CachedSearch(search, kept, name=name) if kept else search
-        reader = PageReader(cache=kept, allow_private=self.allow_private)
+        reader = PageReader(
+            cache=kept,
+            allow_private=self.allow_private,
+            requests_per_minute=self.pages_per_minute,
+        )
         return Library(retriever=retriever, find=reader.read)
 
 
@@ -131,7 +142,7 @@ def searched_at(where: str, by: By = "bm25") -> AtServer | InFolder:
     >>> searched_at("http://localhost:8001"), searched_at("httpdocs")
     (AtServer(url='http://localhost:8001'), InFolder(folder='httpdocs', by='bm25'))
     """
-    return AtServer(where) if where.startswith(("http://", "https://")) else InFolder(where, by)
+    return AtServer(where) if where.startswith(HTTP) else InFolder(where, by)
 
 
 _opening = threading.Lock()
@@ -156,11 +167,12 @@ def world_of(place: InWorld) -> World:
 
 def _of_passages(passages: tuple[Passage, ...], by: By) -> Library:
     by_id = {passage.id: passage for passage in passages}
-    return Library(retriever=_in_memory(passages, by), find=by_id.get)
+    return Library(retriever=_retriever_of(passages, by), find=by_id.get)
 
 
-def _in_memory(passages: tuple[Passage, ...], by: By) -> Retriever:
+def _retriever_of(passages: tuple[Passage, ...], by: By) -> Retriever:
+    """Index words in memory, which is quick; vectors are slow to make, and kept."""
     if by == "bm25":
         return Bm25.in_memory(passages)
-    dense = Dense.in_memory(passages, SentenceEmbedder())
+    dense = Dense.kept(passages, SentenceEmbedder())
     return dense if by == "dense" else Hybrid([Bm25.in_memory(passages), dense])

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Generator
 from functools import partial
-from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from agentfly.config import Settings
+from agentfly.environments.extra import missing_packages
 from agentfly.environments.kit import Kit, ReadyMade
 from agentfly.environments.player import Player, Say
 from agentfly.environments.search import players
 from agentfly.environments.search.environment import SearchEnvironment
 from agentfly.environments.search.library import (
+    HTTP,
     InQuestions,
     InWorld,
     OnWeb,
@@ -20,30 +22,40 @@ from agentfly.environments.search.library import (
     searched_at,
     world_of,
 )
-from agentfly.environments.search.questions import Form, load_questions, split_rows
+from agentfly.environments.search.questions import HOPS, Form, load_questions, split_rows
 from agentfly.environments.search.retrieval import By
 from agentfly.environments.search.reward import Correct, search_reward
 from agentfly.environments.search.tools import ToolName, search_tools
+from agentfly.environments.search.web.page import PER_MINUTE
 from agentfly.environments.search.world import held_out_rows, train_rows
 from agentfly.types import EnvSpec
 
 PROMPT = "Answer the question by searching for facts. End with the answer alone, nothing else."
 FILE_TURNS = 6
-"""Turns for questions of a file, of which nobody knows how many searches they need."""
+"""Turns for questions of a file, at least: nobody knows how many searches they need."""
+FILE_TURNS_A_HOP = 2
+"""A search, and another in other words or a page to open."""
 SPARE_TURNS = 2
 """For the answer, and for one search that finds nothing."""
+WEB = "web:"
+"""How an `index` begins that is a provider of web search."""
+
+
+def _folder_or_address(index: str | Path) -> str | Path:
+    """Make paths of folders, so that they are looked for where all paths of a run are."""
+    return index if str(index).startswith((*HTTP, WEB)) else Path(index)
 
 
 class SearchOptions(Settings):
     """Choices of the environment `search`."""
 
-    questions: str | None = None
+    questions: Path | None = None
     """A file of questions; by default those of a generated world."""
     form: Form = "squad"
     """What kind of file that is."""
-    eval_questions: str | None = None
+    eval_questions: Path | None = None
     """A file of held-out questions of the same form; by default a tenth of `questions`."""
-    index: str | None = None
+    index: Annotated[str | Path, AfterValidator(_folder_or_address)] | None = None
     """What is searched: a folder made by `agentfly search index`, `http://...` of a retrieval
     server, or `web:` and a provider; by default the passages that come with the questions."""
     by: By = "bm25"
@@ -74,10 +86,12 @@ class SearchOptions(Settings):
     """Whether these are asked in wordings that are held out too."""
     seed: int = Field(default=0, ge=0)
     """Of the world."""
-    cache: str | None = None
+    cache: Path | None = None
     """A file in which what the web answers is kept for a week."""
     requests_per_minute: float | None = Field(default=None, gt=0)
-    """How fast the web may be asked."""
+    """How fast the provider may be asked."""
+    pages_per_minute: float = Field(default=PER_MINUTE, gt=0)
+    """How fast pages of one host may be opened."""
     provider_url: str | None = None
     """Where the provider is, such as your own SearXNG; by default where everybody finds it."""
     allow_private: bool = False
@@ -101,30 +115,44 @@ def make(options: SearchOptions) -> Kit:
             hit_weight=options.hit_weight,
         ),
         system_prompt=PROMPT,
-        max_turns=max(options.hops) + SPARE_TURNS if options.questions is None else FILE_TURNS,
+        max_turns=_max_turns(options),
         expert=_player(players.expert, options) if options.questions is None else None,
         gold=_player(players.gold, options),
         random=_player(players.random, options),
     )
 
 
+def _max_turns(options: SearchOptions) -> int:
+    """Give turns by the longest questions.
+
+    >>> _max_turns(SearchOptions(hops=(1, 2)))
+    4
+    >>> _max_turns(SearchOptions(questions=Path("musique_ans_v1.0_dev.jsonl"), form="musique"))
+    10
+    """
+    if options.questions is None:
+        return max(options.hops) + SPARE_TURNS
+    return max(FILE_TURNS, FILE_TURNS_A_HOP * HOPS[options.form] + SPARE_TURNS)
+
+
 def place_of(options: SearchOptions) -> Place:
     """Return where the chosen library is.
 
-    >>> place_of(SearchOptions(index="web:wikipedia"))
-    OnWeb(provider='wikipedia', url=None, requests_per_minute=None, cache=None, allow_private=False)
+    >>> place_of(SearchOptions(index="http://localhost:8001"))
+    AtServer(url='http://localhost:8001')
     """
-    index = options.index
-    if index is None:
+    if options.index is None:
         if options.questions is not None:
-            return InQuestions(options.questions, options.form, options.by)
+            return InQuestions(str(options.questions), options.form, options.by)
         return _world(options)
-    if index.startswith("web:"):
+    index = str(options.index)
+    if index.startswith(WEB):
         return OnWeb(
-            index.removeprefix("web:"),
+            index.removeprefix(WEB),
             url=options.provider_url,
             requests_per_minute=options.requests_per_minute,
-            cache=options.cache,
+            pages_per_minute=options.pages_per_minute,
+            cache=None if options.cache is None else str(options.cache),
             allow_private=options.allow_private,
         )
     return searched_at(index, options.by)
@@ -145,15 +173,15 @@ def _world(options: SearchOptions) -> InWorld:
 def _train(options: SearchOptions) -> list[dict[str, Any]]:
     if options.questions is None:
         return train_rows(world_of(_world(options)), options.hops, options.num_tasks)
-    rows = load_questions(options.questions, options.form).rows
+    rows = load_questions(str(options.questions), options.form).rows
     return split_rows(rows)[0] if options.eval_questions is None else list(rows)
 
 
 def _held_out(options: SearchOptions) -> list[dict[str, Any]]:
     if options.eval_questions is not None:
-        return list(load_questions(options.eval_questions, options.form).rows)
+        return list(load_questions(str(options.eval_questions), options.form).rows)
     if options.questions is not None:
-        return split_rows(load_questions(options.questions, options.form).rows)[1]
+        return split_rows(load_questions(str(options.questions), options.form).rows)[1]
     return held_out_rows(
         world_of(_world(options)),
         options.hops,
@@ -162,16 +190,10 @@ def _held_out(options: SearchOptions) -> list[dict[str, Any]]:
     )
 
 
-def _missing() -> str | None:
-    if find_spec("tantivy") is None:
-        return "search needs the package tantivy: pip install 'agentfly[search]'"
-    return None
-
-
 SEARCH = ReadyMade(
     name="search",
     summary="Questions that need one to three searches, in a generated world or your own corpus",
     options=SearchOptions,
     make=make,
-    requires=_missing,
+    requires=partial(missing_packages, ("tantivy",), extra="search", purpose="search"),
 )

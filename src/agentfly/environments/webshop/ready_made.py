@@ -2,9 +2,9 @@
 
 from functools import partial
 
+from agentfly.environments.extra import missing_packages
 from agentfly.environments.kit import Kit, ReadyMade
 from agentfly.environments.webshop.environment import WebShop
-from agentfly.environments.webshop.extra import missing_packages
 from agentfly.environments.webshop.options import WebShopOptions
 from agentfly.environments.webshop.players import gold_in, play_expert, play_random, speaking
 from agentfly.environments.webshop.reward import purchase_reward
@@ -52,5 +52,7 @@ WEBSHOP = ReadyMade(
     summary="An online shop: find and buy what an instruction asks for.",
     options=WebShopOptions,
     make=make_webshop,
-    requires=missing_packages,
+    requires=partial(
+        missing_packages, ("bm25s", "Stemmer", "rapidfuzz"), extra="webshop", purpose="WebShop"
+    ),
 )

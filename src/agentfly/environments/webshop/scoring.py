@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
+from agentfly.environments.extra import import_extra
 from agentfly.environments.webshop.catalogue import Product
 from agentfly.environments.webshop.colour import plain_colour
-from agentfly.environments.webshop.extra import import_extra
 from agentfly.environments.webshop.goal import Goal
 from agentfly.environments.webshop.words import content_words
 
@@ -123,4 +123,8 @@ def similarity(one: str, other: str) -> int:
 
 @cache
 def _rapidfuzz() -> tuple[Any, Any]:
-    return import_extra("rapidfuzz.fuzz"), import_extra("rapidfuzz.utils").default_process
+    fuzz, utils = (
+        import_extra(f"rapidfuzz.{part}", extra="webshop", purpose="WebShop")
+        for part in ("fuzz", "utils")
+    )
+    return fuzz, utils.default_process

@@ -5,9 +5,10 @@ import re
 import threading
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from types import ModuleType
 from typing import Any
 
-from agentfly.environments.webshop.extra import import_extra
+from agentfly.environments.extra import import_extra
 from agentfly.errors import ConfigError
 
 HITS = 50
@@ -27,16 +28,16 @@ class SearchIndex:
     """An inverted index over texts, read-only once made."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self._numpy = import_extra("numpy")
+        self._numpy = _package("numpy")
         self._stemming = threading.Lock()  # A stemmer may not be used by two threads at once.
-        self._stemmer = import_extra("Stemmer").Stemmer("porter")
+        self._stemmer = _package("Stemmer").Stemmer("porter")
         words = [self._terms(text) for text in texts]
         if not any(words):
             raise ConfigError(
                 f"none of the {len(words)} products has a word to search for: their names, "
                 "descriptions, first features and options are empty or stop words"
             )
-        bm25 = import_extra("bm25s").BM25(method="lucene", k1=K1, b=B)
+        bm25 = _package("bm25s").BM25(method="lucene", k1=K1, b=B)
         # Its import lets everything through that it logs, to whatever handler there is.
         logging.getLogger("bm25s").setLevel(logging.WARNING)
         bm25.index(words, show_progress=False)
@@ -82,3 +83,7 @@ class SearchIndex:
         with self._stemming:
             stems: list[str] = self._stemmer.stemWords(kept)
         return [stem for stem in stems if stem]  # Of a lone "s" nothing is left.
+
+
+def _package(name: str) -> ModuleType:
+    return import_extra(name, extra="webshop", purpose="WebShop")

@@ -30,6 +30,7 @@ from agentfly.training.learner.harvest import Harvest, harvest
 from agentfly.training.learner.learnt import Learnt, Record
 from agentfly.training.learner.memory import Memory, foresee
 from agentfly.training.learner.minibatch import deal
+from agentfly.training.learner.out_of_memory import out_of_memory_told
 from agentfly.training.learner.policy import Policy
 from agentfly.training.learner.reference import make_reference
 from agentfly.training.learner.rows import Packing
@@ -104,7 +105,8 @@ class Learner:
         found = harvest(groups, mask, self._algorithm.overlong)
         _count(found, record)
         if found.chains:
-            self._learn(Batch(found.chains), version, record)
+            with out_of_memory_told(self._train):
+                self._learn(Batch(found.chains), version, record)
         self.step += 1
         return record.learnt()
 

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import torch
 
+from agentfly.agents.mistakes import lacking
 from agentfly.agents.named import find_mask
 from agentfly.chat import TemplateRenderer
+from agentfly.config.problem import refuse_if_any
 from agentfly.config.sft_settings import SftSettings
 from agentfly.errors import ConfigError
 from agentfly.models import context_length, resolve_model
@@ -80,6 +82,7 @@ def sft(
         base: The folder that files and modules are named from; by default the working directory.
         progress: Where the run shows how far it is; by default the terminal.
     """
+    refuse_if_any([*lacking(settings.model, settings.track)], None)
     # Read first: a mistake in the data should leave no folder behind.
     demonstrations = _demonstrations(settings, base)
     with _opened(settings, demonstrations, progress or RunProgress(), resume=resume) as imitation:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from agentfly.environments.extra import import_extra
 from agentfly.environments.search.corpus.cut import Cut, joined, part_id, passages_of
 from agentfly.environments.search.corpus.layout import (
     BOUNDS,
@@ -18,7 +19,6 @@ from agentfly.environments.search.corpus.layout import (
 )
 from agentfly.environments.search.corpus.read import read_documents
 from agentfly.environments.search.corpus.write import write_corpus
-from agentfly.environments.search.extras import import_extra
 from agentfly.environments.search.folder import read_manifest
 from agentfly.environments.search.passage import Passage
 from agentfly.errors import FormatError
@@ -117,7 +117,7 @@ class Corpus(Sequence[Passage]):
         return self._texts[start:end].decode()
 
     def _numbers(self, name: str, kind: str, expected: int) -> NDArray[Any]:
-        numpy_ = import_extra("numpy", "opening a corpus")
+        numpy_ = import_extra("numpy", extra="search", purpose="opening a corpus")
         path = self.folder / name
         if not path.is_file() or path.stat().st_size != 8 * expected:
             raise FormatError(f"{path} is damaged or missing: make the corpus anew")

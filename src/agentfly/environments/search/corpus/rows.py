@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from agentfly.environments.extra import import_extra
 from agentfly.environments.search.corpus.document import Document
-from agentfly.environments.search.extras import import_extra
 from agentfly.environments.search.json_file import read_json_lines
 from agentfly.errors import FormatError, boundary
 from agentfly.tasks.hub import HubDataset
@@ -55,7 +55,7 @@ def read_jsonl(path: Path) -> Iterator[Document]:
 
 def read_parquet(path: Path) -> Iterator[Document]:
     """Read one document from each row, a batch at a time."""
-    parquet = import_extra("pyarrow.parquet", f"reading {path}")
+    parquet = import_extra("pyarrow.parquet", extra="parquet", purpose=f"reading {path}")
     number = 0
     with boundary(FormatError, f"reading {path} as Parquet"), parquet.ParquetFile(path) as file:
         for batch in file.iter_batches(batch_size=1024):

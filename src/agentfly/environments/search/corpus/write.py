@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO
 
+from agentfly.environments.extra import import_extra
 from agentfly.environments.search.corpus.layout import BOUNDS, HASHES, KIND, ORDER, TEXTS, hash_of
-from agentfly.environments.search.extras import import_extra
 from agentfly.environments.search.folder import new_folder, write_manifest
 from agentfly.environments.search.passage import Passage
 from agentfly.errors import ConfigError, FormatError
@@ -83,7 +83,7 @@ class _Writer:
 
 def _write_ids(half: Path, hashes: "array[int]") -> None:
     """Write the ids' hashes in order, and which passage each is of."""
-    numpy = import_extra("numpy", "writing a corpus")
+    numpy = import_extra("numpy", extra="search", purpose="writing a corpus")
     unsorted = numpy.frombuffer(hashes, dtype=numpy.uint64)
     order = numpy.argsort(unsorted, kind="stable")
     ordered = unsorted[order]

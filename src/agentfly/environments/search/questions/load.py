@@ -28,6 +28,11 @@ READERS: Mapping[str, Callable[[Path], QuestionSet]] = MappingProxyType(
     }
 )
 
+HOPS: Mapping[Form, int] = MappingProxyType(
+    {"squad": 1, "nq-open": 1, "hotpotqa": 2, "triviaqa": 1, "2wiki": 4, "musique": 4}
+)
+"""How many facts the longest questions of each form go through."""
+
 
 @lru_cache(maxsize=4)
 def load_questions(path: str, form: str) -> QuestionSet:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from agentfly.environments.extra import import_extra
 from agentfly.environments.search.corpus import Corpus
-from agentfly.environments.search.extras import import_extra
 from agentfly.environments.search.folder import new_folder, read_manifest, write_manifest
 from agentfly.environments.search.passage import Hit, Passage
 from agentfly.environments.search.retrieval.retriever import MAX_HITS, MAX_QUERY, mended
@@ -65,7 +66,7 @@ class Bm25:
     @classmethod
     def open(cls, folder: Path, corpus: Corpus) -> Bm25:
         """Open the index of a corpus; its files are mapped, not read."""
-        tantivy_ = import_extra("tantivy", "BM25 search")
+        tantivy_ = _tantivy()
         if read_manifest(folder, KIND)["corpus"] != corpus.fingerprint:
             raise ConfigError(
                 f"{folder} was made for another corpus than {corpus.folder}: remove it and index "
@@ -91,7 +92,7 @@ class Bm25:
         return [Hit(passage=self._passages[place], score=-score) for score, place in ranked]
 
     def _any_of(self, words: dict[str, None]) -> tantivy.Query:
-        tantivy_ = import_extra("tantivy", "BM25 search")
+        tantivy_ = _tantivy()
         parts = [
             (tantivy_.Occur.Should, tantivy_.Query.term_query(self._schema, field, word, "freq"))
             for word in words
@@ -102,8 +103,13 @@ class Bm25:
 
 
 @cache
+def _tantivy() -> ModuleType:
+    return import_extra("tantivy", extra="search", purpose="BM25 search")
+
+
+@cache
 def _analyzer() -> Any:
-    tantivy_ = import_extra("tantivy", "BM25 search")
+    tantivy_ = _tantivy()
     kinds = tantivy_.Filter
     builder = tantivy_.TextAnalyzerBuilder(tantivy_.Tokenizer.simple())
     for one in (
@@ -117,7 +123,7 @@ def _analyzer() -> Any:
 
 
 def _new_index(folder: Path | None) -> Any:
-    tantivy_ = import_extra("tantivy", "BM25 search")
+    tantivy_ = _tantivy()
     schema = tantivy_.SchemaBuilder()
     for field in FIELDS:
         schema.add_text_field(field, tokenizer_name=_ANALYZER, index_option="freq")
@@ -132,7 +138,7 @@ def _fill(
 ) -> None:
     if not passages:
         raise ConfigError("there are no passages to index: give at least one")
-    document = import_extra("tantivy", "BM25 search").Document
+    document = _tantivy().Document
     # One thread, so that the same passages give the same index.
     writer = index.writer(heap_size=WRITER_BYTES, num_threads=1)
     for place, passage in enumerate(passages):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentfly.environments.extra import import_extra
 from agentfly.environments.search.corpus import Corpus
-from agentfly.environments.search.extras import import_extra
 from agentfly.environments.search.folder import new_folder, read_manifest, write_manifest
 from agentfly.environments.search.passage import Hit, Passage
 from agentfly.environments.search.retrieval.embedder import Embedder, SentenceEmbedder
 from agentfly.environments.search.retrieval.retriever import MAX_HITS, MAX_QUERY
 from agentfly.errors import ConfigError, FormatError, boundary
+from agentfly.models.cache import cache_folder
 
 if TYPE_CHECKING:
     from agentfly.environments.search.retrieval.embedder import Vectors
@@ -24,6 +27,8 @@ BATCH = 64
 BLOCK = 65_536
 """Vectors compared at once: 100 MB of 384 dimensions."""
 
+_log = logging.getLogger(__name__)
+
 
 class Dense:
     """Ranks by the cosine of query and passage, exactly."""
@@ -31,7 +36,7 @@ class Dense:
     def __init__(self, vectors: Vectors, passages: Sequence[Passage], embedder: Embedder) -> None:
         if len(vectors) != len(passages):
             raise ConfigError(f"got {len(vectors)} vectors for {len(passages)} passages")
-        self._numpy = import_extra("numpy", "dense retrieval")
+        self._numpy = import_extra("numpy", extra="search", purpose="dense retrieval")
         self._vectors = vectors
         self._passages = passages
         self._embedder = embedder
@@ -40,6 +45,24 @@ class Dense:
     def in_memory(cls, passages: Sequence[Passage], embedder: Embedder) -> Dense:
         """Embed a few thousand passages for this process alone."""
         return cls(embedder.embed([passage.headed for passage in passages]), passages, embedder)
+
+    @classmethod
+    def kept(cls, passages: Sequence[Passage], embedder: Embedder) -> Dense:
+        """Embed passages once for all processes of this machine, now and later.
+
+        Their vectors are kept in ~/.cache/agentfly/search, or in $AGENTFLY_CACHE, under a name
+        that says which passages and which model they are of.
+        """
+        fingerprint = _fingerprint(passages, embedder)
+        folder = cache_folder().parent / "search" / f"vectors-{fingerprint[:32]}"
+        try:
+            if not folder.exists():
+                _log.info("embedding %d passages, to be kept in %s", len(passages), folder)
+                _make(folder, passages, fingerprint, embedder)
+        except OSError as error:
+            _log.warning("vectors can't be kept in %s: %s. They are made anew", folder, error)
+            return cls.in_memory(passages, embedder)
+        return cls(_mapped(folder), passages, embedder)
 
     @classmethod
     def create(
@@ -51,10 +74,7 @@ class Dense:
         on_passage: Callable[[int], None] | None = None,
     ) -> Dense:
         """Embed a corpus into a new folder, a batch at a time."""
-        with new_folder(folder) as half:
-            _write_vectors(half / VECTORS, corpus, embedder, on_passage)
-            facts = {"kind": KIND, "version": 1, "model": embedder.name}
-            write_manifest(half, facts | {"corpus": corpus.fingerprint})
+        _make(folder, corpus, corpus.fingerprint, embedder, on_passage)
         return cls.open(folder, corpus, embedder)
 
     @classmethod
@@ -67,12 +87,7 @@ class Dense:
                 f"{folder} holds vectors of {facts['model']!r} for another corpus or model than "
                 f"{corpus.folder} and {embedder.name!r}: remove it and index again"
             )
-        numpy = import_extra("numpy", "dense retrieval")
-        with boundary(
-            FormatError, f"opening {folder}, which is damaged: remove it and index again"
-        ):
-            vectors = numpy.load(folder / VECTORS, mmap_mode="r")
-        return cls(vectors, corpus, embedder)
+        return cls(_mapped(folder), corpus, embedder)
 
     def search(self, query: str, k: int) -> list[Hit]:
         """Return the nearest `k`; equally near ones in the order of the corpus."""
@@ -97,15 +112,45 @@ class Dense:
         return [place for _, place in ranked]
 
 
-def _write_vectors(
-    path: Path, corpus: Corpus, embedder: Embedder, on_passage: Callable[[int], None] | None
+def _fingerprint(passages: Iterable[Passage], embedder: Embedder) -> str:
+    digest = hashlib.sha256(embedder.name.encode())
+    for passage in passages:
+        digest.update(b"\0" + passage.headed.encode(errors="replace"))
+    return digest.hexdigest()
+
+
+def _mapped(folder: Path) -> Vectors:
+    numpy = import_extra("numpy", extra="search", purpose="dense retrieval")
+    with boundary(FormatError, f"opening {folder}, which is damaged: remove it and index again"):
+        vectors: Vectors = numpy.load(folder / VECTORS, mmap_mode="r")
+    return vectors
+
+
+def _make(
+    folder: Path,
+    passages: Sequence[Passage],
+    fingerprint: str,
+    embedder: Embedder,
+    on_passage: Callable[[int], None] | None = None,
 ) -> None:
-    numpy = import_extra("numpy", "dense retrieval")
+    with new_folder(folder) as half:
+        _write_vectors(half / VECTORS, passages, embedder, on_passage)
+        facts = {"kind": KIND, "version": 1, "model": embedder.name, "corpus": fingerprint}
+        write_manifest(half, facts)
+
+
+def _write_vectors(
+    path: Path,
+    passages: Sequence[Passage],
+    embedder: Embedder,
+    on_passage: Callable[[int], None] | None,
+) -> None:
+    numpy = import_extra("numpy", extra="search", purpose="dense retrieval")
     vectors: Any = None
-    for start in range(0, len(corpus), BATCH):
-        rows = embedder.embed([passage.headed for passage in corpus[start : start + BATCH]])
+    for start in range(0, len(passages), BATCH):
+        rows = embedder.embed([passage.headed for passage in passages[start : start + BATCH]])
         if vectors is None:
-            shape = (len(corpus), rows.shape[1])
+            shape = (len(passages), rows.shape[1])
             vectors = numpy.lib.format.open_memmap(path, "w+", dtype=numpy.float32, shape=shape)
         vectors[start : start + len(rows)] = rows
         if on_passage is not None:

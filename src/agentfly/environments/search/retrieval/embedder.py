@@ -9,7 +9,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from agentfly.environments.search.extras import import_extra
+from agentfly.environments.extra import import_extra
 from agentfly.errors import ConfigError, boundary
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ _loading = threading.Lock()
 
 @cache
 def _load(name: str) -> _Loaded:
-    library = import_extra("sentence_transformers", "dense retrieval")
+    library = import_extra("sentence_transformers", extra="dense", purpose="dense retrieval")
     with boundary(ConfigError, f"loading the embedding model {name!r}"):
         return _Loaded(library.SentenceTransformer(_folder_of_small() if name == SMALL else name))
 

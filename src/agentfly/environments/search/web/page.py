@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import ssl
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult
 
 from agentfly.engines.remote.connection import broken, import_httpx
+from agentfly.engines.remote.pace import Pace
 from agentfly.engines.remote.refusal import refusal
 from agentfly.engines.remote.retry import Retry, retrying
 from agentfly.environments.search.passage import Passage
@@ -17,7 +18,7 @@ from agentfly.environments.search.portal import wait_for
 from agentfly.environments.search.readable import decode_html, readable
 from agentfly.environments.search.web.address import join_url, public_address, split_url
 from agentfly.environments.search.web.cache import DiskCache
-from agentfly.errors import EngineError, ToolError
+from agentfly.errors import DeadlineError, EngineError, ToolError
 from agentfly.runtime.clock import LoopClock
 from agentfly.types import Seed
 
@@ -29,6 +30,10 @@ MAX_BYTES = 2 * 2**20
 MAX_REDIRECTS = 5
 SECONDS = 15.0
 """For one page, with all redirects and attempts."""
+PER_MINUTE = 60.0
+"""Requests to one host: what a site bears from a stranger."""
+MAX_HOSTS = 4096
+"""Hosts whose pace is kept; of more, the one that was left alone longest may be asked at once."""
 READABLE = ("text/html", "application/xhtml+xml", "text/plain")
 AGENT = "Mozilla/5.0 (compatible; agentfly)"
 
@@ -47,6 +52,7 @@ class PageReader:
     Args:
         cache: Where pages are kept.
         allow_private: Whether loopback and private addresses may be opened, for a web of your own.
+        requests_per_minute: To any one host, redirects included; None for as fast as one can.
         retry: After 429, 5xx and broken connections.
         seconds: For one page with everything.
     """
@@ -56,12 +62,16 @@ class PageReader:
         *,
         cache: DiskCache | None = None,
         allow_private: bool = False,
+        requests_per_minute: float | None = PER_MINUTE,
         retry: Retry | None = None,
         seconds: float = SECONDS,
     ) -> None:
         import_httpx()
         self._cache = cache
         self._allow_private = allow_private
+        self._clock = LoopClock()
+        # Only the shared loop uses them, so no lock is needed.
+        self._pace_of = lru_cache(MAX_HOSTS)(lambda _: Pace(requests_per_minute, self._clock))
         self._retry = retry or Retry(attempts=3)
         self._seconds = seconds
 
@@ -73,7 +83,7 @@ class PageReader:
             return Passage(**json.loads(kept))
         try:
             page = _passage(url, wait_for(self._within_time(url)))
-        except EngineError as error:
+        except (EngineError, DeadlineError) as error:
             raise ToolError(f"the page can't be had now: {error}") from error
         except TimeoutError as error:
             raise ToolError(f"{url} did not answer within {self._seconds:g} s.") from error
@@ -82,9 +92,8 @@ class PageReader:
         return page
 
     async def _within_time(self, url: str) -> _Fetched:
-        clock = LoopClock()
-        deadline = clock.now() + self._seconds
-        async with clock.timeout_at(deadline):
+        deadline = self._clock.now() + self._seconds
+        async with self._clock.timeout_at(deadline):
             for _ in range(MAX_REDIRECTS + 1):
                 fetched = await self._attempts(url, deadline)
                 if fetched.moved_to is None:
@@ -94,19 +103,24 @@ class PageReader:
 
     async def _attempts(self, url: str, deadline: float) -> _Fetched:
         return await retrying(
-            lambda: self._fetch(url),
+            lambda: self._fetch(url, deadline),
             retry=self._retry,
             seed=Seed(0),
-            clock=LoopClock(),
+            clock=self._clock,
             deadline=deadline,
         )
 
-    async def _fetch(self, url: str) -> _Fetched:
-        """Ask once, at the address that was looked at, for nothing but plain bytes."""
-        httpx = import_httpx()
+    async def _fetch(self, url: str, deadline: float) -> _Fetched:
+        """Ask once, when it is the host's turn, at the address that was looked at."""
         parts = split_url(url)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         address = await public_address(host, port, allow_private=self._allow_private)
+        await self._pace_of(host).turn(deadline)
+        return await self._exchange(parts, address)
+
+    async def _exchange(self, parts: SplitResult, address: str) -> _Fetched:
+        """Ask for nothing but plain bytes."""
+        httpx = import_httpx()
         headers = {
             "Host": parts.netloc,
             "User-Agent": AGENT,
@@ -121,16 +135,16 @@ class PageReader:
                 "GET",
                 _url(parts).copy_with(host=address),
                 headers=headers,
-                extensions={"sni_hostname": host},
+                extensions={"sni_hostname": parts.hostname},
             )
             try:
                 response = await client.send(request, stream=True)
                 try:
-                    return await _read(response, url)
+                    return await _read(response, parts.geturl())
                 finally:
                     await response.aclose()
             except httpx.TransportError as error:
-                raise broken(url, error) from error
+                raise broken(parts.geturl(), error) from error
 
 
 def _url(parts: SplitResult) -> httpx2.URL:

@@ -1,12 +1,16 @@
 """Reading an observation as a person would, whatever its form."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from agentfly.environments.webshop.observation import SEPARATOR
 
 _RICH = re.compile(r"\[(?:clicked )?button_?\]")
-_BRACKETS = re.compile(r"[\[\]()]|\n")
+_IN_BRACKETS = re.compile(r"(?:^|(?<= ))(?:\[(.+?)\]|\((.+?)\))(?= [\[(]|$)")
+"""A piece of a compact row. Brackets inside a piece end nothing: what ends it is the next piece."""
+_RESULT_ROW = re.compile(r"\[([^\s\[\]]+)\] (.*\$[\d.]+)")
 _RESULT = re.compile(r"(?P<title>.*?)\s*(?P<price>\$[\d.]+(?: to \$[\d.]+)?)")
 _ASIN = re.compile(r"[A-Z0-9]{3,10}")
 
@@ -27,13 +31,29 @@ def visible_pieces(observation: str) -> list[str]:
     >>> visible_pieces("[< Prev]\nsize [s] (m)"), visible_pieces("< Prev [SEP] size [SEP] s")
     (['< Prev', 'size', 's', 'm'], ['< Prev', 'size', 's'])
     """
-    if SEPARATOR in observation:
-        pieces = observation.split(SEPARATOR)
-    elif _RICH.search(observation):
-        pieces = _RICH.sub("", observation).split("\n")
+    page = observation.partition("\nPossible: ")[0]
+    if SEPARATOR in page:
+        pieces = page.split(SEPARATOR)
+    elif _RICH.search(page):
+        pieces = _RICH.sub("", page).split("\n")
     else:
-        pieces = _BRACKETS.split(observation)
+        pieces = list(_compact_pieces(page))
     return [piece.strip() for piece in pieces if piece.strip()]
+
+
+def _compact_pieces(page: str) -> Iterator[str]:
+    r"""Take rows apart, but not the titles of products, which may hold brackets of their own.
+
+    >>> list(_compact_pieces("[G1X] Mug (2 Pack) $5.0\nsize [9 oz (red)]\nMug [New]\nPrice: $5.0"))
+    ['G1X', 'Mug (2 Pack) $5.0', 'size ', '9 oz (red)', 'Mug [New]', 'Price: $5.0']
+    """
+    for row, below in pairwise([*page.split("\n"), ""]):
+        if below.startswith("Price: "):
+            yield row
+        elif result := _RESULT_ROW.fullmatch(row):
+            yield from result.groups()
+        else:
+            yield from filter(None, _IN_BRACKETS.split(row))
 
 
 def read_results(observation: str) -> list[Result]:

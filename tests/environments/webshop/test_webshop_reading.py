@@ -1,0 +1,48 @@
+"""How players read a page: the same in every form, whatever brackets the products' texts hold."""
+
+import pytest
+
+from agentfly.environments.webshop.catalogue import Catalogue, Product
+from agentfly.environments.webshop.observation import FORMS
+from agentfly.environments.webshop.page import item_page, results_page
+from agentfly.environments.webshop.players.reading import Result, read_results, visible_pieces
+
+TITLES = ("Mug (Red)", "[2 Pack] Mug", "Mug (a) [b] Set", "Mug :) (9", "Mug", "(Mug) $3 off")
+VALUES = ("9 oz (pack of 2)", "(9 oz)", "9 oz [new]", "9 oz :)", "9 oz")
+
+
+def product(number: int, title: str) -> Product:
+    return Product(
+        asin=f"B{number:03}", title=title, price_tag="$5.0 to $7.5", options=(("size", VALUES),)
+    )
+
+
+PRODUCTS = [product(number, title) for number, title in enumerate(TITLES)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("after", ["", "\nPossible: click[back to search], click[b000]"])
+def test_results_are_read_whatever_their_titles_hold(form: str, after: str) -> None:
+    shown = FORMS[form](results_page(PRODUCTS, 1, 10), ()) + after
+    assert read_results(shown) == [Result(one.asin, one.title, 7.5) for one in PRODUCTS]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("chosen", VALUES)
+@pytest.mark.parametrize("title", TITLES)
+def test_an_item_is_read_whatever_its_title_and_values_hold(
+    form: str, chosen: str, title: str
+) -> None:
+    shown = FORMS[form](item_page(product(0, title)), (("size", chosen),))
+    pieces = visible_pieces(shown)
+    start = pieces.index("size")
+    assert pieces[start : start + 7] == ["size", *VALUES, title]
+
+
+def test_official_products_are_read_alike_in_all_forms(official: Catalogue) -> None:
+    listed = list(official.products)
+    for start in range(0, len(listed), 50):
+        page = results_page(listed[start : start + 50], 1, 50)
+        read = {form: read_results(show(page, ())) for form, show in FORMS.items()}
+        assert len(read["text"]) == 50
+        assert read["compact"] == read["text"] == read["rich"]
