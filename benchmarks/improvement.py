@@ -27,7 +27,13 @@ from typing import Any
 
 from agentfly.agents.outfit import fit_out
 from agentfly.config import load_settings
-from agentfly.observe import mean_interval, plot_curves, read_metrics, read_trajectories
+from agentfly.observe import (
+    mean_interval,
+    plot_curves,
+    read_metrics,
+    read_trajectories,
+    wilson_interval,
+)
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
@@ -36,10 +42,10 @@ EVERY = 1_000_000
 """More tasks than any environment holds out: players attempt the same ones as the model."""
 DEFAULT_DEMONSTRATIONS = {"expert": 400}
 DEMONSTRATIONS = {
-    "alfworld": {"expert": 1000, "random": 100},
-    "scienceworld": {"expert": 100, "random": 100},
-    "search": {"expert": 1000},
-    "webshop": {"expert": 1000},
+    "alfworld": {"expert": 3000},
+    "scienceworld": {"expert": 100, "random": 20},
+    "search": {"expert": 8000},
+    "webshop": {"expert": 3000},
 }
 """Whose chains the warm start imitates, and how many."""
 MAX_WARM_SHARE = 0.6
@@ -55,6 +61,8 @@ class Level:
     low: float
     high: float
     solved: float
+    solved_low: float
+    solved_high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,14 +138,18 @@ def problems(levels: list[Level]) -> list[str]:
 
 def _played(who: str, file: Path) -> Level:
     rewards = [chain.reward for chain in read_trajectories(file) if chain.reward is not None]
-    interval = mean_interval(rewards)
+    won = sum(reward >= 1 for reward in rewards)
+    interval, of_solved = mean_interval(rewards), wilson_interval(won, len(rewards))
     assert interval is not None, "several tasks were attempted"
+    assert of_solved is not None, "several tasks were attempted"
     return Level(
         who=who,
         reward=sum(rewards) / len(rewards),
         low=interval.low,
         high=interval.high,
-        solved=sum(reward >= 1 for reward in rewards) / len(rewards),
+        solved=won / len(rewards),
+        solved_low=of_solved.low,
+        solved_high=of_solved.high,
     )
 
 
@@ -151,6 +163,8 @@ def _evaluated(run: Path) -> tuple[Level, Level]:
             low=metrics["eval/reward_low"],
             high=metrics["eval/reward_high"],
             solved=metrics["eval/solved"],
+            solved_low=metrics["eval/solved_low"],
+            solved_high=metrics["eval/solved_high"],
         )
         for who, metrics in (("warm start", held_out[0]), ("after RL", held_out[-1]))
     )
@@ -166,11 +180,11 @@ def write(example: Example, levels: list[Level]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     rows = [
         f"| {level.who} | {level.reward:.2f} ({level.low:.2f} to {level.high:.2f}) "
-        f"| {level.solved:.0%} |"
+        f"| {level.solved:.0%} ({level.solved_low:.0%} to {level.solved_high:.0%}) |"
         for level in levels
     ]
     command = shlex.join(["python", "-m", "benchmarks.improvement", *sys.argv[1:]])
-    head = "| who | held-out reward (95% interval) | solved |\n|---|---|---|"
+    head = "| who | held-out reward (95% interval) | solved (95% interval) |\n|---|---|---|"
     told = f"`{command}`; training took {seconds / 60:.0f} minutes"
     table = f"{told}\n\n{head}\n" + "\n".join(rows) + "\n"
     (out / "table.md").write_text(table)

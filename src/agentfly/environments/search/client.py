@@ -7,8 +7,8 @@ from pydantic import BaseModel
 from agentfly.engines.remote import Endpoint
 from agentfly.engines.remote.answer import Answer
 from agentfly.engines.remote.server import Call, Server
-from agentfly.environments.search.portal import wait_for
 from agentfly.errors import DeadlineError, EngineError, EnvError
+from agentfly.runtime.background import wait_for
 from agentfly.runtime.clock import LoopClock
 
 M = TypeVar("M", bound=BaseModel)

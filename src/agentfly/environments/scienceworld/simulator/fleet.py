@@ -6,7 +6,7 @@ import threading
 from functools import cache, partial
 
 from agentfly.environments.scienceworld.simulator.jvm import Jvm
-from agentfly.environments.scienceworld.simulator.keeper import later
+from agentfly.runtime.background import later
 
 WORLDS_PER_JVM = 8
 """Above this the loads of one JVM, which are one at a time, wait for each other too long."""

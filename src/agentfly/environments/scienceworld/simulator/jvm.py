@@ -6,10 +6,10 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 
 from agentfly.environments.scienceworld.simulator.java import class_path, java, package_folder
-from agentfly.environments.scienceworld.simulator.keeper import in_keeper
 from agentfly.environments.scienceworld.simulator.lock import SharedLock
 from agentfly.environments.scienceworld.simulator.wire import Broken, Connection
 from agentfly.errors import AgentFlyError, EnvError
+from agentfly.runtime.background import in_background
 from agentfly.runtime.process import DEVNULL, PIPE, Child, start
 
 OPTIONS = (
@@ -48,7 +48,7 @@ class Jvm:
         self._listening: Future[Address] = Future()
         self._over = threading.Event()
         self._command = (str(java()), *OPTIONS, "-classpath", class_path(), *_GATEWAY)
-        self._life = in_keeper(self._live())
+        self._life = in_background(self._live())
 
     @property
     def alive(self) -> bool:

@@ -14,11 +14,11 @@ from agentfly.engines.remote.pace import Pace
 from agentfly.engines.remote.refusal import refusal
 from agentfly.engines.remote.retry import Retry, retrying
 from agentfly.environments.search.passage import Passage
-from agentfly.environments.search.portal import wait_for
 from agentfly.environments.search.readable import decode_html, readable
 from agentfly.environments.search.web.address import join_url, public_address, split_url
 from agentfly.environments.search.web.cache import DiskCache
 from agentfly.errors import DeadlineError, EngineError, ToolError
+from agentfly.runtime.background import wait_for
 from agentfly.runtime.clock import LoopClock
 from agentfly.types import Seed
 

@@ -6,12 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from agentfly.environments.search import portal
-from agentfly.environments.search.portal import wait_for
+from agentfly.runtime import background
+from agentfly.runtime.background import wait_for
 
 
 def test_threads_that_begin_at_once_share_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    portal._loop.cache_clear()
+    background._loop.cache_clear()
     make, made, together = asyncio.new_event_loop, [], threading.Barrier(16)
 
     def slowly() -> asyncio.AbstractEventLoop:

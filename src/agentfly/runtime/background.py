@@ -1,0 +1,53 @@
+"""An event loop in a thread of its own, to the end of the process.
+
+Synchronous code waits for coroutines here, and what must outlive its caller lives here: the kernel
+ends a child process with the thread that started it, and those of callers come and go.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from functools import cache
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_starting = threading.Lock()
+
+
+def in_background(work: Coroutine[Any, Any, T]) -> Future[T]:
+    """Run a coroutine there."""
+    return asyncio.run_coroutine_threadsafe(work, _own_loop())
+
+
+def wait_for(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine there, and wait; it must have a deadline of its own.
+
+    >>> async def two() -> int:
+    ...     return 2
+    >>> wait_for(two())
+    2
+    """
+    return in_background(work).result()
+
+
+def later(seconds: float, work: Callable[[], None]) -> None:
+    """Call a function there after a while."""
+    loop = _own_loop()
+    loop.call_soon_threadsafe(loop.call_later, seconds, work)
+
+
+def _own_loop() -> asyncio.AbstractEventLoop:
+    with _starting:  # Many threads ask at once; one of them starts the loop.
+        return _loop(os.getpid())
+
+
+@cache
+def _loop(pid: int) -> asyncio.AbstractEventLoop:
+    """Start the loop. A forked process has no thread of its parent's, so each has its own."""
+    del pid
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="agentfly:background", daemon=True).start()
+    return loop
