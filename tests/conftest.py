@@ -2,5 +2,17 @@
 
 import signal
 
+import pytest
+
 # A shell starts what runs in its background deaf to Ctrl-C, and so would be all that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what may take longest: started last, it would keep the other workers waiting."""
+    items.sort(key=_seconds_allowed, reverse=True)
+
+
+def _seconds_allowed(item: pytest.Item) -> float:
+    own = item.get_closest_marker("timeout")
+    return float(own.args[0]) if own else 0.0

@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 WAIT_SECONDS = 100.0
+PRESS_SECONDS = 5.0
 
 
 class Terminal:
@@ -23,16 +25,33 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._handle, text.encode())
 
+    def press(self, key: str, until: str) -> None:
+        """Press a key as people do, again if nothing happens, until the pattern is shown.
+
+        Python does not hear a Ctrl-C that comes after it has shown a prompt and before it reads.
+        """
+        for _ in range(int(WAIT_SECONDS / PRESS_SECONDS)):
+            self.type(key)
+            if self._read_until(until, PRESS_SECONDS):
+                break
+        self.wait_for(until)
+
     def wait_for(self, pattern: str) -> str:
         """Return what was shown up to and including the pattern."""
-        give_up_at = time.monotonic() + WAIT_SECONDS
-        while not (found := re.search(pattern, self.seen)):
-            left = give_up_at - time.monotonic()
-            assert left > 0, f"{pattern!r} was never shown:\n{self.seen}"
-            if select.select([self._handle], [], [], left)[0]:
-                self.seen += os.read(self._handle, 65536).decode(errors="replace")
+        found = self._read_until(pattern, WAIT_SECONDS)
+        assert found, f"{pattern!r} was never shown:\n{self.seen}"
         shown, self.seen = self.seen[: found.end()], self.seen[found.end() :]
         return shown
+
+    def _read_until(self, pattern: str, seconds: float) -> "re.Match[str] | None":
+        give_up_at = time.monotonic() + seconds
+        while not (found := re.search(pattern, self.seen)):
+            left = give_up_at - time.monotonic()
+            if left <= 0:
+                return None
+            if select.select([self._handle], [], [], left)[0]:
+                self.seen += os.read(self._handle, 65536).decode(errors="replace")
+        return found
 
 
 @contextmanager
@@ -56,8 +75,12 @@ def agentfly(*arguments: str) -> Iterator[tuple[Terminal, "subprocess.Popen[byte
 
 
 def _take_terminal() -> None:
-    """Make the pseudo-terminal the child's own, so that Ctrl-C reaches it as a signal."""
+    """Make the pseudo-terminal the child's own, so that Ctrl-C reaches it as a signal.
+
+    Its end too: tests that are themselves run with nohup would pass their deafness on.
+    """
     import fcntl
     import termios
 
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -75,8 +75,7 @@ def test_a_person_plays_in_a_terminal() -> None:
 def test_ctrl_c_and_ctrl_d_leave_the_game(key: str) -> None:
     with agentfly("envs", "play", "code") as (terminal, process):
         terminal.wait_for("> ")
-        terminal.type(key)
-        terminal.wait_for("left")
+        terminal.press(key, until="left")
         assert process.wait(timeout=WAIT_SECONDS) == 0
 
 

@@ -104,8 +104,7 @@ def test_ctrl_c_and_ctrl_d_leave_nothing_behind(world: tuple[str, ...], key: str
         terminal.wait_for(PROMPT)
         children = [record.child for record in records()]
         assert len(children) == (world is SCIENCEWORLD)
-        terminal.type(key)
-        terminal.wait_for("left")
+        terminal.press(key, until="left")
         assert left_behind(process) == []
         assert not any(child.alive for child in children if child)
 
