@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from tests.cli.terminal import WAIT_SECONDS, Terminal, agentfly
+from tests.environments.scienceworld.scienceworld_play import needs_simulator
 
 from agentfly.environments.alfworld.engine.game import Game
 from agentfly.environments.alfworld.engine.solution import solve
 from agentfly.environments.alfworld.source.rows import generated_rows, script_of
-from agentfly.environments.scienceworld.simulator.java import missing
 from agentfly.runtime.registry import FOLDER_VARIABLE, Record, records
 
 ALFWORLD = ("alfworld", "size=small", 'task_types=["pick_heat_then_place_in_recep"]')
@@ -24,7 +24,6 @@ SCIENCEWORLD = (
 PROMPT = r"\n> $"
 
 pytestmark = pytest.mark.timeout(400)
-needs_simulator = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
 
 @pytest.fixture(autouse=True)

@@ -1,14 +1,14 @@
 """Playing a task of the environment `code` to its end, through the real agent, tools and reward."""
 
 from collections.abc import Generator, Mapping
-from random import Random
 from typing import Any
 
-from agentfly import Agent
+from tests.environments import kit_play
+
 from agentfly.chat.formats import code_format
-from agentfly.environments import Kit, Player, PlayerModel, Say, Scene
+from agentfly.environments import Kit, Player, Say, Scene
 from agentfly.environments.code import CODE, CodeOptions
-from agentfly.types import Pool, Task, Trajectory
+from agentfly.types import Pool, Trajectory
 
 
 def saying(*turns: Say) -> Player:
@@ -33,22 +33,8 @@ async def play(
     kind: str = "tools",
     pool: Pool | None = None,
 ) -> Trajectory:
-    player = player or made.expert
-    assert player is not None
     write = code_format(tool=made.tools[0].spec.name).write if kind == "code" else None
-    model = PlayerModel(player=player, task=Task.from_row(row), random=Random(0), write=write)
-    agent = Agent(
-        model,
-        tools=made.tools,
-        reward=made.reward,
-        system_prompt=made.system_prompt,
-        max_turns=made.max_turns,
-        kind=kind,
-        pool=pool,
-    )
-    async with agent:
-        (trajectory,) = (await agent.run([row], retries=0)).trajectories
-    return trajectory
+    return await kit_play.play(made, row, player or made.expert, pool, kind=kind, write=write)
 
 
 def observations(trajectory: Trajectory) -> list[str]:

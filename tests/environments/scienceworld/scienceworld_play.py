@@ -1,17 +1,15 @@
-"""Playing variations to their end, by the environment alone or through the real agent."""
+"""Variations of tasks, and playing them to their end by the environment alone."""
 
 from collections.abc import Generator
-from random import Random
 
 import pytest
 
-from agentfly import Agent
-from agentfly.environments import Kit, Player, PlayerModel, Say, Scene, call
+from agentfly.environments import Kit, Player, Say, Scene, call
 from agentfly.environments.scienceworld import SCIENCEWORLD, ScienceWorld, ScienceWorldOptions
 from agentfly.environments.scienceworld.gold import gold_path
 from agentfly.environments.scienceworld.simulator.java import missing
 from agentfly.runtime.launch import read_stat
-from agentfly.types import Pool, Seed, Task, Trajectory
+from agentfly.types import Seed, Task
 
 needs_simulator = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
@@ -34,25 +32,6 @@ def acting(*actions: str) -> Player:
         yield Say("That is all.")
 
     return player
-
-
-async def play(
-    made: Kit, row: object, player: Player | None, pool: Pool | None = None
-) -> Trajectory:
-    assert player is not None
-    assert isinstance(row, dict)
-    model = PlayerModel(player=player, task=Task.from_row(row), random=Random(0))
-    agent = Agent(
-        model,
-        tools=made.tools,
-        reward=made.reward,
-        environment=made.environment,
-        max_turns=made.max_turns,
-        pool=pool,
-    )
-    async with agent:
-        (trajectory,) = (await agent.run([row], retries=0)).trajectories
-    return trajectory
 
 
 def gold_score(name: str, variation: int, simplifications: str = "") -> int:

@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.environments.kit_play import play
 from tests.environments.scienceworld.scienceworld_play import (
     is_running,
     kit,
     needs_simulator,
-    play,
     task,
 )
 

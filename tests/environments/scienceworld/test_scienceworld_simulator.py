@@ -6,12 +6,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from tests.environments.kit_play import play
 from tests.environments.scienceworld.scienceworld_play import (
     acting,
     gold_score,
     kit,
     needs_simulator,
-    play,
     task,
 )
 
