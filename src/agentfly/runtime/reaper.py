@@ -18,6 +18,10 @@ REAP_SECONDS = 5.0
 """What survives SIGKILL for this long stays on record, for the next reaper."""
 PAUSE_SECONDS = 0.01
 """The kernel's time to end what was killed, before looking again."""
+EXEC_SECONDS = 0.2
+"""So long, at the most, a process may be between two programs and have no environment to read."""
+KERNEL_THREAD = 0x00200000
+"""PF_KTHREAD among the flags of /proc/PID/stat: these have no environment ever."""
 
 Reason = Literal["orphaned", "expired"]
 
@@ -107,22 +111,38 @@ def _living(doomed: Collection[Record]) -> Iterator[tuple[Record, Identity]]:
 
 
 def _processes() -> Iterator[tuple[int, int, int]]:
-    """Yield pid, group and start of all that is in /proc."""
+    """Yield pid, group and start of all programs in /proc."""
     for folder in Path("/proc").glob("[0-9]*"):
         stat = read_stat(int(folder.name))
-        if stat:
+        if stat and not int(stat[6]) & KERNEL_THREAD:
             yield int(folder.name), int(stat[2]), int(stat[19])
 
 
 def _token(pid: int) -> str:
     """Read a process's token from its environment, if that is open to this user."""
     try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        environment = _environment(pid)
     except OSError:
         return ""
     name = f"{TOKEN_VARIABLE}=".encode()
     found = (entry for entry in environment.split(b"\0") if entry.startswith(name))
     return next(found, name)[len(name) :].decode(errors="replace")
+
+
+def _environment(pid: int) -> bytes:
+    """Read the environment of a process; one in the middle of an exec shows none for a moment."""
+    patience = time.monotonic() + EXEC_SECONDS
+    while True:
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        if environment or _has_none(pid) or time.monotonic() > patience:
+            return environment
+        time.sleep(0)
+
+
+def _has_none(pid: int) -> bool:
+    """Tell whether an environment is empty, rather than not there yet: then it has an address."""
+    stat = read_stat(pid)
+    return stat is None or stat[47] == stat[48] != "0"
 
 
 def _kill(process: Identity) -> None:
