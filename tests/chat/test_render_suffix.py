@@ -1,8 +1,10 @@
 """What follows a sampled turn, by hand: every trap that loses, doubles or invents a token."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
@@ -312,3 +314,21 @@ def test_a_template_that_can_not_hold_a_conversation_is_refused() -> None:
 def test_on_rewrite_is_one_of_two() -> None:
     with pytest.raises(ConfigError, match="'keep' or 'cut', got 'drop'"):
         renderer_of(CHATML, on_rewrite="drop")
+
+
+def test_equal_tools_of_other_chains_need_no_new_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chains that were read from a file come with tools of their own."""
+    renderer = renderer_of(CHATML, "<|im_start|>", "<|im_end|>")
+    first = renderer.suffix([result("1")], [TOOL])
+    rendered: list[object] = []
+    render = ChatTemplate.render
+
+    def counted(self: ChatTemplate, *given: Any, **options: Any) -> str:
+        rendered.append(given)
+        return render(self, *given, **options)
+
+    monkeypatch.setattr(ChatTemplate, "render", counted)
+    assert renderer.suffix([result("1")], [replace(TOOL)]) == first
+    assert len(rendered) == 1, "to fill the words in"
+    renderer.suffix([result("1")], [replace(TOOL, name="subtract")])
+    assert len(rendered) > 2

@@ -79,6 +79,7 @@ class SuffixProbe:
         self._dialect = dialect
         self._encoder = encoder
         self._cached = lru_cache(maxsize=_SKELETONS)(self._make)
+        self._last_tools: tuple[ToolSpec, ...] = ()
 
     def suffix(self, replies: Sequence[Message], tools: Sequence[ToolSpec]) -> Suffix:
         """Return what follows a turn that these replies answer."""
@@ -90,7 +91,10 @@ class SuffixProbe:
     def skeleton(self, replies: Sequence[Message], tools: Sequence[ToolSpec]) -> Skeleton:
         """Return the template's own text around replies of this shape."""
         shape = tuple((reply.role, reply.name, reply.tool_call_id) for reply in replies)
-        return self._cached(shape, _SameTools(tools))
+        # Chains that were read from a file have equal tools, but each its own.
+        if self._last_tools != tuple(tools):
+            self._last_tools = tuple(tools)
+        return self._cached(shape, _SameTools(self._last_tools))
 
     def _harmless(self, reply: Message) -> Message:
         """Names and ids may be the model's inventions, and land in the template's own text."""

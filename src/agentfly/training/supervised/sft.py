@@ -83,9 +83,11 @@ def sft(
         progress: Where the run shows how far it is; by default the terminal.
     """
     refuse_if_any([*lacking(settings.model, settings.track)], None)
+    progress = progress or RunProgress()
+    progress.message(f"reading {', '.join(settings.data.files)}")
     # Read first: a mistake in the data should leave no folder behind.
     demonstrations = _demonstrations(settings, base)
-    with _opened(settings, demonstrations, progress or RunProgress(), resume=resume) as imitation:
+    with _opened(settings, demonstrations, progress, resume=resume) as imitation:
         imitation.run()
         return SftResult(folder=imitation.folder.path, steps=imitation.plan.steps)
 
