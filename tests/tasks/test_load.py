@@ -136,7 +136,7 @@ def test_parquet_without_pyarrow_says_what_to_do(
 ) -> None:
     (tmp_path / "rows.parquet").touch()
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(ConfigError, match=r"needs pyarrow: pip install pyarrow, or save"):
+    with pytest.raises(ConfigError, match=r"needs the package pyarrow: pip.*parquet"):
         load_tasks(tmp_path / "rows.parquet")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from agentfly.chat.tokenizer import FastTokenizer
 from agentfly.errors import ConfigError, FormatError
+from agentfly.runtime.extra import import_extra
 from agentfly.types import Tokenizer
 
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
@@ -47,15 +48,9 @@ def load_tokenizer(folder: str | Path) -> TokenizerFolder:
 
 
 def _open(file: Path) -> Any:
+    tokenizers = import_extra("tokenizers", extra="tokenizers", purpose=f"reading {file}")
     try:
-        from tokenizers import Tokenizer as FastBackend
-    except ImportError as error:
-        raise ConfigError(
-            "reading a tokenizer.json needs the `tokenizers` package: "
-            "pip install 'agentfly[tokenizers]'"
-        ) from error
-    try:
-        return FastBackend.from_file(str(file))
+        return tokenizers.Tokenizer.from_file(str(file))
     except Exception as error:  # the package raises bare Exception
         raise FormatError(f"{file} is not a tokenizer that can be read: {error}") from error
 

@@ -1,13 +1,13 @@
 """Rows from files, lists and functions, read into tasks."""
 
 import csv
-import importlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from agentfly.errors import ConfigError, FormatError, boundary
+from agentfly.runtime.extra import import_extra
 from agentfly.runtime.names import look_up
 from agentfly.tasks.hub import HUB, HubDataset
 from agentfly.types import Task
@@ -160,12 +160,7 @@ def _csv(path: Path) -> _Located:
 
 
 def _parquet(path: Path) -> _Located:
-    try:
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise ConfigError(
-            f"reading {path} needs pyarrow: pip install pyarrow, or save the rows as JSON lines"
-        ) from error
+    parquet = import_extra("pyarrow.parquet", extra="parquet", purpose=f"reading {path}")
     with boundary(FormatError, f"reading {path} as Parquet"):
         rows = parquet.read_table(path).to_pylist()
     for number, row in enumerate(rows, start=1):

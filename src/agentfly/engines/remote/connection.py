@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentfly.engines.remote.endpoint import Endpoint
 from agentfly.engines.remote.retry import UnavailableError
-from agentfly.errors import ConfigError
+from agentfly.runtime.extra import import_extra
 
 if TYPE_CHECKING:
     import httpx2
@@ -54,10 +54,4 @@ def broken(where: str, error: Exception) -> UnavailableError:
 
 def import_httpx() -> Any:
     """Import the HTTP library, or say how to get it."""
-    try:
-        import httpx2
-    except ImportError as error:
-        raise ConfigError(
-            "talking to a server needs the package httpx2: pip install 'agentfly[openai]'"
-        ) from error
-    return httpx2
+    return import_extra("httpx2", extra="openai", purpose="talking to a server")

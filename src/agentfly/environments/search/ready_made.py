@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from agentfly.config import Settings
-from agentfly.environments.extra import missing_packages
 from agentfly.environments.kit import Kit, ReadyMade
 from agentfly.environments.player import Player, Say
 from agentfly.environments.search import players
@@ -28,6 +27,7 @@ from agentfly.environments.search.reward import Correct, search_reward
 from agentfly.environments.search.tools import ToolName, search_tools
 from agentfly.environments.search.web.page import PER_MINUTE
 from agentfly.environments.search.world import held_out_rows, train_rows
+from agentfly.runtime.extra import missing_packages
 from agentfly.types import EnvSpec
 
 PROMPT = "Answer the question by searching for facts. End with the answer alone, nothing else."

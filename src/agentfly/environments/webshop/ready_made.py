@@ -2,7 +2,6 @@
 
 from functools import partial
 
-from agentfly.environments.extra import missing_packages
 from agentfly.environments.kit import Kit, ReadyMade
 from agentfly.environments.webshop.environment import WebShop
 from agentfly.environments.webshop.options import WebShopOptions
@@ -11,6 +10,7 @@ from agentfly.environments.webshop.reward import purchase_reward
 from agentfly.environments.webshop.tasks import held_out_tasks, training_tasks
 from agentfly.environments.webshop.tools import one_tool, three_tools
 from agentfly.environments.webshop.web import serve_shop
+from agentfly.runtime.extra import missing_packages
 from agentfly.types import EnvSpec, Tool
 
 _TOLD = {

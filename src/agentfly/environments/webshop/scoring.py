@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
-from agentfly.environments.extra import import_extra
 from agentfly.environments.webshop.catalogue import Product
 from agentfly.environments.webshop.colour import plain_colour
 from agentfly.environments.webshop.goal import Goal
 from agentfly.environments.webshop.words import content_words
+from agentfly.runtime.extra import import_extra
 
 ALIKE = 85
 """Two texts whose similarity, of at most 100, is above this say the same."""

@@ -8,8 +8,8 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
-from agentfly.environments.extra import import_extra
 from agentfly.errors import ConfigError
+from agentfly.runtime.extra import import_extra
 
 HITS = 50
 """How many products a search finds at most."""

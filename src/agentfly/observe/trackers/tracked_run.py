@@ -3,12 +3,11 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from agentfly.errors import ConfigError
 from agentfly.observe.whole_file import whole_file
+from agentfly.runtime.extra import import_extra
 
 IDENTITIES = "trackers.json"
 """Under which id each tracker knows the run: {"wandb": "4f09…"}."""
@@ -39,9 +38,4 @@ class TrackedRun:
 
 def import_tracker(name: str, *, extra: str, module: str | None = None) -> Any:
     """Import a tracker's package, or say how to get it."""
-    try:
-        return import_module(module or name)
-    except ImportError as error:
-        raise ConfigError(
-            f"the tracker {name!r} can't be imported ({error}): pip install 'agentfly[{extra}]'"
-        ) from error
+    return import_extra(module or name, extra=extra, purpose=f"the tracker {name!r}")

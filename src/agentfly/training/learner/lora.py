@@ -10,6 +10,7 @@ import torch
 
 from agentfly.config import LoraSettings
 from agentfly.errors import ConfigError, boundary
+from agentfly.runtime.extra import import_extra
 
 
 def add_adapters(causal_lm: Any, settings: LoraSettings, *, seed: int) -> Any:
@@ -59,10 +60,4 @@ def adapters_off(module: Any) -> Iterator[None]:
 
 
 def _peft() -> Any:
-    try:
-        import peft
-    except ImportError as error:
-        raise ConfigError(
-            "LoRA needs the extra `train` (peft is missing): pip install 'agentfly[train]'"
-        ) from error
-    return peft
+    return import_extra("peft", extra="train", purpose="LoRA")

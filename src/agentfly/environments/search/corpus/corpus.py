@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from agentfly.environments.extra import import_extra
 from agentfly.environments.search.corpus.cut import Cut, joined, part_id, passages_of
 from agentfly.environments.search.corpus.layout import (
     BOUNDS,
@@ -22,6 +21,7 @@ from agentfly.environments.search.corpus.write import write_corpus
 from agentfly.environments.search.folder import read_manifest
 from agentfly.environments.search.passage import Passage
 from agentfly.errors import FormatError
+from agentfly.runtime.extra import import_extra
 
 if TYPE_CHECKING:
     import numpy

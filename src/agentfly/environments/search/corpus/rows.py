@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from agentfly.environments.extra import import_extra
 from agentfly.environments.search.corpus.document import Document
 from agentfly.environments.search.json_file import read_json_lines
 from agentfly.errors import FormatError, boundary
+from agentfly.runtime.extra import import_extra
 from agentfly.tasks.hub import HubDataset
 
 _FORM = 'a row looks like {"id": "7", "title": "Cats", "text": "Cats purr."}'

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO
 
-from agentfly.environments.extra import import_extra
 from agentfly.environments.search.corpus.layout import BOUNDS, HASHES, KIND, ORDER, TEXTS, hash_of
 from agentfly.environments.search.folder import new_folder, write_manifest
 from agentfly.environments.search.passage import Passage
 from agentfly.errors import ConfigError, FormatError
+from agentfly.runtime.extra import import_extra
 
 BUFFERED = 4096
 """Passages between two writes of their numbers."""

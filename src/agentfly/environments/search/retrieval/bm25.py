@@ -12,12 +12,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from agentfly.environments.extra import import_extra
 from agentfly.environments.search.corpus import Corpus
 from agentfly.environments.search.folder import new_folder, read_manifest, write_manifest
 from agentfly.environments.search.passage import Hit, Passage
 from agentfly.environments.search.retrieval.retriever import MAX_HITS, MAX_QUERY, mended
 from agentfly.errors import ConfigError, FormatError, boundary
+from agentfly.runtime.extra import import_extra
 
 if TYPE_CHECKING:
     import tantivy

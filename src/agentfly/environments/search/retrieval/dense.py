@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentfly.environments.extra import import_extra
 from agentfly.environments.search.corpus import Corpus
 from agentfly.environments.search.folder import new_folder, read_manifest, write_manifest
 from agentfly.environments.search.passage import Hit, Passage
@@ -16,6 +15,7 @@ from agentfly.environments.search.retrieval.embedder import Embedder, SentenceEm
 from agentfly.environments.search.retrieval.retriever import MAX_HITS, MAX_QUERY
 from agentfly.errors import ConfigError, FormatError, boundary
 from agentfly.models.cache import cache_folder
+from agentfly.runtime.extra import import_extra
 
 if TYPE_CHECKING:
     from agentfly.environments.search.retrieval.embedder import Vectors

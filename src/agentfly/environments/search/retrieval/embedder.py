@@ -9,8 +9,8 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from agentfly.environments.extra import import_extra
 from agentfly.errors import ConfigError, boundary
+from agentfly.runtime.extra import import_extra
 
 if TYPE_CHECKING:
     import numpy

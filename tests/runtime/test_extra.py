@@ -2,8 +2,8 @@
 
 import pytest
 
-from agentfly.environments.extra import import_extra, missing_packages
 from agentfly.errors import ConfigError
+from agentfly.runtime.extra import import_extra, missing_packages
 
 
 def test_a_missing_package_is_told_with_its_extra() -> None:
