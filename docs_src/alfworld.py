@@ -23,7 +23,7 @@ for turn in trajectory.turns:
 
 # The environment by itself. Each step is rewarded for the share of the way that it goes.
 room = Alfworld(subgoals=True)
-print(room.reset(Task.from_row(row), Seed(0)))
+print(room.reset(Task.from_row(row), Seed(0)).observation)
 step = room.step(room.commands()[0])
 assert step.reward == 0.0
 assert not step.done

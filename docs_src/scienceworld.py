@@ -29,7 +29,7 @@ for turn in trajectory.turns:
 
 # The environment by itself: each step is rewarded with what it changed of the score.
 world = ScienceWorld(show=("inventory",))
-print(world.reset(Task.from_row(row), Seed(0)))
+print(world.reset(Task.from_row(row), Seed(0)).observation)
 step = world.step("pick up pictur")
 assert "Did you mean: pick up picture" in step.observation
 assert step.reward == 0.0

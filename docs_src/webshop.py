@@ -13,7 +13,7 @@ row = next(iter(kit.eval_tasks()))
 
 # A session by hand …
 shop = WebShop(level="easy", page_size=3)
-print(shop.reset(Task.from_row(row), Seed(0)))
+print(shop.reset(Task.from_row(row), Seed(0)).observation)
 print(shop.step(f"search[{row['instruction']}]").observation)
 print(shop.step("click[no such thing]").observation)
 

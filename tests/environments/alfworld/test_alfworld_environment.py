@@ -106,7 +106,7 @@ def test_rewards_add_up_to_one_even_if_half_of_it_was_done_before(tmp_path: Path
 
 def test_the_first_observation_is_compact() -> None:
     row = next(iter(kit(**SMALL).tasks()))
-    said = Alfworld().reset(Task.from_row(row), Seed(0))
+    said = Alfworld().reset(Task.from_row(row), Seed(0)).observation
     assert said.startswith("You are in the middle of a room.")
     assert said.endswith(f"Your task is to: {row['goal']}")
 
@@ -114,7 +114,7 @@ def test_the_first_observation_is_compact() -> None:
 def test_commands_are_shown_on_request_or_always() -> None:
     row = next(iter(kit(**SMALL).tasks()))
     env = Alfworld(show_commands=True)
-    said = env.reset(Task.from_row(row), Seed(0))
+    said = env.reset(Task.from_row(row), Seed(0)).observation
     assert said.endswith("\nYou can: " + ", ".join(env.commands()))
     assert env.step("look").observation.endswith(", ".join(env.commands()))
     assert [tool.spec.name for tool in kit(show_commands=True).tools] == ["act"]

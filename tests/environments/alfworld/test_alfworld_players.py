@@ -20,7 +20,7 @@ def wins(made: Kit, row: Row, player: Player) -> bool:
     """Play without the agent's loop, which another test goes through."""
     assert made.environment is not None
     env, task = made.environment.make(), Task.from_row(row)
-    observation = env.reset(task, Seed(0))
+    observation = env.reset(task, Seed(0)).observation
     playing = player(Scene(task=task, observation=observation, random=Random(row["id"])))
     said = next(playing)
     for _ in range(MAX_STEPS):

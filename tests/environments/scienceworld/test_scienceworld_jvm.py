@@ -230,5 +230,5 @@ def test_an_environment_whose_jvm_died_can_be_reset() -> None:
     until(lambda: not jvm.alive)
     with pytest.raises(EnvError, match="SIGKILL"):
         env.step("look around")
-    assert env.reset(task(*EASY), Seed(0)).startswith("Your task")
+    assert env.reset(task(*EASY), Seed(0)).observation.startswith("Your task")
     env.close()

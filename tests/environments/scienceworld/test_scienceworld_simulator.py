@@ -64,7 +64,7 @@ async def test_it_keeps_the_contract_of_environments() -> None:
 
 def test_a_step_tells_of_points_and_states() -> None:
     env = ScienceWorld()
-    first = env.reset(task("find-non-living-thing", 0, "easy"), Seed(0))
+    first = env.reset(task("find-non-living-thing", 0, "easy"), Seed(0)).observation
     assert first.startswith("Your task is to find a(n) non-living thing.")
     assert "\nThis room is called the hallway." in first
     start = env.score
@@ -123,7 +123,7 @@ def test_what_is_not_understood_is_answered_with_a_suggestion() -> None:
 
 def test_valid_actions_can_be_shown() -> None:
     env = ScienceWorld(show=("actions",))
-    said = env.reset(task("find-plant", 0, "easy"), Seed(0))
+    said = env.reset(task("find-plant", 0, "easy"), Seed(0)).observation
     assert "You can: " in said
     assert "focus on picture" in said
     env.close()

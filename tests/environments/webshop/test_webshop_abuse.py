@@ -54,7 +54,7 @@ class Fuzzer:
         self.begin()
 
     def begin(self) -> None:
-        said = self.session.reset(self.task, Seed(0))
+        said = self.session.reset(self.task, Seed(0)).observation
         assert str(self.task.fields["instruction"]) in said
         assert self.session.verdict is None
         self.log.append((None, said))
@@ -113,7 +113,7 @@ class Fuzzer:
             assert alone == seen, action
 
     def again(self, session: WebShop) -> str:
-        return session.reset(self.task, Seed(0))
+        return session.reset(self.task, Seed(0)).observation
 
 
 def fuzz(steps: int, threads: int) -> None:

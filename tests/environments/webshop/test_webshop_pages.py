@@ -61,7 +61,7 @@ TO_MUG = ("search[red mug]", "click[B0001]")
 
 def test_the_session_from_search_to_purchase(folder: str) -> None:
     shop = WebShop(data=folder)
-    assert shop.reset(TASK, Seed(0)) == "Instruction: Find me a red mug\nSearch"
+    assert shop.reset(TASK, Seed(0)).observation == "Instruction: Find me a red mug\nSearch"
     results = shop.step("search[red mug]").observation.splitlines()
     assert results[0] == "[Back to Search] [Next >]"
     assert results[1] == "Page 1 (Total results: 12)"
@@ -88,7 +88,7 @@ def test_the_session_from_search_to_purchase(folder: str) -> None:
 def test_the_text_form_is_as_published(folder: str) -> None:
     shop = WebShop(data=folder, observation="text", repeat_instruction=True)
     instruction = "Instruction: [SEP] Find me a red mug [SEP] "
-    assert shop.reset(TASK, Seed(0)) == f"WebShop [SEP] {instruction}Search"
+    assert shop.reset(TASK, Seed(0)).observation == f"WebShop [SEP] {instruction}Search"
     results = shop.step("search[red mug]").observation
     assert results.startswith(
         f"{instruction}Back to Search [SEP] Next > [SEP] Page 1 (Total results: 12) [SEP] "

@@ -85,7 +85,9 @@ def test_the_folder_is_looked_for_beside_the_runs_file(
     (row,) = outfit.kit.eval_tasks()
     assert outfit.environment is not None
     session = outfit.environment.make()
-    assert session.reset(Task.from_row(row), Seed(0)).startswith("Instruction: Find me a mug")
+    assert session.reset(Task.from_row(row), Seed(0)).observation.startswith(
+        "Instruction: Find me a mug"
+    )
     json.dumps(dict(outfit.environment.options))  # As they are sent to a server.
     monkeypatch.setenv("HOME", str(tmp_path))
     assert WebShopOptions(data=Path("~/shop")).data == folder

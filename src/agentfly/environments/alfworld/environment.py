@@ -66,7 +66,7 @@ class Alfworld:
         # The calls of one turn run side by side.
         self._lock = Lock()
 
-    def reset(self, task: Task, seed: Seed) -> str:
+    def reset(self, task: Task, seed: Seed) -> Step:
         """Begin a task's game, which is the same whatever the seed."""
         del seed
         with self._lock:
@@ -74,7 +74,7 @@ class Alfworld:
             said = self._engine.start().removeprefix(WELCOME)
             self.won = self._engine.won
             self._progress = self._start_progress = self._progress_now()
-            return self._shown(said)
+            return Step(observation=self._shown(said), state_key=self._engine.state.key())
 
     def step(self, action: str) -> Step:
         """Do what a command says; one that is not possible changes nothing."""

@@ -46,7 +46,7 @@ class ScienceWorld:
         # The calls of one turn run side by side.
         self._lock = Lock()
 
-    def reset(self, task: Task, seed: Seed) -> str:
+    def reset(self, task: Task, seed: Seed) -> Step:
         """Load a task, which is the same whatever the seed, and look around."""
         del seed
         with self._lock:
@@ -55,7 +55,8 @@ class ScienceWorld:
             moment = world.step("look around")
             self.score, self._over = moment.score, False
             first = [world.description(), moment.said]
-            return "\n".join(first + self._shown(moment, besides=("task", "look")))
+            shown = first + self._shown(moment, besides=("task", "look"))
+            return Step(observation="\n".join(shown), state_key=_key(moment))
 
     def step(self, action: str) -> Step:
         """Do what an action says; one that is not understood changes nothing."""

@@ -1,13 +1,13 @@
 """What the model calls."""
 
 from agentfly.environments.scienceworld.environment import ScienceWorld
-from agentfly.types import ToolResult
+from agentfly.types import Step
 
 MOST_LISTED = 40
 """How many valid actions an answer names: there are often a thousand."""
 
 
-def act(action: str, env: ScienceWorld) -> ToolResult:
+def act(action: str, env: ScienceWorld) -> Step:
     """Do one thing and see what happens.
 
     Args:
@@ -16,13 +16,7 @@ def act(action: str, env: ScienceWorld) -> ToolResult:
             activate X, read X, mix X, eat X, wait, focus on X. Focus only on what the task names.
         env: The chain's own world.
     """
-    step = env.step(action)
-    return ToolResult(
-        observation=step.observation,
-        reward=step.reward,
-        ends_chain=step.done,
-        info={**step.info, "state_key": step.state_key},
-    )
+    return env.step(action)
 
 
 def things(env: ScienceWorld) -> str:

@@ -43,13 +43,13 @@ class SearchEnvironment:
         self._question = ""
         self._answers: list[str] = []
 
-    def reset(self, task: Task, seed: Seed) -> str:
+    def reset(self, task: Task, seed: Seed) -> Step:
         """Forget what was found; return the question."""
         del seed
         self._found = {}
         self._question = str(task.fields.get("question", ""))
         self._answers = listed_answers(task, "answer") if "answer" in task.fields else []
-        return self._question
+        return Step(observation=self._question, state_key=self.state_key)
 
     def step(self, action: str) -> Step:
         """Do what is written in tags: `<search>…</search>`, `<open_page>…</open_page>`.

@@ -40,7 +40,7 @@ class WebShop:
         self._front: Storefront | None = None
         self._goal: Goal | None = None
 
-    def reset(self, task: Task, seed: Seed) -> str:
+    def reset(self, task: Task, seed: Seed) -> Step:
         """Begin a session with a task's goal. Nothing in the shop is left to chance."""
         del seed
         goal = Goal.from_row(task.fields)
@@ -49,7 +49,7 @@ class WebShop:
         self._front, self._goal = front, goal
         self.spot, self.page = AtSearch(), SEARCH_PAGE
         self.verdict = None
-        return self._observation()
+        return Step(observation=self._observation(), state_key=self.spot.key)
 
     def step(self, action: str) -> Step:
         """Do what `search[words]` or `click[label]` says; anything else changes nothing."""

@@ -87,7 +87,7 @@ class Visits:
         """Open a new session."""
         task = Task.from_row(self._tasks[next(self._numbers) % len(self._tasks)])
         session = WebShop(**self._options.model_dump())
-        opening = session.reset(task, Seed(0))
+        opening = session.reset(task, Seed(0)).observation
         visit = Visit(
             id=secrets.token_hex(8),
             task=task,
