@@ -1,5 +1,6 @@
 """Scripted players go through the real loop, in every kind of agent."""
 
+import math
 from collections.abc import Generator
 from random import Random
 
@@ -102,7 +103,7 @@ async def test_calls_have_ids_of_their_own() -> None:
         yield Say(shown)
 
     model = PlayerModel(player=both, task=row(1), random=Random(0))
-    said = await model.reply([Message(role="user")], (), SamplingParams(), deadline=1.0)
+    said = await model.reply([Message(role="user")], (), SamplingParams(), deadline=math.inf)
     assert [one.id for one in said.tool_calls] == ["call_1_1", "call_1_2"]
     result = await Agent(
         PlayerModel(player=both, task=row(1), random=Random(0)), tools=[double]

@@ -13,9 +13,12 @@ environment answers it.
 import json
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 from agentfly.errors import EngineError, boundary
+from agentfly.runtime.clock import LoopClock
+from agentfly.runtime.invoke import invoke
 from agentfly.types import Message, SamplingParams, Task, ToolCall, ToolSpec
 
 
@@ -70,9 +73,14 @@ class PlayerModel:
         *,
         deadline: float,
     ) -> Message:
-        """Play the next turn."""
-        del tools, params, deadline
-        said = self._next("\n".join(_since_last_turn(messages)))
+        """Play the next turn, in a thread: a player may have to think for minutes."""
+        del tools, params
+        said: Say = await invoke(
+            partial(self._next, "\n".join(_since_last_turn(messages))),
+            name=f"the player of task {self.task.id!r}",
+            clock=LoopClock(),
+            deadline=deadline,
+        )
         self._turns += 1
         calls = tuple(
             ToolCall(id=f"call_{self._turns}_{number}", name=one.name, arguments=one.arguments)

@@ -2,6 +2,9 @@
 
 import gzip
 import json
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ from tests.environments.alfworld.alfworld_rooms import kitchen
 from agentfly.environments.alfworld import AlfworldOptions
 from agentfly.environments.alfworld.engine.goal import TASK_TYPES, Goal
 from agentfly.environments.alfworld.ready_made import make_alfworld
+from agentfly.environments.alfworld.source import floor_plans, official
 from agentfly.environments.alfworld.source.rows import official_rows, script_of
 from agentfly.errors import ConfigError, FormatError
 
@@ -142,6 +146,33 @@ def test_a_broken_game_file_is_named(tmp_path: Path) -> None:
         rows_in(tmp_path)
 
 
+@pytest.mark.parametrize("damage", [lambda packed: packed[:-9], lambda packed: b"games"])
+def test_a_damaged_file_is_named(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    as_lines(tmp_path, [row("trial_1")], packed=True)
+    file = tmp_path / "train.jsonl.gz"
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(FormatError, match=r"train\.jsonl\.gz is cut short or damaged"):
+        rows_in(tmp_path)
+
+
+def test_chains_that_begin_together_read_a_file_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_lines(tmp_path, [row(f"trial_{number}") for number in range(8)], packed=True)
+    rows = rows_in(tmp_path)
+    opened: list[Path] = []
+    lines = official._lines
+
+    def counted(path: Path) -> Iterator[str]:
+        opened.append(path)
+        return lines(path)
+
+    monkeypatch.setattr(official, "_lines", counted)
+    with ThreadPoolExecutor(8) as threads:
+        assert len(list(threads.map(script_of, rows))) == 8
+    assert len(opened) == 1
+
+
 def test_games_that_are_gone_when_they_are_played_are_named(tmp_path: Path) -> None:
     as_folders(tmp_path, [row("trial_1")])
     (found,) = rows_in(tmp_path)
@@ -159,3 +190,13 @@ def test_the_benchmark_has_140_seen_games_of_all_kinds() -> None:
     )
     assert len(rows) == 140
     assert {each["task_type"] for each in rows} == set(TASK_TYPES)
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="needs the benchmark's games")
+def test_no_training_game_is_played_in_a_held_out_floor_plan() -> None:
+    with gzip.open(SHARED / "train.jsonl.gz", "rt") as file:
+        rooms = {int(re.split("-", json.loads(line)["task_dir"])[-1]) for line in file}
+    first, held_out = floor_plans._FIRST, floor_plans._HELD_OUT
+    plans = {first[room] + number for room in first for number in held_out[room]}
+    everywhere = {first[room] + number for room in first for number in floor_plans._ALL}
+    assert everywhere - rooms == plans

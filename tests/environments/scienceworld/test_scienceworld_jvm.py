@@ -25,6 +25,7 @@ from agentfly.environments.scienceworld.simulator import jvm as jvms
 from agentfly.environments.scienceworld.simulator import world as worlds
 from agentfly.environments.scienceworld.simulator.fleet import Fleet, fleet
 from agentfly.environments.scienceworld.simulator.java import package_folder
+from agentfly.environments.scienceworld.simulator.wire import Refused
 from agentfly.environments.scienceworld.simulator.world import World
 from agentfly.errors import ConfigError, EnvError
 from agentfly.resources import EnvironmentManager
@@ -154,7 +155,7 @@ def test_a_hung_jvm_is_ended(opened: Callable[[], World], monkeypatch: pytest.Mo
 
 def test_a_jvm_that_does_not_start_is_told_of(home: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jvms, "OPTIONS", ("-XX:+NoSuchOption",))
-    with pytest.raises(EnvError, match=r"JVM.*ended with exit code 1"):
+    with pytest.raises(EnvError, match=r"JVM.*ended with exit code 1: .*NoSuchOption"):
         World(home)
     monkeypatch.setattr(jvms, "_GATEWAY", ("-version",))
     monkeypatch.setattr(jvms, "java", lambda: "/bin/no-java")
@@ -166,8 +167,17 @@ def test_the_simulators_own_exception_is_told_of(opened: Callable[[], World]) ->
     world = opened()
     with pytest.raises(EnvError, match=r"noSuchThing: the simulator raised .*noSuchThing"):
         world._texts("noSuchThing")
+    with pytest.raises(Refused, match="NumberFormatException"):
+        world._connection.call("z:java.lang.Integer", "parseInt", "x", seconds=30)
     world.load(*EASY)
     assert world.step("look around").said
+
+
+def test_half_a_character_is_not_understood_and_harms_nobody(opened: Callable[[], World]) -> None:
+    world = opened()
+    world.load(*EASY)
+    assert world.step("go to \ud83d").said.startswith("No known action")
+    assert world.step("look around").said.startswith("This room")
 
 
 async def test_a_chain_fails_with_a_typed_cause_and_the_next_one_works() -> None:
@@ -196,6 +206,7 @@ async def test_a_chain_fails_with_a_typed_cause_and_the_next_one_works() -> None
 SCRIPT = """
 import time
 from agentfly.environments.scienceworld.simulator.java import package_folder
+from agentfly.environments.scienceworld.simulator.wire import Refused
 from agentfly.environments.scienceworld.simulator.world import World
 world = World()
 world.load("find-plant", 0, "easy")

@@ -196,6 +196,21 @@ def test_the_wire_reads_answers_and_refusals() -> None:
         connection.call("o0", "step", "look", seconds=SOON)
 
 
+def test_an_exception_is_asked_what_it_says() -> None:
+    answers = (b"!yv\n", b"!xro12\n", b"!ysjava.lang.Error: no\n", b"!yv\n", b"!yi3\n")
+    connection = Connection(answering(*answers), "token")
+    with pytest.raises(Refused, match=r"^java\.lang\.Error: no$"):
+        connection.call("o0", "step", "look", seconds=SOON)
+    assert connection.call("o0", "getScore", seconds=SOON) == 3, "nothing is left unread"
+    connection.close()
+
+
+def test_half_a_character_does_not_break_the_wire() -> None:
+    connection = Connection(answering(b"!yv\n", b"!ysWhat?\n"), "token")
+    assert connection.call("o0", "step", "go \ud83d", seconds=SOON) == "What?"
+    connection.close()
+
+
 def test_an_answer_that_does_not_come_breaks_the_connection() -> None:
     connection = Connection(answering(b"!yv\n", b"!ys half a li"), "token")
     with pytest.raises(Broken, match=r"no answer within 0\.2 s|closed"):

@@ -23,6 +23,8 @@ from agentfly.errors import EnvError
 pytestmark = [needs_simulator, pytest.mark.slow, pytest.mark.timeout(3600)]
 
 ENVIRONMENTS = 8
+UNSTEADY = ("power-component",)
+"""Tasks that do not always load the same way."""
 SHORT = ("find-plant", "find-living-thing", "find-non-living-thing", "lifespan-longest-lived")
 
 
@@ -43,7 +45,7 @@ def test_gold_paths_of_all_tasks_score_full_marks_side_by_side() -> None:
     episodes = [(name, 0) for name in VARIATIONS]
     found = dict(zip(VARIATIONS, scores(episodes), strict=True))
     # A path was found in another load of the variation, which may differ: one more is enough.
-    again = [name for name, score in found.items() if score != 100]
+    again = [name for name in UNSTEADY if found[name] != 100]
     found |= dict(zip(again, scores([(name, 1) for name in again]), strict=True))
     assert set(found.values()) == {100}, found
     assert len(found) == 30

@@ -5,7 +5,12 @@ from collections.abc import Callable
 from threading import Lock
 from typing import ClassVar, Literal
 
-from agentfly.environments.scienceworld.simulator.world import Moment, World
+from agentfly.environments.scienceworld.simulator.world import (
+    LOAD_SECONDS,
+    STEP_SECONDS,
+    Moment,
+    World,
+)
 from agentfly.environments.scienceworld.suggestion import NOT_UNDERSTOOD, nearest_action
 from agentfly.environments.scienceworld.tasks import loaded
 from agentfly.errors import EnvError
@@ -24,7 +29,10 @@ class ScienceWorld:
     After a reset and after every step, `score` has the points so far, 0 to 100.
     """
 
-    pooling: ClassVar[Pooling] = Pooling(max_instances=32, memory_mb=80)
+    # It leaves its JVM when nobody loads there.
+    pooling: ClassVar[Pooling] = Pooling(
+        max_instances=32, memory_mb=80, close_seconds=LOAD_SECONDS + STEP_SECONDS
+    )
 
     def __init__(
         self, *, show: tuple[Shown, ...] = (), max_moves: int = 100, penalty: bool = False

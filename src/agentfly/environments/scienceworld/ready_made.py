@@ -1,6 +1,7 @@
 """ScienceWorld as an entry of the catalogue."""
 
 from functools import partial
+from typing import Literal
 
 from pydantic import Field, field_validator
 
@@ -28,8 +29,8 @@ SYSTEM_PROMPT = (
     "only when the task asks for it: a wrong focus ends the task."
 )
 TOOL_SECONDS = 900.0
-"""Longer than all of the simulator's own deadlines, loads of others in the same JVM included: what
-hangs has to end as a failure of the environment, not as an observation."""
+"""Longer than an action and the loads of others in the same JVM may take: what hangs has to end as
+a failure of the environment, not as an observation."""
 
 
 class ScienceWorldOptions(Settings):
@@ -40,7 +41,7 @@ class ScienceWorldOptions(Settings):
     simplifications: tuple[Simplification, ...] = ()
     """What makes them easier: `easy` is teleporting, open doors and containers, and flower pots
     that water themselves."""
-    eval_split: Split = "dev"
+    eval_split: Literal["dev", "test"] = "dev"
     """Which variations are held out."""
     variations: int | None = Field(default=None, ge=1)
     """At most so many of each task, for training and for evaluation; all by default."""
@@ -59,7 +60,7 @@ class ScienceWorldOptions(Settings):
     @field_validator("tasks")
     @classmethod
     def _known(cls, tasks: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(map(look_up_task, tasks))
+        return tuple(dict.fromkeys(map(look_up_task, tasks)))
 
 
 def make_scienceworld(options: ScienceWorldOptions) -> Kit:

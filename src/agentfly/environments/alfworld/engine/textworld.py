@@ -1,7 +1,7 @@
 """The reference engine: TextWorld itself, on the domain and grammar that the wheel carries.
 
 Its planner is a C library with one state for the whole process, so it runs one game at a time, and
-never in threads: `AlfworldReference` gives each chain a process of its own.
+never in threads: `AlfworldTextWorld` gives each chain a process of its own.
 """
 
 from collections.abc import Iterable

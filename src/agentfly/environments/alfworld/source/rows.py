@@ -35,7 +35,7 @@ def generated_rows(
             rooms=rooms,
         )
         script = generate(recipe)
-        name = "-".join([split, size, recipe.task_type, str(seed)])
+        name = "-".join([split, rooms, size, recipe.task_type, str(seed)])
         yield {"id": name, "recipe": asdict(recipe), **_public(script.problem.goal, script.task)}
 
 

@@ -3,6 +3,7 @@
 import atexit
 import os
 import threading
+import time
 from functools import cache, partial
 
 from agentfly.environments.scienceworld.simulator.jvm import Jvm
@@ -22,6 +23,8 @@ class Fleet:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._jvms: list[Jvm] = []
+        self._left: dict[Jvm, float] = {}
+        """When the last world left each."""
 
     @property
     def jvms(self) -> tuple[Jvm, ...]:
@@ -46,7 +49,8 @@ class Fleet:
         with self._lock:
             jvm.worlds -= 1
             if jvm.worlds == 0 and jvm.alive:
-                later(IDLE_SECONDS, partial(self._end_idle, jvm))
+                self._left[jvm] = left = time.monotonic()
+                later(IDLE_SECONDS, partial(self._end_idle, jvm, left))
 
     def close(self) -> None:
         """End all of them, and wait for it."""
@@ -59,11 +63,13 @@ class Fleet:
 
     def _living(self) -> list[Jvm]:
         self._jvms = [jvm for jvm in self._jvms if jvm.alive]
+        self._left = {jvm: left for jvm, left in self._left.items() if jvm.alive}
         return self._jvms
 
-    def _end_idle(self, jvm: Jvm) -> None:
+    def _end_idle(self, jvm: Jvm, left: float) -> None:
         with self._lock:
-            if jvm.worlds == 0:
+            # Somebody may have come since, and left again later.
+            if jvm.worlds == 0 and self._left.get(jvm) == left:
                 jvm.end("the simulator's JVM was idle")
 
 

@@ -1,5 +1,6 @@
 """One JVM: a child process that never outlives this one, and the lock of the worlds in it."""
 
+import asyncio
 import signal
 import threading
 from concurrent.futures import CancelledError, Future
@@ -10,7 +11,7 @@ from agentfly.environments.scienceworld.simulator.lock import SharedLock
 from agentfly.environments.scienceworld.simulator.wire import Broken, Connection
 from agentfly.errors import AgentFlyError, EnvError
 from agentfly.runtime.background import in_background
-from agentfly.runtime.process import DEVNULL, PIPE, Child, start
+from agentfly.runtime.process import PIPE, Child, start
 
 OPTIONS = (
     "-Xmx512m",  # Without a limit it takes gigabytes before it collects garbage.
@@ -21,6 +22,8 @@ START_SECONDS = 120.0
 """From nothing to listening: half a second, but a hundred times that on a crowded machine."""
 LIFETIME = 24 * 3600.0
 """After a day it is replaced, whatever it does."""
+LAST_WORDS = 300
+"""How many bytes of what it printed last an error tells."""
 END_SECONDS = 10.0
 """How long to wait for its end."""
 
@@ -99,7 +102,7 @@ class Jvm:
                 cwd=package_folder(),  # It looks there for a table, which it would write elsewhere.
                 stdin=PIPE,
                 stdout=PIPE,
-                stderr=DEVNULL,
+                stderr=PIPE,
             )
             try:
                 await self._serve(child)
@@ -115,19 +118,30 @@ class Jvm:
     async def _serve(self, child: Child) -> None:
         """Hear where it listens, then whatever it prints, until it says no more."""
         assert child.stdout is not None, "asked for"
-        port, token = await child.stdout.readline(), await child.stdout.readline()
-        if token:
-            address = Address(pid=child.pid, port=int(port), token=token.decode().strip())
-            self._listening.set_result(address)
-        while await child.stdout.read(1 << 16):
-            pass
-        self.lock.break_off(_last_words(child.pid, await child.wait()))
+        assert child.stderr is not None, "asked for"
+        async with asyncio.TaskGroup() as hearing:
+            complaint = hearing.create_task(_end_of(child.stderr))
+            port, token = await child.stdout.readline(), await child.stdout.readline()
+            if token and port.strip().isdigit():
+                address = Address(pid=child.pid, port=int(port), token=token.decode().strip())
+                self._listening.set_result(address)
+            said = await _end_of(child.stdout)
+        told = complaint.result() or said
+        self.lock.break_off(_last_words(child.pid, await child.wait(), told))
 
 
 _GATEWAY = ("py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0")
 """The bridge, which takes any free port and prints it with a token: other users can't speak."""
 
 
-def _last_words(pid: int, code: int) -> str:
+async def _end_of(stream: asyncio.StreamReader) -> str:
+    """Hear a stream out, and return its last words on one line."""
+    tail = b""
+    while heard := await stream.read(1 << 16):
+        tail = (tail + heard)[-LAST_WORDS:]
+    return " ".join(tail.decode(errors="replace").split())
+
+
+def _last_words(pid: int, code: int, told: str) -> str:
     how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-    return f"the simulator's JVM (process {pid}) ended {how}"
+    return f"the simulator's JVM (process {pid}) ended {how}" + (f": {told}" if told else "")

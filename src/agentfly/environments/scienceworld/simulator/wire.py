@@ -81,7 +81,8 @@ class Connection:
     def _exchange(self, commands: Sequence[str], seconds: float) -> list[Value]:
         try:
             self._socket.settimeout(seconds)
-            self._socket.sendall("".join(commands).encode())
+            # Half a character, which a model can write as an escape, has no encoding.
+            self._socket.sendall("".join(commands).encode(errors="replace"))
             lines = [self._answers.readline() for _ in commands]
         except TimeoutError as error:
             raise Broken(f"no answer within {seconds:g} s") from error
@@ -89,7 +90,16 @@ class Connection:
             raise Broken(f"the connection broke: {error}") from error
         if not all(line.endswith(b"\n") for line in lines):
             raise Broken("the connection was closed")
-        return [_read(line.decode().removesuffix("\n")) for line in lines]
+        return [self._read(line.decode().removesuffix("\n"), seconds) for line in lines]
+
+    def _read(self, line: str, seconds: float) -> Value:
+        """Read an answer; an exception stays in the JVM, and has to be asked what it says."""
+        if line.startswith(_RAISED):
+            raised = Reference(line.removeprefix(_RAISED))
+            told = self.call(raised, "toString", seconds=seconds)
+            self.forget(raised, seconds=seconds)
+            raise Refused(str(told))
+        return _read(line)
 
 
 def _call(target: str, method: str, arguments: Sequence[Argument]) -> str:
@@ -136,3 +146,4 @@ def _unescaped(text: str) -> str:
 
 
 _ESCAPES = {"n": "\n", "r": "\r"}
+_RAISED = "!xr"
