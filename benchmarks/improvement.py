@@ -42,8 +42,8 @@ EVERY = 1_000_000
 """More tasks than any environment holds out: players attempt the same ones as the model."""
 DEFAULT_DEMONSTRATIONS = {"expert": 400}
 DEMONSTRATIONS = {
-    "alfworld": {"expert": 3000},
-    "scienceworld": {"expert": 100, "random": 20},
+    "alfworld": {"expert": 8000, "random": 2000},
+    "scienceworld": {"expert": 48, "random": 16},
     "search": {"expert": 8000},
     "webshop": {"expert": 3000},
 }
@@ -90,10 +90,12 @@ class Example:
 
     def demonstrate(self, who: str, count: int, *more: str) -> Path:
         out = self.folder / f"{who}{''.join(more)}.jsonl"
-        arguments = ["--by", who, "--count", str(count), "--out", str(out), *more]
+        half = out.with_name(f"half_{out.name}")
+        arguments = ["--by", who, "--count", str(count), "--out", str(half), *more]
         kind = self.settings["source"][0].get("kind", "tools")
         if not out.exists():
             agentfly("envs", "demonstrate", *self.environment, *arguments, "--kind", kind)
+            half.replace(out)
         return out
 
 
@@ -111,11 +113,13 @@ def improve(example: Example) -> list[Level]:
     files = f"data.files={json.dumps(chains)}"
     warm = example.folder / "warm" / "model"
     if not warm.exists():
-        agentfly("sft", f"examples/{example.name}_warm.toml", folder, files, "name=warm")
+        again = ["--resume"] if warm.parent.exists() else []
+        agentfly("sft", f"examples/{example.name}_warm.toml", folder, files, "name=warm", *again)
     trained = example.folder / "trained"
-    if not trained.exists():
+    if not _is_finished(trained, example.settings["train"]["steps"]):
         model = f"model.name={json.dumps(str(warm))}"
-        agentfly("train", f"examples/{example.name}.toml", folder, model, "name=trained")
+        again = ["--resume"] if trained.exists() else []
+        agentfly("train", f"examples/{example.name}.toml", folder, model, "name=trained", *again)
     before, after = _evaluated(trained)
     expert = _played("expert", example.demonstrate("expert", EVERY, "--held-out"))
     if not example.has_random_player:
@@ -134,6 +138,11 @@ def problems(levels: list[Level]) -> list[str]:
     if after.reward <= warm.high:
         found.append("after RL the reward is not above the warm start's interval")
     return found
+
+
+def _is_finished(run: Path, steps: int) -> bool:
+    metrics = run / "metrics.jsonl"
+    return metrics.exists() and max((one.step for one in read_metrics(metrics)), default=0) == steps
 
 
 def _played(who: str, file: Path) -> Level:
