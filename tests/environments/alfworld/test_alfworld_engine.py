@@ -1,6 +1,6 @@
 """The fast engine by hand: what is said, what is possible, what is won."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 from tests.environments.alfworld.alfworld_rooms import KITCHEN, kitchen, playing
@@ -304,3 +304,19 @@ def test_a_problem_is_read_as_it_was_written() -> None:
     problem = kitchen().problem
     again = Problem.from_pddl(problem.to_pddl())
     assert again == problem
+
+
+@pytest.mark.parametrize(
+    ("fact", "lost"),
+    [
+        ("(receptacleAtLocation Fridge_bar_1 loc_bar_1)", "fridge_bar_1"),
+        ("(atLocation agent1 loc_bar_0)", "middle"),
+    ],
+)
+def test_a_game_in_which_something_is_nowhere_names_it(fact: str, lost: str) -> None:
+    text = kitchen().text
+    assert text is not None
+    broken = text.replace(fact, "(atLocation agent1 middle)" if lost == "middle" else "")
+    script = replace(kitchen(), problem=Problem.from_pddl(broken))
+    with pytest.raises(FormatError, match=f"put a hot apple in fridge.*nothing says where '{lost}"):
+        Game.of(script)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from agentfly.environments.alfworld.engine.problem import Problem
 from agentfly.environments.alfworld.engine.state import State, first_state
 from agentfly.environments.alfworld.engine.world import World, make_world
+from agentfly.errors import FormatError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,12 @@ class Game:
 
     @classmethod
     def of(cls, script: Script) -> "Game":
-        """Make what is written ready to be played."""
+        """Make what is written ready to be played; FormatError if something is nowhere."""
         problem = script.problem
-        return cls(world=make_world(problem), first_state=first_state(problem), task=script.task)
+        try:
+            world, state = make_world(problem), first_state(problem)
+        except LookupError as error:
+            raise FormatError(
+                f"the game {script.task!r} can't be played: nothing says where {error} is"
+            ) from error
+        return cls(world=world, first_state=state, task=script.task)
