@@ -35,17 +35,19 @@ def row(trial: str, goal: Goal = COLD, *, solvable: bool = True) -> dict[str, An
     }
 
 
-def as_lines(folder: Path, rows: list[dict[str, Any]], *, packed: bool) -> None:
+def as_lines(
+    folder: Path, rows: list[dict[str, Any]], *, packed: bool, split: str = "train"
+) -> None:
     text = "".join(json.dumps(each) + "\n" for each in rows)
     if packed:
-        (folder / "train.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+        (folder / f"{split}.jsonl.gz").write_bytes(gzip.compress(text.encode()))
     else:
-        (folder / "train.jsonl").write_text(text)
+        (folder / f"{split}.jsonl").write_text(text)
 
 
-def as_folders(folder: Path, rows: list[dict[str, Any]]) -> None:
+def as_folders(folder: Path, rows: list[dict[str, Any]], split: str = "train") -> None:
     for each in rows:
-        place = folder / "json_2.1.1" / "train" / each["task_dir"] / each["trial"]
+        place = folder / "json_2.1.1" / split / each["task_dir"] / each["trial"]
         place.mkdir(parents=True)
         grammar = f'"rhs": "Your task is to: {each["desc"]}"'
         game = {"pddl_problem": each["pddl_problem"], "grammar": grammar, "pddl_domain": ""}
@@ -89,6 +91,19 @@ def test_goals_may_be_in_the_words_of_people(tmp_path: Path, layout: str) -> Non
     found = {each["goal"] for each in rows_in(tmp_path, goal_text="human")}
     assert found == {"Chill an apple, put it on the counter.", "A cold apple for the counter."}
     assert rows_in(tmp_path, goal_text="human") == rows_in(tmp_path, goal_text="human")
+
+
+@pytest.mark.parametrize("layout", ["folders", "lines"])
+def test_unseen_games_are_held_out_on_request(tmp_path: Path, layout: str) -> None:
+    for split in ("train", "valid_seen", "valid_unseen"):
+        games = [row(f"trial_{split}") | {"split": split}]
+        if layout == "folders":
+            as_folders(tmp_path, games, split)
+        else:
+            as_lines(tmp_path, games, packed=False, split=split)
+    kit = make_alfworld(AlfworldOptions(data=str(tmp_path), eval_split="valid_unseen"))
+    rows = [*kit.tasks(), *kit.eval_tasks()]
+    assert [each["id"].split("/")[-1] for each in rows] == ["trial_train", "trial_valid_unseen"]
 
 
 def test_a_game_nobody_described_says_so(tmp_path: Path) -> None:
