@@ -29,7 +29,7 @@ test: $(INSTALLED) ## run the tests
 	$(BIN)/python -m pytest -n 2 -m 'not slow and not gpu'
 
 test-slow: $(INSTALLED) ## run the tests that take long
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -rP
 
 check: $(INSTALLED) ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .
