@@ -18,7 +18,7 @@ REAP_SECONDS = 5.0
 """What survives SIGKILL for this long stays on record, for the next reaper."""
 PAUSE_SECONDS = 0.01
 """The kernel's time to end what was killed, before looking again."""
-EXEC_SECONDS = 0.2
+EXEC_SECONDS = 1.0
 """So long, at the most, a process may be between two programs and have no environment to read."""
 KERNEL_THREAD = 0x00200000
 """PF_KTHREAD among the flags of /proc/PID/stat: these have no environment ever."""
@@ -136,7 +136,7 @@ def _environment(pid: int) -> bytes:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
         if environment or _has_none(pid) or time.monotonic() > patience:
             return environment
-        time.sleep(0)
+        time.sleep(0.001)
 
 
 def _has_none(pid: int) -> bool:
