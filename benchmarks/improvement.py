@@ -141,8 +141,10 @@ def problems(levels: list[Level]) -> list[str]:
 
 
 def _is_finished(run: Path, steps: int) -> bool:
+    """Tell whether a run was evaluated after its last step."""
     metrics = run / "metrics.jsonl"
-    return metrics.exists() and max((one.step for one in read_metrics(metrics)), default=0) == steps
+    records = read_metrics(metrics) if metrics.exists() else ()
+    return any(one.step == steps and "eval/reward" in one.metrics for one in records)
 
 
 def _played(who: str, file: Path) -> Level:

@@ -19,7 +19,8 @@ async def play(
     write: Callable[[Sequence[ToolCall], str], str] | None = None,
 ) -> Trajectory:
     assert player is not None
-    model = PlayerModel(player=player, task=Task.from_row(row), random=Random(0), write=write)
+    task = Task.from_row(row)
+    model = PlayerModel(player=player, task=task, random=Random(task.id), write=write)
     agent = Agent(
         model,
         tools=made.tools,

@@ -1,6 +1,8 @@
 """Scripted players go through the real loop, in every kind of agent."""
 
+import asyncio
 import math
+import threading
 from collections.abc import Generator
 from random import Random
 
@@ -93,6 +95,28 @@ async def test_the_scene_is_the_last_thing_said_and_seeds_repeat() -> None:
         await demonstrate(outfit(), noting, [row(3)], seed=seed)
     assert [observation for observation, _ in told] == ["Double 3 twice."] * 3
     assert told[0] == told[1] != told[2]
+
+
+async def test_a_player_that_thinks_holds_nobody_up() -> None:
+    thought = threading.Event()
+
+    def slow(scene: Scene) -> Generator[Say, str, None]:
+        del scene
+        yield Say(str(thought.wait(20)))
+
+    def quick(scene: Scene) -> Generator[Say, str, None]:
+        del scene
+        thought.set()
+        yield Say("Go on.")
+
+    models = [PlayerModel(player=one, task=row(1), random=Random(0)) for one in (slow, quick)]
+    asked = [Message(role="user")]
+    async with asyncio.TaskGroup() as group:
+        replies = [
+            group.create_task(model.reply(asked, (), SamplingParams(), deadline=math.inf))
+            for model in models
+        ]
+    assert [reply.result().content for reply in replies] == ["True", "Go on."]
 
 
 async def test_calls_have_ids_of_their_own() -> None:

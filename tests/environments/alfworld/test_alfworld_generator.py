@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 
@@ -109,6 +110,22 @@ def test_floor_plans_are_furnished_as_the_benchmark_has_them(
     assert not drawn["train"] & drawn["eval"]
     game = Game.of(generate(Recipe(seed=1, task_type=TASK_TYPES[3], rooms="floor_plans")))
     assert solve(game)
+
+
+def test_held_out_floor_plans_are_never_drawn_for_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(floor_plans, "_read", lambda number: number)
+    numbers = {
+        held_out: {
+            floor_plans.floor_plan(Random(seed), room, held_out=held_out)
+            for seed in range(500)
+            for room in FURNITURE
+        }
+        for held_out in (False, True)
+    }
+    assert (len(numbers[False]), len(numbers[True])) == (108, 12)
+    assert not numbers[False] & numbers[True]
 
 
 def test_without_the_package_floor_plans_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

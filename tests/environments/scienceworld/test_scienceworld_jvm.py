@@ -114,6 +114,17 @@ def test_an_idle_jvm_is_ended(home: Fleet, monkeypatch: pytest.MonkeyPatch) -> N
     assert home.jvms == ()
 
 
+def test_a_jvm_is_idle_since_its_last_world_left(home: Fleet) -> None:
+    World(home).close()
+    (jvm,) = home.jvms
+    first = jvm.idle_since
+    World(home).close()
+    home._end_idle(jvm, first)
+    assert len(home.jvms) == 1
+    home._end_idle(jvm, jvm.idle_since)
+    assert not home.jvms
+
+
 def test_a_killed_jvm_fails_its_worlds_and_is_replaced(
     home: Fleet, opened: Callable[[], World], monkeypatch: pytest.MonkeyPatch
 ) -> None:

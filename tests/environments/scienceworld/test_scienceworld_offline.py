@@ -39,6 +39,11 @@ def test_rows_say_what_is_loaded() -> None:
     assert [row["variation"] for row in held_out] == list(range(21, 30))
 
 
+def test_a_task_that_is_named_twice_is_played_once() -> None:
+    once, twice = (list(kit(tasks=["boil"] * times).tasks()) for times in (1, 2))
+    assert once == twice
+
+
 def test_helpers_can_be_left_out() -> None:
     assert [tool.spec.name for tool in kit().tools] == ["act", "things", "valid"]
     assert [tool.spec.name for tool in kit(helpers=False).tools] == ["act"]
@@ -49,6 +54,7 @@ def test_helpers_can_be_left_out() -> None:
     [
         ({"tasks": ["find-plan"]}, "Did you mean 'find-plant'"),
         ({"tasks": []}, "at least 1 item"),
+        ({"eval_split": "train"}, "'dev' or 'test'"),
         ({"simplifications": ["hard"]}, "teleportAction"),
         (
             {"tasks": ["power-component"], "simplifications": ["noElectricalAction"]},

@@ -5,6 +5,7 @@ What some of the sessions were shown is compared with what they are shown alone,
 
 import threading
 import tracemalloc
+from collections import Counter
 from random import Random
 from typing import Any
 
@@ -116,7 +117,8 @@ class Fuzzer:
         return session.reset(self.task, Seed(0)).observation
 
 
-def fuzz(steps: int, threads: int) -> None:
+def fuzz(steps: int, threads: int) -> Counter[str]:
+    """Play at random, and again alone; return how much was done of what."""
     tasks = [Task.from_row(row) for row in training_tasks(WebShopOptions(**CHOICES))[:SESSIONS]]
     fuzzers = [Fuzzer(number, task) for number, task in enumerate(tasks)]
     problems: list[BaseException] = []
@@ -142,17 +144,26 @@ def fuzz(steps: int, threads: int) -> None:
     shop._shop.cache_clear()
     for fuzzer in fuzzers[::REPLAYED]:
         fuzzer.replay()
+    answers = [seen for fuzzer in fuzzers for _, seen in fuzzer.log if isinstance(seen, Step)]
+    bought, refused = (sum(one.done for one in answers), sum("invalid" in a.info for a in answers))
+    return Counter(steps=len(answers), bought=bought, refused=refused)
+
+
+def require_all_sorts(done: Counter[str], steps: int) -> None:
+    assert done["steps"] == steps
+    assert done["bought"] > steps / 100
+    assert done["refused"] > steps / 100
 
 
 @pytest.mark.timeout(300)
 def test_a_hundred_thousand_random_steps_of_500_sessions() -> None:
-    fuzz(100_000, threads=4)
+    require_all_sorts(fuzz(100_000, threads=4), 100_000)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_million_random_steps_of_500_sessions() -> None:
-    fuzz(1_000_000, threads=8)
+    require_all_sorts(fuzz(1_000_000, threads=8), 1_000_000)
 
 
 def test_a_thousand_sessions_take_a_few_megabytes() -> None:

@@ -3,35 +3,22 @@
 import itertools
 from collections.abc import Generator
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
+from tests.environments import kit_play
 
-from agentfly import Agent
-from agentfly.environments import Kit, Player, PlayerModel, Say, Scene, call
+from agentfly.environments import Kit, Player, Say, Scene, call
 from agentfly.environments.webshop import WEBSHOP, WebShopOptions
 from agentfly.environments.webshop.action import Search
 from agentfly.environments.webshop.players import Moves, play_expert, speaking
 from agentfly.resources import EnvironmentManager
-from agentfly.types import Task, ToolStatus, Trajectory
+from agentfly.types import ToolStatus, Trajectory
 
 
 async def play(kit: Kit, player: Player | None, row: dict[str, Any]) -> Trajectory:
-    assert player is not None
-    model = PlayerModel(player=player, task=Task.from_row(row), random=Random(str(row["id"])))
     async with EnvironmentManager() as pool:
-        agent = Agent(
-            model,
-            tools=kit.tools,
-            reward=kit.reward,
-            environment=kit.environment,
-            system_prompt=kit.system_prompt,
-            max_turns=kit.max_turns,
-            pool=pool,
-        )
-        (trajectory,) = (await agent.run([row])).trajectories
-    return trajectory
+        return await kit_play.play(kit, row, player, pool)
 
 
 async def rewards(kit: Kit, player: Player | None, rows: list[dict[str, Any]]) -> list[float]:

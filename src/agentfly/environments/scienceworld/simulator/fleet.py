@@ -23,8 +23,6 @@ class Fleet:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._jvms: list[Jvm] = []
-        self._left: dict[Jvm, float] = {}
-        """When the last world left each."""
 
     @property
     def jvms(self) -> tuple[Jvm, ...]:
@@ -49,8 +47,8 @@ class Fleet:
         with self._lock:
             jvm.worlds -= 1
             if jvm.worlds == 0 and jvm.alive:
-                self._left[jvm] = left = time.monotonic()
-                later(IDLE_SECONDS, partial(self._end_idle, jvm, left))
+                jvm.idle_since = time.monotonic()
+                later(IDLE_SECONDS, partial(self._end_idle, jvm, jvm.idle_since))
 
     def close(self) -> None:
         """End all of them, and wait for it."""
@@ -63,13 +61,12 @@ class Fleet:
 
     def _living(self) -> list[Jvm]:
         self._jvms = [jvm for jvm in self._jvms if jvm.alive]
-        self._left = {jvm: left for jvm, left in self._left.items() if jvm.alive}
         return self._jvms
 
-    def _end_idle(self, jvm: Jvm, left: float) -> None:
+    def _end_idle(self, jvm: Jvm, since: float) -> None:
         with self._lock:
             # Somebody may have come since, and left again later.
-            if jvm.worlds == 0 and self._left.get(jvm) == left:
+            if jvm.worlds == 0 and jvm.idle_since == since:
                 jvm.end("the simulator's JVM was idle")
 
 

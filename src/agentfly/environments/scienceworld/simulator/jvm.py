@@ -48,6 +48,8 @@ class Jvm:
         """Held by whoever asks it anything."""
         self.worlds = 0
         """How many are in it; counted by the fleet."""
+        self.idle_since = 0.0
+        """When the last of them left; noted by the fleet."""
         self._listening: Future[Address] = Future()
         self._over = threading.Event()
         self._command = (str(java()), *OPTIONS, "-classpath", class_path(), *_GATEWAY)

@@ -90,9 +90,9 @@ class Connection:
             raise Broken(f"the connection broke: {error}") from error
         if not all(line.endswith(b"\n") for line in lines):
             raise Broken("the connection was closed")
-        return [self._read(line.decode().removesuffix("\n"), seconds) for line in lines]
+        return [self._answer(line.decode().removesuffix("\n"), seconds) for line in lines]
 
-    def _read(self, line: str, seconds: float) -> Value:
+    def _answer(self, line: str, seconds: float) -> Value:
         """Read an answer; an exception stays in the JVM, and has to be asked what it says."""
         if line.startswith(_RAISED):
             raised = Reference(line.removeprefix(_RAISED))
