@@ -12,7 +12,6 @@ from agentfly.chat.formats import (
     Reading,
     code_format,
     custom_format,
-    detect_format,
     get_format,
     tag_format,
 )
@@ -38,21 +37,6 @@ def test_every_format_is_known_by_its_name() -> None:
 def test_an_unknown_name_gets_a_suggestion() -> None:
     with pytest.raises(ConfigError, match=r"'hermse'. Did you mean 'hermes'.*qwen3-coder"):
         get_format("hermse")
-
-
-@pytest.mark.parametrize(
-    ("source", "name"),
-    [
-        ("{{ '<tool_call>\\n<function=' + call.name }}", "qwen3-coder"),
-        ("{{ '<tool_call>\\n' + call | tojson }}", "hermes"),
-        ("{{ '<tool_call>' + name + '<arg_key>' }}", "glm"),
-        ("{{ '[TOOL_CALLS] [' }}", "mistral"),
-        ("{{ '[TOOL_CALLS]' + name + '[ARGS]' }}", "mistral-v11"),
-        ("{{ messages }}", "json"),
-    ],
-)
-def test_a_template_shows_its_format(source: str, name: str) -> None:
-    assert detect_format(source).name == name
 
 
 @pytest.mark.parametrize("name", FORMATS)

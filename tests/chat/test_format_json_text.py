@@ -1,11 +1,13 @@
 """JSON in the middle of a text, whole and faulty."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agentfly.chat.formats import FORMATS
 from agentfly.chat.formats.json_text import MEND_DEPTH, balanced_end, mend, scan_object
 
 objects = st.dictionaries(
@@ -109,3 +111,35 @@ def test_where_a_bracket_closes(text: str, end: int | None) -> None:
 
 def test_keys_must_be_strings() -> None:
     assert scan_object('{"a": 1, 2: 3}', 0) == ({"a": "1"}, None)
+
+
+HALF_CALLS = {
+    "json": '{"a": ',
+    "llama-json": '{"a":[1,',
+    "qwen3-coder": ("<tool_call>\n<function=f>\n<parameter=a>\nb\n</parameter>\n<parameter=c>\n"),
+    "glm": (
+        "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>b</arg_value>\n"
+        "<arg_key>c</arg_key>\n<arg_value>"
+    ),
+    "minimax-m3": ']<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="f">]<]minimax[>[<a>',
+}
+
+
+@pytest.mark.parametrize(("name", "unit"), HALF_CALLS.items())
+def test_half_a_call_repeated_is_read_in_linear_time(name: str, unit: str) -> None:
+    short, long = (_least_seconds(name, unit * (size // len(unit))) for size in (4_000, 64_000))
+    assert long < 40 * max(short, 0.001), "16 times the text, far from 256 times the time"
+
+
+def _least_seconds(name: str, text: str) -> float:
+    times = []
+    for _ in range(3):
+        begin = time.process_time()
+        FORMATS[name].read(text)
+        times.append(time.process_time() - begin)
+    return min(times)
+
+
+def test_a_call_inside_an_object_that_never_ends_is_found() -> None:
+    text = '{"a": [1, {"b": 2}, {"name": "f", "arguments": {"c": 3}}, {"d": '
+    assert [call.name for call in FORMATS["json"].read(text).calls] == ["f"]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from agentfly.chat.formats import Reading, code_format, get_format, tag_format
-from agentfly.types import ToolCall
+from agentfly.types import ToolCall, ToolSpec
 
 CUT_OFF = "the call was cut off before its end"
 
@@ -115,7 +115,7 @@ def test_tagged_parameters(name: str) -> None:
         "query": "two\nlines",
         "limit": 3,
         "tags": '["a",  1]',
-        "exact": "true",
+        "exact": True,
     }
     assert reading.content == "Let me look."
     assert not only(reading).repaired
@@ -131,9 +131,13 @@ def test_tagged_parameters(name: str) -> None:
         ("NaN", "NaN"),
         ("", ""),
         (" 3", " 3"),
+        ("null", None),
+        ('{"a": [true]}', {"a": [True]}),
+        ('{"a":[true]}', '{"a":[true]}'),
+        ('"a"', '"a"'),
     ],
 )
-def test_only_numbers_that_lose_nothing_are_read_as_numbers(text: str, value: object) -> None:
+def test_only_json_that_loses_nothing_is_read_as_json(text: str, value: object) -> None:
     call = only(
         read("glm", f"<tool_call>f\n<arg_key>x</arg_key><arg_value>{text}</arg_value></tool_call>")
     )
@@ -153,6 +157,41 @@ def test_lfm2_reads_a_pythonic_list_with_and_without_its_marks(marks: tuple[str,
     reading = read("lfm2", f"Sure. {marks[0]}[search(query='cats')]{marks[1]}")
     assert brief(reading) == [("search", '{"query": "cats"}')]
     assert reading.content == "Sure."
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ("query=cats, and dogs, limit=3", '{"query": "cats, and dogs", "limit": 3}'),
+        ("query=, code=007", '{"query": "", "code": "007"}'),
+        ("query=it's (so) said, limit=3", '{"query": "it\'s (so) said", "limit": 3}'),
+        ('query="a, b=c", limit="3"', '{"query": "a, b=c", "limit": "3"}'),
+        ('query="two\nlines", limit=x', '{"query": "two\\nlines", "limit": "x"}'),
+        ("query='cats', deep=[True, None]", '{"query": "cats", "deep": [true, null]}'),
+    ],
+)
+def test_python_calls_with_values_as_text(text: str, arguments: str) -> None:
+    reading = read("python-text", f"Sure: [search({text}), now()] Done.")
+    assert brief(reading) == [("search", arguments), ("now", "{}")]
+    assert reading.content == "Sure:\nDone."
+
+
+def test_a_list_that_is_cut_in_a_text_value_is_a_call_with_a_problem() -> None:
+    (call,) = read("python-text", "[search(query=cats and").calls
+    assert call.problem is not None
+
+
+def test_types_come_from_the_schema_where_every_value_is_quoted() -> None:
+    text = (
+        "<start_function_call>call:f{city:<escape>Rome, it's<escape>,days:<escape>3<escape>,"
+        "tags:<escape>['a', 'b']<escape>}<end_function_call>"
+    )
+    form = get_format("function-gemma")
+    kinds = {"city": "string", "days": "integer", "tags": "array"}
+    properties = {key: {"type": kind} for key, kind in kinds.items()}
+    tool = ToolSpec(name="f", description="", parameters={"properties": properties})
+    (call,) = form.typed(form.read(text).calls, [tool])
+    assert json.loads(call.arguments) == {"city": "Rome, it's", "days": 3, "tags": ["a", "b"]}
 
 
 def test_a_built_in_tool_of_llama() -> None:

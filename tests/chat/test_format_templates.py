@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
-from agentfly.chat.formats import detect_format
+from agentfly.chat.dialect import learn_dialect
+from agentfly.chat.format_choice import FormatChoice, choose_format
+from agentfly.chat.template import ChatTemplate
+from agentfly.chat.turn_probe import TurnProbe
 from agentfly.types import ToolCall, ToolSpec
 
 _TRL = importlib.util.find_spec("trl")
@@ -115,6 +118,11 @@ def carried(file: str) -> str:
     return (FOLDER / f"{file}.jinja").read_text(encoding="utf-8")
 
 
+def choice(source: str) -> FormatChoice:
+    template = ChatTemplate(source, bos_token="<s>", eos_token="</s>")
+    return choose_format(TurnProbe(template, learn_dialect(template)))
+
+
 def rendered(source: str, messages: list[dict[str, Any]], *, prompt: bool) -> str:
     from transformers.utils.chat_template_utils import render_jinja_template
 
@@ -159,7 +167,7 @@ def as_message(
     ],
 )
 def test_calls_rendered_by_a_template_are_read_back(source: str, format_name: str) -> None:
-    form = detect_format(source)
+    form = choice(source).format
     assert form.name == format_name
     calls = CALLS[:1] if format_name in ONE_CALL_ONLY else CALLS
     wants_text = "+ tool['function']['arguments'] +" in source
@@ -187,6 +195,41 @@ def as_text(arguments: dict[str, object]) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("file", ["gemma4", "phi3", "llama3", "cohere", "smolvlm"])
+def test_a_template_that_prints_objects_as_python_is_given_json() -> None:
+    calls = (
+        "{%- for call in message.tool_calls or [] %}<tool_call>"
+        '{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments }}}'
+        "</tool_call>{%- endfor %}"
+    )
+    template = ChatTemplate(TURN + calls + END, bos_token="<s>", eos_token="</s>")
+    assert learn_dialect(template).string_arguments
+    chosen = choice(template.source)
+    assert (chosen.format.name, chosen.one_call, chosen.two_calls) == ("hermes", True, True)
+
+
+TEXT_VALUES = {
+    "python-text": "{{ '[' }}{%- for call in message.tool_calls %}"
+    "{{ call.function.name + '(' }}{%- for key, value in call.function.arguments | items %}"
+    "{{ key ~ '=' ~ value ~ ('' if loop.last else ', ') }}{%- endfor %}"
+    "{{ ')' + (']' if loop.last else ', ') }}{%- endfor %}",
+    "function-gemma": "{%- for call in message.tool_calls %}"
+    "{{ '<start_function_call>call:' + call.function.name + '{' }}"
+    "{%- for key, value in call.function.arguments | items %}"
+    "{{ key ~ ':<escape>' ~ value ~ '<escape>' ~ ('' if loop.last else ',') }}{%- endfor %}"
+    "{{ '}<end_function_call>' }}{%- endfor %}",
+}
+
+
+@pytest.mark.parametrize("format_name", TEXT_VALUES)
+def test_a_template_that_writes_every_value_as_text(format_name: str) -> None:
+    calls = f"{{%- if message.tool_calls %}}{TEXT_VALUES[format_name]}{{%- endif %}}"
+    chosen = choice(TURN + calls + END)
+    assert chosen.format.name == format_name
+    assert (chosen.source, chosen.one_call, chosen.two_calls) == ("read back", True, True)
+
+
+@pytest.mark.parametrize("file", ["gemma", "phi3", "llama3", "cohere", "smolvlm"])
 def test_templates_without_a_known_format_get_plain_json(file: str) -> None:
-    assert detect_format(carried(file)).name == "json"
+    chosen = choice(carried(file))
+    assert (chosen.format.name, chosen.source) == ("json", "fallback")
+    assert chosen.reason

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from agentfly.chat import ByteTokenizer, TemplateRenderer
 from agentfly.chat.formats import CallFormat, Reading
-from agentfly.chat.reasoning import Opened, opens_reasoning, split_reasoning, token_span
+from agentfly.chat.reasoning import Opened, opens_reasoning, split_reasoning, token_spans
 from agentfly.errors import ConfigError
 from agentfly.types import Completion, FinishReason, Parsed, ToolCall
 
@@ -154,7 +154,7 @@ def test_spans_count_tokens_where_characters_are_split_over_several() -> None:
     tokenizer = ByteTokenizer()
     text = "é😀<think>"
     start = text.index("<think>")
-    span = token_span(tokenizer.decode, tokenizer.encode(text), start, len(text))
+    (span,) = token_spans(tokenizer.decode, tokenizer.encode(text), [(start, len(text))])
     assert span == (6, 13)  # é takes two bytes, the face four
 
 
@@ -232,3 +232,14 @@ def test_reading_never_raises(ids: list[int]) -> None:
 
 
 _TOTAL = TemplateRenderer(ByteTokenizer(SPECIAL, eos_token="</s>"), THINKING)
+
+
+def test_the_mark_around_all_calls_is_no_part_of_unclosed_reasoning() -> None:
+    renderer = renderer_of(THINKING, "minimax-m2")
+    call = '<invoke name="f">\n<parameter name="a">1</parameter>\n</invoke>\n'
+    parsed = read_text(
+        renderer, f"I look.\n<minimax:tool_call>\n{call}</minimax:tool_call><|im_end|>"
+    )
+    assert parsed.message.reasoning == "I look."
+    assert [call.name for call in parsed.message.tool_calls] == ["f"]
+    assert parsed.message.content == ""

@@ -1,7 +1,12 @@
 """Templates that change what was said: the stream stays as sampled, or is cut, never in silence."""
 
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from agentfly.chat import ByteTokenizer, ChatTemplate, TemplateRenderer
 from agentfly.types import Completion, Extension, FinishReason, Message, ToolCall
@@ -117,3 +122,49 @@ def test_a_history_that_the_template_refuses_goes_on_as_sampled() -> None:
     said = Message(role="assistant", content="bad")
     extension = extended(renderer, "bad<|im_end|>", said, AGAIN)
     assert not extension.new_stream
+
+
+def conversations(rng: random.Random) -> Iterator[tuple[list[Message], list[Message]]]:
+    """Yield a conversation of mixed turns, each time one exchange longer."""
+    history = [Message(role="system", content="Be kind."), HI]
+    for number in range(10):
+        thought = rng.choice([None, "I think so."])
+        if rng.random() < 0.6:
+            call = ToolCall(id=f"call_{number}", name="f", arguments='{"a": "x"}')
+            turn = Message(role="assistant", reasoning=thought, tool_calls=(call,))
+            reply = Message(role="tool", content="12", name="f", tool_call_id=call.id)
+        else:
+            turn = Message(role="assistant", content=f"Said {number}", reasoning=thought)
+            reply = Message(role="user", content=f"Asked {number}")
+        yield [*history, turn], [reply]
+        history += [turn, reply]
+
+
+@pytest.mark.parametrize("name", ["qwen2_5", "qwen3", "glm4moe", "gptoss", "nemotron_3_super"])
+def test_a_part_of_the_history_tells_what_the_whole_tells(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = renderer_of(name).watch
+    asked = [c for seed in range(3) for c in conversations(random.Random(seed))]
+    by_part = [watch.rewritten(history, replies, []) for history, replies in asked]
+    monkeypatch.setattr("agentfly.chat.rewrite.representative", list)
+    assert by_part == [watch.rewritten(history, replies, []) for history, replies in asked]
+    assert name == "qwen2_5" or any(by_part)
+
+
+def test_a_long_history_is_not_rendered_whole_to_see_whether_it_is_rewritten() -> None:
+    renderer = renderer_of("qwen3")
+    rendered = list[int]()
+    render = renderer.template.render
+
+    def counted(messages: Sequence[Mapping[str, Any]], *args: Any, **kwargs: Any) -> str:
+        rendered.append(len(messages))
+        return render(messages, *args, **kwargs)
+
+    renderer.template.render = counted  # type: ignore[method-assign]
+    history = [HI]
+    for _ in range(200):
+        history += [Message(role="assistant", content="Hello."), AGAIN]
+    history.append(Message(role="assistant", content="Bye."))
+    assert not renderer.watch.rewritten(history, [AGAIN], [], sampled="Bye.")
+    assert max(rendered) < 10

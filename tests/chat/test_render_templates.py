@@ -4,7 +4,6 @@ The templates are read from the installed package. One tokenizer has a token for
 other is a BPE trained here without splitting, so that its tokens cross newlines and words.
 """
 
-import json
 import re
 from functools import lru_cache
 from importlib.util import find_spec
@@ -14,8 +13,8 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from agentfly.chat import ByteTokenizer, ChatTemplate, TemplateRenderer, wrap_tokenizer
-from agentfly.chat.check import TemplateReport, check_template
-from agentfly.chat.rehearsal import TOOL, Rehearsal
+from agentfly.chat.check import check_template
+from agentfly.chat.template_report import TemplateReport
 from agentfly.types import Completion, FinishReason, Message
 from agentfly.types import Tokenizer as AnyTokenizer
 
@@ -33,19 +32,12 @@ MARKS = re.compile(
 )
 """What these models have as special tokens, as far as their templates spell it out."""
 
-HARMONY = "gptoss", "gptoss_training"
-"""They write `<|end|>` for a turn that the model ended with `<|return|>`."""
-
-
 REFUSED = {("llama3_1", "two calls at once"), ("llama3_2", "two calls at once")}
 """They hold one call a turn; a second result is rendered all the same, behind the first."""
 
 
-ONE_CALL = ("gptoss", "gptoss_training")
-"""They write the first call of a turn alone."""
-
-UNREAD = ("muse_glimmer", "muse_glimmer_training")
-"""No call format reads their channels."""
+ONE_CALL = ("gptoss", "gptoss_training", "llama3_1", "llama3_2")
+"""They write the first call of a turn alone, or refuse a second one."""
 
 
 def source_of(name: str) -> str:
@@ -101,10 +93,6 @@ def report_of(name: str, kind: str) -> TemplateReport:
     return check_template(renderer_of(name, kind))
 
 
-def rehearsals(name: str, kind: str) -> tuple[Rehearsal, ...]:
-    return report_of(name, kind).rehearsals
-
-
 # The variants for training differ by `{% generation %}` alone: one tokenizer is enough for them.
 KINDS = [
     (name, kind)
@@ -122,56 +110,20 @@ def test_the_bpe_crosses_newlines_and_words() -> None:
 
 
 @every_template_and_tokenizer
-def test_a_stream_is_its_prompt_and_what_was_sampled(name: str, kind: str) -> None:
-    for rehearsal in rehearsals(name, kind):
-        turns = rehearsal.stream.turns
-        prompt: tuple[int, ...] = ()
-        owned: list[bool] = []
-        for position, turn in enumerate(turns):
-            assert turn.completion is not None
-            prompt += turn.context_ids
-            assert rehearsal.stream.prompt_ids(position) == prompt
-            prompt += turn.completion.token_ids
-            owned += [False] * len(turn.context_ids) + [True] * len(turn.completion.token_ids)
-        assert rehearsal.stream.token_ids == prompt
-        assert list(rehearsal.stream.sampled) == owned
+def test_every_line_of_the_report_holds(name: str, kind: str) -> None:
+    report = report_of(name, kind)
+    assert report.verdict == "yes", str(report)
+    refused = {(name, r.script) for r in report.rehearsals if r.refused}
+    assert refused == {(name, "two calls at once")} & REFUSED
 
 
 @every_template_and_tokenizer
-def test_a_stream_reads_as_the_template_renders_it_or_the_report_says_why(
+def test_a_stream_is_as_transformers_renders_it_or_the_report_says_why(
     name: str, kind: str
 ) -> None:
-    renderer = renderer_of(name, kind)
-    for rehearsal in rehearsals(name, kind):
-        if rehearsal.plain_ids is None:
-            assert (name, rehearsal.script) in REFUSED
-            continue
-        ours = renderer.decode(rehearsal.stream.token_ids)
-        theirs = renderer.decode(rehearsal.plain_ids)
-        if rehearsal.rewritten:
-            assert rehearsal.differing
-        elif name in HARMONY:
-            assert ours.replace("<|return|>", "<|end|>") == theirs
-        else:
-            assert ours == theirs
-            assert kind == "bpe" or rehearsal.differing == 0
-
-
-@every_template
-def test_a_stream_reads_as_the_bare_template_renders_it(name: str) -> None:
-    """The same against the template alone, without the renderer's own way of wording."""
-    renderer = renderer_of(name, "bytes")
-    dialect = renderer.dialect
-    rehearsal = rehearsals(name, "bytes")[2]
-    if rehearsal.rewritten or name in HARMONY or not dialect.tools:
-        return
-    said = [
-        {"role": "user", "content": "How is the weather in Paris?"},
-        {"role": "assistant", "content": "It rains in Paris."},
-        {"role": "user", "content": "And in Rome?"},
-    ]
-    text = renderer.template.render(said, [TOOL.to_openai()], add_generation_prompt=True)
-    assert renderer.decode(rehearsal.stream.token_ids) == text
+    for rehearsal in report_of(name, kind).rehearsals:
+        assert bool(rehearsal.differing) == bool(rehearsal.rewritten)
+        assert bool(rehearsal.differing) == bool(rehearsal.where)
 
 
 APPENDING = ["qwen2_5", "qwen3_instruct_2507", "llama3_1", "llama3_2", "gemma3", "phi3", "lfm2_v2"]
@@ -190,35 +142,14 @@ def test_templates_known_to_drop_reasoning_are_found_out(name: str) -> None:
     assert "reasoning, then another question" in report_of(name, "bytes").rewrites
 
 
-@every_template_and_tokenizer
-def test_nothing_can_be_forged(name: str, kind: str) -> None:
-    report = report_of(name, kind)
-    assert report.forgeries == ()
-    assert report.reworded == ()
-    assert report.ok
-
-
 @every_template
 def test_what_a_template_writes_is_read_back(name: str) -> None:
-    if name in UNREAD:
+    report = report_of(name, "bytes")
+    if report.format_source == "fallback":
+        assert report.one_call is None, "its calls show, so that a format should read them"
         return
-    renderer = renderer_of(name, "bytes")
-    call, two, answer, _, thought_call, thought = (
-        [renderer.parse(turn.completion) for turn in rehearsal.stream.turns[:-1] if turn.completion]
-        for rehearsal in rehearsals(name, "bytes")
-    )
-    for parsed, places in ((call[0], ["Paris"]), (two[0], ["Paris", "Rome"])):
-        calls = parsed.message.tool_calls
-        if len(places) > 1 and name in ONE_CALL:
-            places = places[:1]
-        assert [call.name for call in calls] == ["look_up"] * len(places)
-        assert [json.loads(call.arguments) for call in calls] == [{"query": p} for p in places]
-    assert answer[0].message.content.strip() == "It rains in Paris."
-    assert not answer[0].message.tool_calls
-    for parsed, reasoning in ((thought_call[0], "look it up"), (thought[0], "the weather")):
-        if parsed.reasoning_spans and parsed.message.reasoning:
-            assert reasoning in parsed.message.reasoning
-            assert "It rains" not in parsed.message.reasoning
+    assert report.one_call
+    assert report.two_calls or name in ONE_CALL
 
 
 SAMPLED = [

@@ -25,9 +25,9 @@ def test_a_template_that_only_appends() -> None:
     assert report.end_tokens == (("<|im_end|>", 257), ("<|endoftext|>", 262))
     lines = report.lines()
     assert lines[0] == "tokens are the record: yes"
-    assert lines[1] == f"call format: {report.call_format}"
-    assert lines[2] == "a turn ends with: <|im_end|> (257), <|endoftext|> (262)"
-    assert any("tokens equal a plain re-render" in line for line in lines)
+    assert lines[1] == "call format: yes; hermes, read back from the template's own text"
+    assert "end of a turn: yes; <|im_end|> (257), <|endoftext|> (262)" in lines
+    assert sum("are as transformers renders the conversation" in line for line in lines) >= 10
     assert str(report) == "\n".join(lines)
 
 
@@ -35,38 +35,33 @@ def test_a_template_that_drops_reasoning() -> None:
     report = check_template(TemplateRenderer(ByteTokenizer(MARKS), source_of("qwen3")))
     assert report.ok
     assert not report.only_appends
-    line = next(line for line in report.lines() if line.startswith("reasoning, then another"))
-    assert "tokens differ from a plain re-render; a user's reply rewrites the history" in line
+    name = "stream of reasoning, then another question: yes; "
+    line = next(line for line in report.lines() if line.startswith(name))
+    assert "tokens are kept as sampled: '" in line
+    history = next(line for line in report.lines() if line.startswith("history: yes; "))
+    assert "the reasoning of earlier turns is left out" in history
 
 
 def test_a_template_that_needs_every_fall_back() -> None:
     tokenizer = ByteTokenizer(["<start_of_turn>", "<end_of_turn>"])
     report = check_template(TemplateRenderer(tokenizer, source_of("gemma")))
     assert report.ok
-    assert [line for line in report.lines() if line.startswith("fall-back")] == [
-        "fall-back: system messages go in front of the first user's message",
-        "fall-back: tools are described in the system prompt",
-        "fall-back: tool calls of earlier turns are written into the content",
-        "fall-back: tool results are given as a user's message",
-    ]
+    assert report.fallbacks == (
+        "system messages go in front of the first user's message",
+        "tools are described in the system prompt",
+        "tool calls of earlier turns are written into the content",
+        "tool results are given as a user's message",
+    )
+    assert f"fall-backs: yes; {'; '.join(report.fallbacks)}" in report.lines()
+    assert (report.format_source, report.one_call, report.two_calls) == ("fallback", None, None)
+    assert report.fallback_reason == "the template doesn't show an assistant's tool calls"
 
 
 def test_reasoning_that_the_prompt_opens_is_reported() -> None:
     report = check_template(TemplateRenderer(ByteTokenizer(MARKS), source_of("qwen3_5_think")))
     assert report.opens_reasoning is Opened.ALWAYS
-    assert "the prompt opens the reasoning: always" in report.lines()
-
-
-def test_words_that_must_be_changed_are_reported() -> None:
-    shouting = (
-        "{% for m in messages %}"
-        "<|im_start|>{{ m.role }}\n{{ m.content|replace('p', 'P') }}<|im_end|>"
-        "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-    )
-    report = check_template(TemplateRenderer(ByteTokenizer([*MARKS, "<pad>"]), shouting))
-    assert report.ok
-    assert report.reworded == ("user", "tool")
-    assert "a tool's text that spells a special token gets a space" in report.lines()
+    line = "answers and reasoning: yes; the prompt opens the reasoning: always"
+    assert line in report.lines()
 
 
 def test_a_tokenizer_without_the_templates_tokens_is_reported() -> None:

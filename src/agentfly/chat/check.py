@@ -1,12 +1,19 @@
-"""What a template does to a chain's tokens: the proof that `agentfly check` prints."""
+"""What a template does to a chain's tokens: the proof that `agentfly check` prints.
+
+Every line of the report can fail. Each holds what the renderer does against renderings of the same
+conversations by transformers' own Jinja, in which the renderer has no say (see `reference`).
+"""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from agentfly.chat.reasoning import Opened
-from agentfly.chat.rehearsal import Rehearsal, rehearse, scripts
+from agentfly.chat.forgery import FIELDS, forged_fields
+from agentfly.chat.read_back import OwnCalls, sampled_until_stop, unread_calls, unread_words
+from agentfly.chat.reference import TOOL, Reference
+from agentfly.chat.rehearsal import Rehearsal, Sampled, merging_scripts, rehearse, scripts
 from agentfly.chat.render import TemplateRenderer
-from agentfly.types import Message
+from agentfly.chat.template_report import Finding, TemplateReport
+from agentfly.errors import ConfigError
+from agentfly.types import FinishReason
 
 _FALLBACKS = (
     ("system", "system messages go in front of the first user's message"),
@@ -14,121 +21,237 @@ _FALLBACKS = (
     ("calls", "tool calls of earlier turns are written into the content"),
     ("tool_messages", "tool results are given as a user's message"),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TemplateReport:
-    """What was found out about a template and its tokenizer.
-
-    >>> print(check_template(renderer))                                      # doctest: +SKIP
-    tokens are the record: yes
-    call format: hermes
-    a turn ends with: <|im_end|> (151645)
-    """
-
-    call_format: str
-    end_tokens: tuple[tuple[str, int], ...]
-    stop_strings: tuple[str, ...]
-    opens_reasoning: Opened
-    """Whether the generation prompt opens the reasoning."""
-    fallbacks: tuple[str, ...]
-    """In force because the template can't do it itself."""
-    forgeries: tuple[str, ...]
-    """Roles whose text became a special token: must be empty."""
-    reworded: tuple[str, ...]
-    """Roles whose text is changed by a space where it spells a special token."""
-    rehearsals: tuple[Rehearsal, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether every prompt holds, every mask holds, and nothing can be forged."""
-        holds = all(r.prompts_hold and r.mask_holds for r in self.rehearsals)
-        return holds and not self.forgeries
-
-    @property
-    def rewrites(self) -> tuple[str, ...]:
-        """Conversations in which the template words earlier turns otherwise."""
-        return tuple(r.script for r in self.rehearsals if r.rewritten)
-
-    @property
-    def only_appends(self) -> bool:
-        """Whether every stream is, token for token, what a plain re-render would give.
-
-        A conversation that the template refuses to render in one go has nothing to differ from.
-        """
-        return not any(r.differing for r in self.rehearsals)
-
-    def lines(self) -> list[str]:
-        """Say it in lines for people."""
-        return list(self._lines())
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
-
-    def _lines(self) -> Iterator[str]:
-        yield f"tokens are the record: {'yes' if self.ok else 'NO'}"
-        yield f"call format: {self.call_format}"
-        ends = [f"{text} ({token})" for text, token in self.end_tokens]
-        yield f"a turn ends with: {', '.join([*ends, *self.stop_strings]) or 'nothing known'}"
-        yield f"the prompt opens the reasoning: {self.opens_reasoning.value}"
-        yield from (f"fall-back: {fallback}" for fallback in self.fallbacks)
-        yield from (f"FORGED: a {role}'s text became a special token" for role in self.forgeries)
-        yield from (
-            f"a {role}'s text that spells a special token gets a space" for role in self.reworded
-        )
-        yield from map(_line, self.rehearsals)
+_EXCERPT = 200
+"""How much of a call that nothing reads is shown."""
 
 
 def check_template(renderer: TemplateRenderer) -> TemplateReport:
     """Play conversations through a renderer and report what its template does to them."""
+    missing = Reference.missing()
+    if missing:
+        return _unchecked(renderer, missing)
+    try:
+        reference = Reference(renderer.template)
+    except ConfigError as error:
+        return _unchecked(renderer, str(error))
+    return _Check(renderer, reference).report()
+
+
+class _Check:
+    """One renderer beside one reference."""
+
+    def __init__(self, renderer: TemplateRenderer, reference: Reference) -> None:
+        self._renderer = renderer
+        self._reference = reference
+        self._own = OwnCalls(renderer, reference)
+        self._rehearsals = _rehearse_all(renderer, reference)
+        self._turns = [turn for rehearsal in self._rehearsals for turn in rehearsal.turns]
+        self._ended = [
+            turn for turn in self._turns if turn.completion.finish_reason is FinishReason.STOP
+        ]
+        self._forgeries = forged_fields(renderer, reference)
+
+    def report(self) -> TemplateReport:
+        """Return the report."""
+        renderer, own = self._renderer, self._own
+        return TemplateReport(
+            call_format=renderer.call_format.name,
+            format_source=renderer.format_choice.source,
+            fallback_reason=self._fallback_reason(),
+            one_call=own.unread(own.one) is None if own.one else None,
+            two_calls=own.unread(own.two) is None if own.two else None,
+            end_tokens=_end_tokens(renderer),
+            stop_strings=renderer.stop_strings,
+            opens_reasoning=renderer.opens_reasoning,
+            fallbacks=_fallbacks(renderer),
+            forgeries=self._forgeries,
+            rehearsals=tuple(self._rehearsals),
+            findings=tuple(self._findings()),
+        )
+
+    def _findings(self) -> Iterator[Finding]:
+        yield self._call_format()
+        yield self._calls("one call", 1)
+        yield self._calls("two calls", 2)
+        yield self._words()
+        yield self._ends()
+        yield self._stops()
+        yield self._fall_backs()
+        yield self._history()
+        yield self._forgery()
+        yield from map(_stream, self._rehearsals)
+
+    @property
+    def _is_fallback(self) -> bool:
+        return self._renderer.format_choice.source == "fallback"
+
+    def _fallback_reason(self) -> str:
+        if not self._is_fallback:
+            return ""
+        if not self._own.one:
+            shown = "the template doesn't show an assistant's tool calls"
+            return self._reference.abilities.refusal or shown
+        text = self._own.one[-1][1].strip()
+        shown = text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
+        return f"no known format reads back the call that the template writes: {shown!r}"
+
+    def _call_format(self) -> Finding:
+        name = self._renderer.call_format.name
+        if not self._is_fallback:
+            source = {
+                "read back": "read back from the template's own text",
+                "tool prompt": "named by what the template says about tools",
+                "given": "given by name",
+            }[self._renderer.format_choice.source]
+            return Finding(name="call format", held=True, detail=f"{name}, {source}")
+        readers = self._own.readers()
+        if readers:
+            detail = f"{name} is a fall-back, but {readers[0]} reads the template's own calls"
+            return Finding(name="call format", held=False, detail=detail)
+        detail = f"{name}, a fall-back: {self._fallback_reason()}"
+        return Finding(name="call format", held=True, detail=detail)
+
+    def _calls(self, name: str, count: int) -> Finding:
+        """Check the template's own text of calls, or that of the format which is taught."""
+        shown = self._own.one if count == 1 else self._own.two
+        if shown and not self._taught:
+            problem = self._own.unread(shown)
+            return Finding(name=name, held=problem is None, detail=problem or "read back")
+        turns = [turn for turn in self._ended if len(turn.message.tool_calls) == count]
+        if not turns or not self._taught:
+            return Finding(name=name, held=None, detail="the template doesn't show it")
+        problems = (unread_calls(self._renderer, t.message, t.completion) for t in turns)
+        problem = next(filter(None, problems), None)
+        return Finding(name=name, held=problem is None, detail=problem or "read back as taught")
+
+    @property
+    def _taught(self) -> bool:
+        """Whether calls are written into the content, not by the template."""
+        return not self._renderer.dialect.calls
+
+    def _words(self) -> Finding:
+        problems = (unread_words(self._renderer, turn) for turn in self._turns)
+        opens = f"the prompt opens the reasoning: {self._renderer.opens_reasoning.value}"
+        return _first_problem("answers and reasoning", problems, opens)
+
+    def _ends(self) -> Finding:
+        stops = [text for text, _ in _end_tokens(self._renderer)]
+        known = {*stops, *self._renderer.stop_strings}
+        written = dict.fromkeys(turn.expected.end.strip() for turn in self._ended)
+        missing = [end for end in written if end and end not in known]
+        used = [f"{text} ({token})" for text, token in _end_tokens(self._renderer)]
+        listed = ", ".join([*used, *self._renderer.stop_strings]) or "nothing"
+        if missing:
+            listed = f"the template ends a turn with {missing[0]}, sampling stops at {listed}"
+        return Finding(name="end of a turn", held=not missing and bool(known), detail=listed)
+
+    def _stops(self) -> Finding:
+        problems = (self._stopped_inside(turn) for turn in self._ended)
+        return _first_problem("no stop inside a turn", problems, f"{len(self._ended)} turns")
+
+    def _stopped_inside(self, turn: Sampled) -> str | None:
+        ids = turn.completion.token_ids
+        length = sampled_until_stop(self._renderer, turn.completion)
+        own = self._renderer.decode(ids[:length])
+        if length is None or len(own) >= len(turn.expected.own):
+            return None
+        return f"sampling stops behind {own!r}, before {self._renderer.decode(ids[length:])!r}"
+
+    def _fall_backs(self) -> Finding:
+        dialect, able = self._renderer.dialect, self._reference.abilities
+        taught = self._renderer.call_format.instructions([TOOL]) is not None
+        excused = {
+            "tools": taught or self._taught,
+            "calls": taught,
+            "tool_messages": taught and not able.results_alone,
+        }
+        wrong = [
+            text
+            for name, text in _FALLBACKS
+            if getattr(dialect, name) != getattr(able, name)
+            and not (excused.get(name) and not getattr(dialect, name))
+        ]
+        if wrong:
+            needless = f"in force without need, or missing: {wrong[0]}"
+            return Finding(name="fall-backs", held=False, detail=needless)
+        detail = "; ".join(_fallbacks(self._renderer)) or "none is needed"
+        return Finding(name="fall-backs", held=True, detail=detail)
+
+    def _history(self) -> Finding:
+        problem = next((r.misjudged for r in self._rehearsals if r.misjudged), "")
+        rewritten = [r for r in reversed(self._rehearsals) if r.rewritten]
+        # One example of each kind: the same words stand before the colon.
+        kinds = {r.rewritten.partition(":")[0]: r for r in rewritten}
+        told = "; ".join(f"{r.rewritten} ({r.script})" for r in kinds.values())
+        told = f"rewritten by the template: {told}" if told else "kept by the template"
+        return Finding(name="history", held=not problem, detail=problem or told)
+
+    def _forgery(self) -> Finding:
+        trusted = self._renderer.trusted_roles
+        tried = [name for name, (role, _) in FIELDS.items() if role not in trusted]
+        detail = f"{len(tried)} fields tried"
+        if trusted:
+            detail += f", {', '.join(trusted)} trusted"
+        if self._forgeries:
+            detail = f"text became a special token in: {', '.join(self._forgeries)}"
+        return Finding(name="nothing is forged", held=not self._forgeries, detail=detail)
+
+
+def _rehearse_all(renderer: TemplateRenderer, reference: Reference) -> list[Rehearsal]:
+    played = [rehearse(renderer, reference, script) for script in scripts(reference)]
+    plain = next((turn for r in played for turn in r.turns if not turn.message.tool_calls), None)
+    if plain is not None:
+        more = merging_scripts(renderer, plain.expected.closing)
+        played += [rehearse(renderer, reference, script) for script in more]
+    return played
+
+
+def _first_problem(name: str, problems: Iterator[str | None], fine: str) -> Finding:
+    problem = next(filter(None, problems), None)
+    return Finding(name=name, held=problem is None, detail=problem or fine)
+
+
+def _stream(rehearsal: Rehearsal) -> Finding:
+    name = f"stream of {rehearsal.script}"
+    if rehearsal.refused:
+        return Finding(name=name, held=None, detail=rehearsal.refused)
+    if rehearsal.error:
+        return Finding(name=name, held=False, detail=f"it can't be rendered: {rehearsal.error}")
+    of = f"of {rehearsal.tokens} tokens"
+    if rehearsal.broken_tokens:
+        detail = f"{rehearsal.broken_tokens} {of} are not as they must be: {rehearsal.where}"
+    elif rehearsal.differing:
+        detail = f"{rehearsal.differing} {of} are kept as sampled: {rehearsal.where}"
+    else:
+        detail = f"all {of[3:]} are as transformers renders the conversation"
+    return Finding(name=name, held=rehearsal.held, detail=detail)
+
+
+def _fallbacks(renderer: TemplateRenderer) -> tuple[str, ...]:
+    return tuple(text for name, text in _FALLBACKS if not getattr(renderer.dialect, name))
+
+
+def _end_tokens(renderer: TemplateRenderer) -> tuple[tuple[str, int], ...]:
     names = {token: text for text, token in renderer.encoder.special_ids.items()}
-    decode = renderer.tokenizer.decode
-    attacks = {role: _attack(renderer, reply) for role, reply in _hostile(renderer)}
+    return tuple(
+        (names.get(token, renderer.decode([token])), token) for token in renderer.stop_token_ids
+    )
+
+
+def _unchecked(renderer: TemplateRenderer, reason: str) -> TemplateReport:
+    """Report what the renderer says of itself, none of which was checked."""
+    choice = renderer.format_choice
     return TemplateReport(
         call_format=renderer.call_format.name,
-        end_tokens=tuple(
-            (names.get(token, decode([token])), token) for token in renderer.stop_token_ids
-        ),
+        format_source=choice.source,
+        fallback_reason=choice.reason,
+        one_call=None,
+        two_calls=None,
+        end_tokens=_end_tokens(renderer),
         stop_strings=renderer.stop_strings,
         opens_reasoning=renderer.opens_reasoning,
-        fallbacks=tuple(t for name, t in _FALLBACKS if not getattr(renderer.dialect, name)),
-        forgeries=tuple(role for role, (forged, _) in attacks.items() if forged),
-        reworded=tuple(role for role, (_, reworded) in attacks.items() if reworded),
-        rehearsals=tuple(rehearse(renderer, script) for script in scripts()),
+        fallbacks=_fallbacks(renderer),
+        forgeries=(),
+        rehearsals=(),
+        findings=(Finding(name="every line", held=None, detail=reason),),
     )
-
-
-def _hostile(renderer: TemplateRenderer) -> Iterator[tuple[str, Message]]:
-    """Yield replies that spell every special token."""
-    text = "x".join(["", *renderer.encoder.special_ids, ""])
-    yield "user", Message(role="user", content=text)
-    yield "tool", Message(role="tool", content=text, name="look_up", tool_call_id="call_0")
-
-
-def _attack(renderer: TemplateRenderer, reply: Message) -> tuple[bool, bool]:
-    """Tell whether a hostile reply made a special token, and whether its words were changed."""
-    special = set(renderer.encoder.special_ids.values())
-    harmless = Message(
-        role=reply.role, content="x", name=reply.name, tool_call_id=reply.tool_call_id
-    )
-    made = [
-        sum(token in special for token in renderer.follow((), [message]))
-        for message in (harmless, reply)
-    ]
-    pieces = renderer.suffix([reply]).pieces
-    return made[0] != made[1], all(piece.trusted for piece in pieces)
-
-
-def _line(rehearsal: Rehearsal) -> str:
-    total = len(rehearsal.stream.token_ids)
-    if rehearsal.differing is None:
-        told = "the template refuses to render it again"
-    elif rehearsal.differing == 0:
-        told = f"all {total} tokens equal a plain re-render"
-    else:
-        told = f"{rehearsal.differing} of {total} tokens differ from a plain re-render"
-    why = (
-        f"; a {rehearsal.rewritten[-1]}'s reply rewrites the history" if rehearsal.rewritten else ""
-    )
-    broken = "" if rehearsal.prompts_hold and rehearsal.mask_holds else "; BROKEN"
-    return f"{rehearsal.script}: {told}{why}{broken}"

@@ -146,6 +146,10 @@ def _with_tool_messages(template: ChatTemplate, dialect: Dialect, user: Message)
         replace(dialect, string_arguments=string, null_content=null, short_ids=short)
         for string, null, short in itertools.product((False, True), repeat=3)
     ]
+    # A template that prints arguments as Python has them means to be given their JSON.
+    as_python = repr(json.loads(call.arguments))
+    if any(_shows(template, form, [user, asked], [as_python]) for form in forms):
+        forms.sort(key=lambda form: not form.string_arguments)
     for form in forms:
         if _shows(template, form, [user, asked, answered], [mark(0), mark(1), mark(2)]):
             return form

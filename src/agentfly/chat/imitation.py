@@ -10,11 +10,12 @@ sampled chains carry loss on the same tokens.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from agentfly.chat.reasoning import Opened
+from agentfly.chat.reasoning import Opened, split_reasoning
 from agentfly.chat.render import TemplateRenderer
 from agentfly.chat.safe_encode import Piece
+from agentfly.chat.taint import Swap
 from agentfly.chat.turn_end import TurnEnd
 from agentfly.errors import ConfigError
 from agentfly.types import Completion, FinishReason, Message, TokenStream, ToolSpec, Turn
@@ -57,7 +58,7 @@ def imitate(
             )
         )
         if said.replies:
-            context = renderer.follow(completion.token_ids, said.replies, tools)
+            context = renderer.follow(completion.token_ids, said.replies, tools, said.history)
     return TokenStream(turns=tuple(turns))
 
 
@@ -90,6 +91,29 @@ class _Said:
     """All up to the assistant's next message; none behind the last one."""
     tools: Sequence[ToolSpec]
 
+    def swapped(self, swap: Swap) -> "_Said":
+        """Return the same with all that comes from outside swapped."""
+        return _Said(
+            history=list(map(swap.message, self.history)),
+            message=_swapped_turn(swap, self.message),
+            replies=self.replies,
+            tools=list(map(swap.tool, self.tools)),
+        )
+
+
+def _swapped_turn(swap: Swap, message: Message) -> Message:
+    """Swap a turn, but for the marks around reasoning that was left in its content.
+
+    Demonstrations often come so, and the model is to learn the marks as the tokens that they are.
+    """
+    swapped = swap.message(message)
+    thought = split_reasoning(message.content)
+    if not thought.text:
+        return swapped
+    head, rest = message.content[: thought.end], message.content[thought.end :]
+    before, _, behind = head.partition(thought.text)
+    return replace(swapped, content=before + swap.text(thought.text) + behind + swap.text(rest))
+
 
 def _prompt(messages: Sequence[Message], opening: int | None) -> int:
     """Return how many messages stand before the first one that is imitated."""
@@ -120,12 +144,13 @@ def _said(messages: Sequence[Message], tools: Sequence[ToolSpec], first: int) ->
 
 def _sampled(renderer: TemplateRenderer, said: _Said) -> Completion:
     """Make the completion of a model that writes just as the template does."""
-    end = renderer.suffix(said.replies or _likely_replies(said.message), said.tools).end
-    text = _written(renderer, said, end.last)
+    replies = said.replies or _likely_replies(said.message)
+    end = renderer.suffix(replies, said.tools, said.history).end
+    pieces = renderer.taint.pieces(lambda swap: _written(renderer, said.swapped(swap), end.last))
     # A stop string ends the sampling, before an end token can follow it.
-    if not text.endswith(renderer.stop_strings):
-        text += _sampled_end(end)
-    ids = renderer.encoder.encode([Piece(text, trusted=True)], after=renderer.encoder.anchor)
+    if not "".join(piece.text for piece in pieces).endswith(renderer.stop_strings):
+        pieces.append(Piece(_sampled_end(end), trusted=True))
+    ids = renderer.encoder.encode(pieces, after=renderer.encoder.anchor)
     return Completion(
         token_ids=tuple(ids),
         logprobs=(0.0,) * len(ids),

@@ -12,13 +12,7 @@ from typing import Any
 
 from agentfly.errors import ConfigError
 from agentfly.runtime.names import look_up
-from agentfly.types import Turn
-
-Keep = bool | Sequence[bool]
-"""All, none, or one bool for each token of a turn's completion."""
-
-MaskPolicy = Callable[[Sequence[Turn]], Sequence[Keep]]
-"""From a chain's turns to what to keep of each."""
+from agentfly.types import Keep, MaskPolicy, Turn
 
 CheckedMask = Callable[[Sequence[Turn]], tuple[tuple[bool, ...], ...]]
 """From a chain's turns to one bool for each sampled token of each turn."""

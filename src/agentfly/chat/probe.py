@@ -1,30 +1,41 @@
 """The suffix that follows a sampled turn, found on a short probe conversation.
 
 A probe is one user's message, one assistant's turn and the replies. Rendered once with marks in the
-replies' places it gives a *skeleton*: the template's own text around them. Rendered again with the
-real replies it must give the same text around the real words, which proves which characters are the
-template's and which are not. The real history is never rendered again.
+replies' places it gives a *skeleton*: the template's own text around them, and with it where the
+turn ends. Rendered again with the real replies it gives the suffix. The real history is never
+rendered again. Tools and names stay inert throughout (see `taint`): a template that looks for
+special tokens in them finds none.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
-from agentfly.chat.align import align, around, splice
+from agentfly.chat.align import around, splice
 from agentfly.chat.dialect import Dialect, mark, text_view
 from agentfly.chat.fallback import as_one_user, results_as_user
 from agentfly.chat.safe_encode import Piece, SafeEncoder
+from agentfly.chat.taint import Swap, Taint, pieces_behind, rare_letters
 from agentfly.chat.template import ChatTemplate
-from agentfly.chat.turn_end import TurnEnd, find_turn_end, length_of_call_close
+from agentfly.chat.turn_end import (
+    TurnEnd,
+    find_turn_end,
+    length_of_call_close,
+    without_generation_prompt,
+)
 from agentfly.errors import ConfigError
 from agentfly.types import Message, ToolCall, ToolSpec
 
 _SKELETONS = 512
 """Kept per renderer: one for each order of replies, with their tools' names and ids."""
 
+_TOOLS = 64
+"""Sets of tools whose inert form is kept."""
+
 _QUESTION = Message(role="user", content="zquestionqz")
 _SAID = "zqsaidqz"
+_THOUGHT = "zqthoughtqz"
 
 Arrange = Callable[[Sequence[Message]], list[Message]]
 Shape = tuple[tuple[Any, str | None, str | None], ...]
@@ -47,7 +58,7 @@ class Skeleton:
     arrange: Arrange
     """How replies must be worded for this template."""
     asked: tuple[dict[str, Any], ...]
-    """The probe's question and turn, as the template reads them."""
+    """The probe's question (or the history) and turn, as the template reads them."""
     tools: tuple[dict[str, Any], ...]
     """As the template reads them; none where they don't change the suffix."""
     before: str
@@ -55,6 +66,20 @@ class Skeleton:
     fixed: tuple[str, ...]
     """Behind that, around the replies: one more than there are messages."""
     end: TurnEnd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningClose:
+    """How a template closes the reasoning of a turn."""
+
+    opening: str
+    """What stands between the prompt and the reasoning."""
+    between: str
+    """What stands between the reasoning and what is said."""
+
+
+class _WordedOtherwiseError(Exception):
+    """The template words the probe otherwise, or refuses it, because of what the replies say."""
 
 
 class _SameTools:
@@ -74,68 +99,129 @@ class _SameTools:
 class SuffixProbe:
     """Finds suffixes, and keeps the skeletons it has made."""
 
-    def __init__(self, template: ChatTemplate, dialect: Dialect, encoder: SafeEncoder) -> None:
+    def __init__(
+        self, template: ChatTemplate, dialect: Dialect, encoder: SafeEncoder, taint: Taint
+    ) -> None:
         self._template = template
         self._dialect = dialect
         self._encoder = encoder
+        self._taint = taint
         self._cached = lru_cache(maxsize=_SKELETONS)(self._make)
         self._last_tools: tuple[ToolSpec, ...] = ()
+        self._inert = lru_cache(maxsize=_TOOLS)(self._make_inert)
 
-    def suffix(self, replies: Sequence[Message], tools: Sequence[ToolSpec]) -> Suffix:
-        """Return what follows a turn that these replies answer."""
-        named = [self._harmless(reply) for reply in replies]
-        skeleton = self.skeleton(named, tools)
-        pieces = self._fill(skeleton, skeleton.arrange(named))
+    def suffix(
+        self,
+        replies: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        before: Sequence[Message] = (),
+    ) -> Suffix:
+        """Return what follows a turn that these replies answer.
+
+        `before` is what came before the turn, for templates that need it (`needs_history`).
+        """
+        said = "".join(map(_all_text, (*replies, *before)))
+        swap, inert_tools = self._inert(self._same(tools), rare_letters(said))
+        named = [_with_name(swap, reply) for reply in replies]
+        skeleton = self._skeleton(named, inert_tools, tuple(map(swap.message, before)))
+        pieces = pieces_behind(swap, self._fill(skeleton, named))
         return Suffix(end=skeleton.end, pieces=tuple(pieces))
 
     def skeleton(self, replies: Sequence[Message], tools: Sequence[ToolSpec]) -> Skeleton:
         """Return the template's own text around replies of this shape."""
+        return self._skeleton(replies, self._inert(self._same(tools), frozenset())[1])
+
+    def _skeleton(
+        self,
+        replies: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        lead: tuple[Message, ...] = (),
+    ) -> Skeleton:
         shape = tuple((reply.role, reply.name, reply.tool_call_id) for reply in replies)
+        if not lead:
+            return self._cached(shape, _SameTools(tools))
+        try:
+            return self._make(shape, _SameTools(tools), lead)
+        except ConfigError:
+            return self._cached(shape, _SameTools(tools))
+
+    def reasoning_close(self) -> ReasoningClose | None:
+        """Find how reasoning is closed in a turn that is the last; None if it isn't shown."""
+        turn = Message(role="assistant", content=_SAID, reasoning=_THOUGHT)
+        try:
+            prompt = self._render([_QUESTION], ())
+            text = self._render([_QUESTION, turn], (), add_generation_prompt=False)
+        except ConfigError:
+            return None
+        opening, thought, rest = text.removeprefix(prompt).partition(_THOUGHT)
+        between, said, _ = rest.partition(_SAID)
+        shown = text.startswith(prompt) and thought and said
+        return ReasoningClose(opening=opening, between=between) if shown else None
+
+    @cached_property
+    def needs_history(self) -> bool:
+        """Whether a suffix depends on what came before the turn.
+
+        Some templates number the calls of a conversation, or move the system prompt along. Their
+        suffixes are found on the whole history, which costs more the longer it gets.
+        """
+        said = Message(role="assistant", content=_SAID)
+        answer = Message(role="tool", content="x", name="zqtoolqz", tool_call_id="call_9")
+        leads: list[tuple[Message, ...]] = [(_QUESTION, said, _QUESTION)]
+        if self._dialect.calls and self._dialect.tool_messages:
+            leads.append((_QUESTION, _calling([answer]), answer))
+        if self._dialect.system:
+            system = Message(role="system", content="zqsystemqz")
+            # Bielik counts messages without the system prompt, and looks them up with it.
+            leads += [(system, _QUESTION), *((system, *lead) for lead in leads)]
+        shapes: list[Shape] = [(("user", None, None),), (("tool", "zqtoolqz", "call_0"),)]
+        return any(self._differs(shape, lead) for lead in leads for shape in shapes)
+
+    def _differs(self, shape: Shape, lead: tuple[Message, ...]) -> bool:
+        try:
+            plain = self._cached(shape, _SameTools(()))
+            led = self._make(shape, _SameTools(()), lead)
+        except ConfigError:
+            return False
+        return (plain.fixed, plain.end) != (led.fixed, led.end)
+
+    def _same(self, tools: Sequence[ToolSpec]) -> "_SameTools":
         # Chains that were read from a file have equal tools, but each its own.
         if self._last_tools != tuple(tools):
             self._last_tools = tuple(tools)
-        return self._cached(shape, _SameTools(self._last_tools))
+        return _SameTools(self._last_tools)
 
-    def _harmless(self, reply: Message) -> Message:
-        """Names and ids may be the model's inventions, and land in the template's own text."""
-        name, call_id = reply.name, reply.tool_call_id
-        if not any(map(self._encoder.forges, (name or "", call_id or ""))):
-            return reply
-        clean = self._encoder.neutralise
-        return replace(reply, name=name and clean(name), tool_call_id=call_id and clean(call_id))
+    def _make_inert(
+        self, same: "_SameTools", avoid: frozenset[str]
+    ) -> tuple[Swap, tuple[ToolSpec, ...]]:
+        swap = self._taint.inert("".join([*avoid, *map(repr, same.tools)]))
+        return swap, tuple(map(swap.tool, same.tools))
 
     def _fill(self, skeleton: Skeleton, replies: Sequence[Message]) -> list[Piece]:
-        words = [text_view(reply) for reply in replies]
-        rest = self._rest(skeleton, replies)
-        pieces = align(rest, skeleton.fixed, words) if rest is not None else None
-        return pieces or self._fill_oddly(skeleton, replies, rest)
+        def render(swap: Swap) -> str:
+            return self._rest(skeleton, skeleton.arrange(list(map(swap.message, replies))))
 
-    def _fill_oddly(
-        self, skeleton: Skeleton, replies: Sequence[Message], rest: str | None
-    ) -> list[Piece]:
-        """Go on where the template treats these very words in a way of its own."""
-        if any(self._encoder.forges(text_view(reply)) for reply in replies):
-            replies = [
-                replace(reply, content=self._encoder.neutralise(text_view(reply)), images=())
-                for reply in replies
-            ]
-            rest = self._rest(skeleton, replies)
-        if rest is None:
-            return splice(skeleton.fixed, [text_view(reply) for reply in replies])
-        return [Piece(rest, trusted=True)]
+        try:
+            return self._taint.pieces(render)
+        except _WordedOtherwiseError:
+            return splice(skeleton.fixed, list(map(text_view, skeleton.arrange(replies))))
 
-    def _rest(self, skeleton: Skeleton, replies: Sequence[Message]) -> str | None:
-        """Render the probe with real words; None if they change what comes before them."""
+    def _rest(self, skeleton: Skeleton, replies: Sequence[Message]) -> str:
+        """Render the probe with real words."""
         spoken = map(self._dialect.write, replies)
         try:
             text = self._template.render(
                 [*skeleton.asked, *spoken], skeleton.tools, add_generation_prompt=True
             )
-        except ConfigError:
-            return None
-        return text[len(skeleton.before) :] if text.startswith(skeleton.before) else None
+        except ConfigError as error:
+            raise _WordedOtherwiseError from error
+        if not text.startswith(skeleton.before):
+            raise _WordedOtherwiseError
+        return text[len(skeleton.before) :]
 
-    def _make(self, shape: Shape, same: _SameTools) -> Skeleton:
+    def _make(
+        self, shape: Shape, same: _SameTools, lead: tuple[Message, ...] = (_QUESTION,)
+    ) -> Skeleton:
         replies = [
             Message(role=role, name=name, tool_call_id=call_id) for role, name, call_id in shape
         ]
@@ -145,7 +231,7 @@ class SuffixProbe:
             arranged = [replace(m, content=mark(i)) for i, m in enumerate(arrange(replies))]
             for turn in self._turns(arranged):
                 try:
-                    return self._cheapest(arrange, turn, arranged, tools)
+                    return self._cheapest(arrange, (*lead, turn), arranged, tools)
                 except ConfigError as error:
                     refusals.append(str(error))
         roles = ", ".join(reply.role for reply in replies)
@@ -169,14 +255,14 @@ class SuffixProbe:
     def _cheapest(
         self,
         arrange: Arrange,
-        turn: Message,
+        asked: tuple[Message, ...],
         replies: Sequence[Message],
         tools: tuple[ToolSpec, ...],
     ) -> Skeleton:
         """Leave the tools out of the probe where they make no difference to the suffix."""
-        full = self._measure(arrange, turn, replies, tools)
+        full = self._measure(arrange, asked, replies, tools)
         try:
-            bare = self._measure(arrange, turn, replies, ())
+            bare = self._measure(arrange, asked, replies, ())
         except ConfigError:
             return full
         return bare if (bare.fixed, bare.end) == (full.fixed, full.end) else full
@@ -184,35 +270,42 @@ class SuffixProbe:
     def _measure(
         self,
         arrange: Arrange,
-        turn: Message,
+        asked: tuple[Message, ...],
         replies: Sequence[Message],
         tools: tuple[ToolSpec, ...],
     ) -> Skeleton:
-        text = self._render([_QUESTION, turn, *replies], tools)
-        start, last = self._end_of(turn, text, tools)
+        text = self._render([*asked, *replies], tools)
+        start, last = self._end_of(asked, text, tools)
         fixed = around(text[start:], [reply.content for reply in replies])
         if fixed is None:
             raise ConfigError("it doesn't show each reply exactly once, in order")
         end = find_turn_end(last, fixed[0], self._encoder.pattern)
+        if end.opens_reply and replies and replies[0].role == "user":
+            # A token that opens users' messages also stands before the first of them.
+            opens = end.tokens[0] in text.partition(_QUESTION.content)[0]
+            end = replace(end, opens_reply=opens)
         closed = start + len(end.closing)
         return Skeleton(
             arrange=arrange,
-            asked=(self._dialect.write(_QUESTION), self._dialect.write(turn)),
+            asked=tuple(map(self._dialect.write, asked)),
             tools=tuple(tool.to_openai() for tool in tools),
             before=text[:closed],
             fixed=(fixed[0][len(end.closing) :], *fixed[1:]),
             end=end,
         )
 
-    def _end_of(self, turn: Message, text: str, tools: tuple[ToolSpec, ...]) -> tuple[int, str]:
+    def _end_of(
+        self, asked: tuple[Message, ...], text: str, tools: tuple[ToolSpec, ...]
+    ) -> tuple[int, str]:
         """Return where the turn's own words end, and what follows them in a last message."""
-        plain = self._behind(_SAID, Message(role="assistant", content=_SAID), tools)
+        *lead, turn = asked
+        plain = self._behind(_SAID, [*lead, Message(role="assistant", content=_SAID)], tools)
         if not turn.tool_calls:
             return _position_behind(_SAID, text), plain
         shown = [i for i in range(len(turn.tool_calls)) if _argument(i) in text]
         if not shown:
             raise ConfigError("it doesn't show the calls of a turn")
-        last = self._behind(_argument(shown[-1]), turn, tools)
+        last = self._behind(_argument(shown[-1]), asked, tools)
         length = length_of_call_close(
             last, self._between_calls(turn, tools), plain, self._encoder.pattern
         )
@@ -221,9 +314,48 @@ class SuffixProbe:
             raise ConfigError("it words a turn otherwise once replies follow")
         return start + length, last[length:]
 
-    def _behind(self, words: str, turn: Message, tools: tuple[ToolSpec, ...]) -> str:
-        text = self._render([_QUESTION, turn], tools, add_generation_prompt=False)
-        return text[_position_behind(words, text) :]
+    def _behind(self, words: str, messages: Sequence[Message], tools: tuple[ToolSpec, ...]) -> str:
+        """Return what follows the words of a conversation's last message."""
+        text = self._render(messages, tools, add_generation_prompt=False)
+        last = text[_position_behind(words, text) :]
+        if self._always_prompts:
+            return without_generation_prompt(last, self._always_prompts, self._encoder.pattern)
+        return self._up_to_other_message(last)
+
+    def _up_to_other_message(self, last: str) -> str:
+        """Leave out a message that a template (Command R+) puts behind every conversation."""
+        pattern, opener = self._encoder.pattern, self._opener
+        before, opened, message = last.partition(opener) if opener else (last, "", "")
+        # An assistant's message without words (DeepSeek R1 writes one) is a part of the turn.
+        return before if pattern and opened and pattern.sub("", message).strip() else last
+
+    @cached_property
+    def _opener(self) -> str:
+        """The special token with which the generation prompt opens a message; empty if none."""
+        try:
+            asked, prompted = (
+                self._render([_QUESTION], (), add_generation_prompt=prompt)
+                for prompt in (False, True)
+            )
+        except ConfigError:
+            return ""
+        pattern = self._encoder.pattern
+        found = pattern.search(prompted.removeprefix(asked)) if pattern else None
+        return found.group() if found and prompted.startswith(asked) else ""
+
+    @cached_property
+    def _always_prompts(self) -> tuple[str, ...]:
+        """Renderings that end with a generation prompt although none was asked for, if so."""
+        said = Message(role="assistant", content=_SAID)
+        try:
+            texts = [
+                [self._render(messages, (), add_generation_prompt=asked) for asked in (True, False)]
+                for messages in ([_QUESTION], [_QUESTION, said], [_QUESTION, said, _QUESTION])
+            ]
+        except ConfigError:
+            return ()
+        same = all(prompted == unprompted for prompted, unprompted in texts)
+        return tuple(text for text, _ in texts) if same else ()
 
     def _between_calls(self, turn: Message, tools: tuple[ToolSpec, ...]) -> str:
         name = turn.tool_calls[0].name
@@ -249,6 +381,23 @@ class SuffixProbe:
             [tool.to_openai() for tool in tools],
             add_generation_prompt=add_generation_prompt,
         )
+
+
+def _all_text(message: Message) -> str:
+    types = (image.media_type for image in message.images)
+    calls = (f"{call.id}{call.name}{call.arguments}" for call in message.tool_calls)
+    parts = (message.content, message.reasoning, message.name, message.tool_call_id)
+    return "".join([*filter(None, parts), *types, *calls])
+
+
+def _with_name(swap: Swap, reply: Message) -> Message:
+    """Make the name and the call's id inert: they may be the model's inventions."""
+    name, call_id = reply.name, reply.tool_call_id
+    return replace(
+        reply,
+        name=None if name is None else swap.text(name),
+        tool_call_id=None if call_id is None else swap.text(call_id),
+    )
 
 
 def _argument(index: int) -> str:

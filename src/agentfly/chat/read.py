@@ -1,14 +1,20 @@
 """Reading a completion back into a message. Total: whatever the tokens, a message comes out."""
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from agentfly.chat.formats import CallFormat, Reading
-from agentfly.chat.reasoning import Opened, split_reasoning, token_span
-from agentfly.types import Message, Parsed
+from agentfly.chat.reasoning import Opened, Thought, split_reasoning, token_spans
+from agentfly.chat.turn_marks import TurnMarks
+from agentfly.types import Message, Parsed, ToolSpec
 
 _log = logging.getLogger(__name__)
+
+_MARKUP = re.compile(r"(?:\s|<[^<>]*+>|[\]}])*+")
+_USUAL_MARKS = TurnMarks()
+_NO_THOUGHT = Thought(text=None, end=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,27 +23,40 @@ class CompletionReader:
 
     decode: Callable[[Sequence[int]], str]
     call_format: CallFormat
-    ends: tuple[tuple[int, ...], ...]
-    """Tokens with which a turn ends, the longest sequence first."""
+    ends: frozenset[int]
+    """Tokens with which a turn ends."""
     spelled_ends: tuple[str, ...]
     opened: Opened
+    marks: TurnMarks = _USUAL_MARKS
+    lead: str = ""
+    """The beginning of a call that the generation prompt has written already."""
+    closings: tuple[str, ...] = ()
+    """Text that belongs to the end token before which it stands, the longest first."""
+    call_ends: Mapping[int, str] = field(default_factory=dict)
+    """End tokens that close a call too, as `<|tools_suffix|>` does in Apertus, and their text."""
 
-    def read(self, ids: Sequence[int]) -> Parsed:
-        """Read a completion's tokens."""
-        ids = self.without_end(ids)
-        text = self._up_to_stop(self.decode(ids))
-        thought = split_reasoning(text, opened=self.opened)
-        rest = text[thought.end :].lstrip("\n") if thought.end else text
-        message, spans = self._message(rest, thought.text)
-        ranges = [(0, thought.end)] if thought.end else spans
-        return Parsed(message=message, reasoning_spans=self._token_spans(ids, ranges))
+    def read(self, ids: Sequence[int], tools: Sequence[ToolSpec] = ()) -> Parsed:
+        """Read a completion's tokens; the tools give types to arguments written as bare text."""
+        sampled = self.without_end(ids)
+        text = self._up_to_stop(self.decode(sampled))
+        if len(sampled) < len(ids):
+            closing = next((closing for closing in self.closings if text.endswith(closing)), "")
+            text = text.removesuffix(closing)
+        thought = self._thought(text)
+        spoken = text[thought.end :].lstrip("\n") if thought.end else text
+        reading = self._reading(spoken, self.call_ends.get(ids[-1], "") if ids else "")
+        message = Message(
+            role="assistant",
+            content=reading.content,
+            reasoning=_together(thought.text, reading),
+            tool_calls=self.call_format.typed(reading.calls, tools),
+        )
+        ranges = [(0, thought.end)] if thought.end else reading.reasoning_spans
+        return Parsed(message=message, reasoning_spans=token_spans(self.decode, sampled, ranges))
 
     def without_end(self, ids: Sequence[int]) -> Sequence[int]:
-        """Take off the end token, if it was sampled, and what belongs to it."""
-        for end in self.ends:
-            if tuple(ids[-len(end) :]) == end:
-                return ids[: -len(end)]
-        return ids
+        """Take off the end token, if it was sampled."""
+        return ids[:-1] if ids and ids[-1] in self.ends else ids
 
     def _up_to_stop(self, text: str) -> str:
         """Cut the text behind the format's first stop string, and before a spelled-out end."""
@@ -46,27 +65,48 @@ class CompletionReader:
         found = [(position, length) for position, length in stops if position >= 0]
         return text[: sum(min(found))] if found else text
 
-    def _message(
-        self, text: str, reasoning: str | None
-    ) -> tuple[Message, Sequence[tuple[int, int]]]:
+    def _thought(self, text: str) -> Thought:
+        """Find the reasoning; a turn that ends with whole calls has closed it by calling."""
+        if self.call_format.reads_reasoning:
+            return _NO_THOUGHT
+        thought = split_reasoning(text, opened=self.opened, marks=self.marks.reasoning)
+        if thought.closed or not thought.text:
+            return thought
+        end = _start_of_last_calls(text, self._read(text))
+        if end is None:
+            return thought
+        before = split_reasoning(text[:end], opened=self.opened, marks=self.marks.reasoning)
+        return replace(before, text=before.text or None)
+
+    def _reading(self, text: str, call_end: str) -> Reading:
+        if call_end and (reading := self._reading(text + call_end, "")).calls:
+            return reading
+        opening, closing = self.marks.spoken
+        head = text.lstrip()
+        if not opening or self.call_format.reads_reasoning or not head.startswith(opening):
+            return self._read(self.lead + text if self.lead and text else text)
+        said = head.removeprefix(opening)
+        return self._read(said.rstrip().removesuffix(closing) if closing else said)
+
+    def _read(self, text: str) -> Reading:
         try:
             reading = self.call_format.read(text)
-            message = Message(
-                role="assistant",
-                content=reading.content,
-                reasoning=_together(reasoning, reading),
-                tool_calls=reading.calls,
-            )
+            return replace(reading, calls=tuple(reading.calls))
         except Exception:  # noqa: BLE001 - a user's own reader may do anything
             _log.exception("the call format %r failed to read a completion", self.call_format.name)
-            return Message(role="assistant", content=text, reasoning=reasoning), ()
-        return message, reading.reasoning_spans
+            return Reading(content=text)
 
-    def _token_spans(
-        self, ids: Sequence[int], ranges: Sequence[tuple[int, int]]
-    ) -> tuple[tuple[int, int], ...]:
-        spans = (token_span(self.decode, ids, start, end) for start, end in ranges)
-        return tuple(span for span in spans if span[0] < span[1])
+
+def _start_of_last_calls(text: str, reading: Reading) -> int | None:
+    """Return where the calls begin with which a text ends; None if it doesn't end with any."""
+    if any(call.problem for call in reading.calls):
+        return None
+    start, end = None, len(text)
+    for span in reversed(reading.call_spans):
+        if not _MARKUP.fullmatch(text, span[1], end):
+            break
+        start = end = span[0]
+    return start
 
 
 def _together(reasoning: str | None, reading: Reading) -> str | None:

@@ -1,31 +1,27 @@
-"""Playing a scripted conversation through a renderer, to see what its template makes of it."""
+"""Scripted conversations, played through a renderer as a chain would play them.
+
+Each turn is sampled as the template itself writes it, by an independent rendering (see `expected`);
+the renderer makes the first prompt and what follows each turn. What comes out is held against the
+text that must come out.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 
-from agentfly.chat.imitation import imitate
+from agentfly.chat.expected import ExpectedTurn, difference, expect_turn
+from agentfly.chat.jinja_sandbox import RenderTimeout
+from agentfly.chat.reference import TOOL, Reference
 from agentfly.chat.render import TemplateRenderer
-from agentfly.errors import ConfigError
-from agentfly.types import (
-    Completion,
-    FinishReason,
-    Message,
-    TokenStream,
-    ToolCall,
-    ToolSpec,
-    Turn,
-)
+from agentfly.errors import AgentFlyError, ConfigError, boundary
+from agentfly.types import Completion, FinishReason, Message
 
-TOOL = ToolSpec(
-    name="look_up",
-    description="Look something up.",
-    parameters={
-        "type": "object",
-        "properties": {"query": {"type": "string", "description": "What to look up."}},
-        "required": ["query"],
-    },
-)
+QUESTION = Message(role="user", content="How is the weather in Paris?")
+_NEXT = Message(role="user", content="And what about Rome?")
+_ANSWER = Message(role="assistant", content="It rains over there.")
+_ENDINGS = (".", "\n", " ", "!", ")", '"', ">", "}", "]", "<", "|", "\n\n")
+"""Characters that may be one token with the mark behind them."""
+_MOST_ENDINGS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +30,18 @@ class Script:
 
     name: str
     steps: tuple[tuple[Message, tuple[Message, ...]], ...]
+    opening: tuple[Message, ...] = (QUESTION,)
+    cut: bool = False
+    """The last turn is cut before it ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """A turn as a model would sample it."""
+
+    message: Message
+    expected: ExpectedTurn
+    completion: Completion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,120 +49,217 @@ class Rehearsal:
     """How a conversation went."""
 
     script: str
-    stream: TokenStream
-    """The turns as a chain would record them; the last one is cut short at once."""
-    rewritten: tuple[str, ...]
-    """Roles of the replies that made the template word the history otherwise."""
-    plain_ids: tuple[int, ...] | None
-    """What the whole conversation would be, rendered and encoded anew; None if that is refused."""
+    tokens: int = 0
+    """Length of the stream."""
+    broken_tokens: int = 0
+    """Tokens that differ from what must come out: 0 for every renderer that is right."""
+    differing: int | None = None
+    """Tokens that differ from one rendering of the whole conversation; None if that is refused.
+    Where it is not 0 but `broken_tokens` is, the template rewrites the history."""
+    where: str = ""
+    """Both sides around the first difference."""
+    rewritten: str = ""
+    """How the template words earlier turns otherwise; empty if it doesn't."""
+    misjudged: str = ""
+    """A rewriting that the renderer overlooks or imagines."""
+    refused: str = ""
+    """Why the template has no rendering to compare with."""
+    error: str = ""
+    """What the renderer raised on a conversation that the template takes, or that it hangs over."""
+    turns: tuple[Sampled, ...] = field(default=(), repr=False)
 
     @property
-    def prompts_hold(self) -> bool:
-        """Whether every prompt begins with all tokens before it."""
-        ids = self.stream.token_ids
-        prompts = [self.stream.prompt_ids(i) for i in range(len(self.stream.turns))]
-        return all(ids[: len(prompt)] == prompt for prompt in prompts)
-
-    @property
-    def mask_holds(self) -> bool:
-        """Whether exactly the sampled tokens may carry loss."""
-        sampled = [i for i, on in enumerate(self.stream.sampled) if on]
-        ids = self.stream.token_ids
-        turns = self.stream.turns
-        said = [token for turn in turns if turn.completion for token in turn.completion.token_ids]
-        return [ids[i] for i in sampled] == said
-
-    @property
-    def differing(self) -> int | None:
-        """How many tokens differ from a plain re-render; None if there is none."""
-        if self.plain_ids is None:
+    def held(self) -> bool | None:
+        """Whether the stream is right; None if there is nothing to compare it with."""
+        if self.refused:
             return None
-        ours, theirs = self.stream.token_ids, self.plain_ids
-        if ours == theirs:
-            return 0
-        matcher = SequenceMatcher(a=ours, b=theirs, autojunk=False)
-        changes = (o for o in matcher.get_opcodes() if o[0] != "equal")
-        return sum(max(a_end - a, b_end - b) for _, a, a_end, b, b_end in changes)
+        return not self.broken_tokens and not self.error
 
 
-def scripts() -> tuple[Script, ...]:
+def scripts(reference: Reference) -> tuple[Script, ...]:
     """Return conversations that bring out what templates do."""
-    question = Message(role="user", content="And in Rome?")
-    answer = Message(role="assistant", content="It rains in Paris.")
-    thought = replace(answer, reasoning="The user wants the weather.")
-    one, two = _calling("Paris"), _calling("Paris", "Rome")
+    one, other = _calling(reference, "Paris"), _calling(reference, "Rome", first=1)
+    two = _calling(reference, "Paris", "Rome")
+    thought = replace(_ANSWER, reasoning="The user wants the weather.")
     thought_call = replace(one, reasoning="I should look it up.")
+    system = Message(role="system", content="You are a forecaster.")
     return (
+        Script(name="another question", steps=((_ANSWER, (_NEXT,)),)),
+        Script(name="a system prompt", steps=((_ANSWER, (_NEXT,)),), opening=(system, QUESTION)),
         Script(name="a tool call", steps=((one, _results(one)),)),
         Script(name="two calls at once", steps=((two, _results(two)),)),
-        Script(name="another question", steps=((answer, (question,)),)),
         Script(
-            name="a call, an answer, another question",
-            steps=((one, _results(one)), (answer, (question,))),
+            name="two rounds of tools",
+            steps=((one, _results(one)), (other, _results(other)), (_ANSWER, (_NEXT,))),
+            opening=(system, QUESTION),
         ),
         Script(name="reasoning, then a call", steps=((thought_call, _results(one)),)),
-        Script(name="reasoning, then another question", steps=((thought, (question,)),)),
+        Script(name="reasoning, then another question", steps=((thought, (_NEXT,)),)),
+        Script(
+            name="reasoning, a call, then another question",
+            steps=((thought_call, _results(one)), (thought, (_NEXT,))),
+        ),
+        Script(
+            name="a cut turn",
+            steps=((replace(_ANSWER, content="It rains ov"), (_NEXT,)),),
+            cut=True,
+        ),
     )
 
 
-def rehearse(renderer: TemplateRenderer, script: Script) -> Rehearsal:
-    """Play a conversation: each turn is sampled as the template itself would write it."""
-    history = [Message(role="user", content="How is the weather in Paris?")]
-    rewritten: list[str] = []
-    for said, replies in script.steps:
-        history.append(said)
-        if _is_rewritten(renderer, history, replies):
-            rewritten.append(replies[-1].role)
-        history += replies
+def merging_scripts(renderer: TemplateRenderer, closing: str) -> tuple[Script, ...]:
+    """Return conversations whose answer ends in characters that are one token with the closing."""
+    encode = renderer.tokenizer.encode
+    merging = [
+        ending
+        for ending in _ENDINGS
+        if len(encode(f"a{ending}{closing}")) < len(encode(f"a{ending}")) + len(encode(closing))
+    ]
+    chosen = (merging or [".", "\n"])[:_MOST_ENDINGS]
+    answers = [replace(_ANSWER, content=f"It rains over there{ending}") for ending in chosen]
+    return tuple(
+        Script(name=f"an answer that ends in {ending!r}", steps=((answer, (_NEXT,)),))
+        for ending, answer in zip(chosen, answers, strict=True)
+    )
+
+
+def rehearse(renderer: TemplateRenderer, reference: Reference, script: Script) -> Rehearsal:
+    """Play a conversation, and hold the stream against the text that must come out."""
+    try:
+        turns = _expected(renderer, reference, script)
+    except ConfigError as error:
+        if isinstance(error.__cause__, RenderTimeout):
+            return Rehearsal(script=script.name, error=str(error))
+        return Rehearsal(script=script.name, refused=str(error))
+    rewritten = _reasons(turns)
+    try:
+        with boundary(ConfigError, "playing the conversation"):
+            ids, text = _play(renderer, script, turns)
+            misjudged = _misjudged(renderer, script, turns)
+    except AgentFlyError as error:
+        return Rehearsal(
+            script=script.name, error=str(error), rewritten=rewritten, turns=tuple(turns)
+        )
+    tokenizer = renderer.tokenizer
+    ours, must = tokenizer.decode(ids), _as_decoded(renderer, text)
+    whole = _as_decoded(renderer, turns[-1].expected.replied)
     return Rehearsal(
         script=script.name,
-        stream=_with_next_turn(renderer, imitate(renderer, history, [TOOL])),
-        rewritten=tuple(rewritten),
-        plain_ids=_plain(renderer, history),
+        tokens=len(ids),
+        broken_tokens=_differing(renderer, ours, must),
+        differing=_differing(renderer, ours, whole),
+        where=difference(ours, must if ours != must else whole) if ours != whole else "",
+        rewritten=rewritten if ours != whole else "",
+        misjudged=misjudged,
+        turns=tuple(turns),
     )
 
 
-def _with_next_turn(renderer: TemplateRenderer, stream: TokenStream) -> TokenStream:
-    """Go on to the prompt of one more turn, in which nothing is said."""
-    last = stream.turns[-1]
-    assert last.completion is not None, "an imitated turn has token ids"
-    nothing = Completion(token_ids=(), logprobs=(), versions=(), finish_reason=FinishReason.LENGTH)
-    turn = Turn(
-        index=len(stream.turns),
-        context_ids=renderer.follow(last.completion.token_ids, last.replies, [TOOL]),
-        completion=nothing,
-        message=Message(role="assistant"),
-        temperature=1.0,
+def sample(renderer: TemplateRenderer, text: str, reason: FinishReason) -> Completion:
+    """Encode a text as a model might sample it."""
+    tokenizer = renderer.tokenizer
+    anchor = next(iter(tokenizer.special_ids), "")
+    # Behind a special token, text is encoded as if it didn't begin a document.
+    ids = tuple(tokenizer.encode(anchor + text)[1 if anchor else 0 :])
+    return Completion(
+        token_ids=ids,
+        logprobs=(0.0,) * len(ids),
+        versions=((0, len(ids)),) if ids else (),
+        finish_reason=reason,
     )
-    return TokenStream(turns=(*stream.turns, turn))
 
 
-def _is_rewritten(
-    renderer: TemplateRenderer, history: Sequence[Message], replies: Sequence[Message]
-) -> bool:
-    try:
-        return renderer.watch.rewritten(history, replies, [TOOL])
-    except ConfigError:
-        return False
+def _expected(renderer: TemplateRenderer, reference: Reference, script: Script) -> list[Sampled]:
+    """Work out each turn from independent renderings."""
+    tools = [TOOL] if renderer.dialect.tools else []
+
+    def render(messages: Sequence[Message], *, prompt: bool) -> str:
+        worded = list(renderer.writer.wordings(messages, [TOOL]))
+        try:
+            return reference.text(worded[0], tools, prompt=prompt)
+        except ConfigError:
+            return reference.text(worded[1], tools, prompt=prompt)
+
+    history, turns = list(script.opening), list[Sampled]()
+    for number, (said, replies) in enumerate(script.steps, 1):
+        turn = expect_turn(render, history, said, replies, renderer.encoder.pattern)
+        cut = script.cut and number == len(script.steps)
+        text = turn.own if cut else turn.sampled
+        reason = FinishReason.LENGTH if cut else FinishReason.STOP
+        turns.append(
+            Sampled(message=said, expected=turn, completion=sample(renderer, text, reason))
+        )
+        history += [said, *replies]
+    return turns
 
 
-def _plain(renderer: TemplateRenderer, history: Sequence[Message]) -> tuple[int, ...] | None:
-    try:
-        return renderer.open(history, [TOOL])
-    except ConfigError:
-        return None
+def _play(
+    renderer: TemplateRenderer, script: Script, turns: Sequence[Sampled]
+) -> tuple[tuple[int, ...], str]:
+    """Return the tokens of the stream, and the text that they must be."""
+    history = list(script.opening)
+    ids, text = renderer.open(history, [TOOL]), turns[0].expected.before
+    for turn, (said, replies) in zip(turns, script.steps, strict=True):
+        history.append(said)
+        extension = renderer.extend(history, turn.completion, replies, [TOOL])
+        history += replies
+        expected = turn.expected
+        if extension.new_stream:
+            ids, text = extension.token_ids, expected.replied
+            continue
+        ids = (*ids, *turn.completion.token_ids, *extension.token_ids)
+        cut = turn.completion.finish_reason is FinishReason.LENGTH
+        text += (
+            expected.own + expected.closing_and_rest if cut else expected.sampled + expected.rest
+        )
+    return ids, text
 
 
-def _calling(*places: str) -> Message:
-    calls = tuple(
-        ToolCall(id=f"call_{i}", name=TOOL.name, arguments=f'{{"query": "{place}"}}')
-        for i, place in enumerate(places)
-    )
-    return Message(role="assistant", tool_calls=calls)
+def _misjudged(renderer: TemplateRenderer, script: Script, turns: Sequence[Sampled]) -> str:
+    """Compare what the renderer takes for a rewriting with what it is."""
+    history = list(script.opening)
+    for turn, (said, replies) in zip(turns, script.steps, strict=True):
+        history.append(said)
+        judged = renderer.watch.rewritten(history, replies, [TOOL], turn.expected.own)
+        if judged and not turn.expected.rewritten:
+            return "the renderer takes it for a rewriting of the history, which it isn't"
+        if turn.expected.rewritten and not judged:
+            return f"the renderer overlooks a rewriting: {turn.expected.rewritten}"
+        history += replies
+    return ""
+
+
+def _reasons(turns: Sequence[Sampled]) -> str:
+    expected = [turn.expected for turn in turns]
+    reasons = [*(t.rewritten for t in expected), *(t.other_end for t in expected)]
+    return "; ".join(dict.fromkeys(filter(None, reasons)))
+
+
+def _as_decoded(renderer: TemplateRenderer, text: str) -> str:
+    """Return a text as this tokenizer gives it back, which may normalize it."""
+    return renderer.tokenizer.decode(renderer.tokenizer.encode(text))
+
+
+def _differing(renderer: TemplateRenderer, one: str, other: str) -> int:
+    """Return how many tokens differ between two texts, each encoded at once."""
+    if one == other:
+        return 0
+    encoded = [renderer.tokenizer.encode(text) for text in (one, other)]
+    matcher = SequenceMatcher(a=encoded[0], b=encoded[1], autojunk=False)
+    changes = (o for o in matcher.get_opcodes() if o[0] != "equal")
+    return sum(max(a_end - a, b_end - b) for _, a, a_end, b, b_end in changes)
+
+
+def _calling(reference: Reference, *places: str, first: int = 0) -> Message:
+    asked = ({"query": place} for place in places)
+    return Message(role="assistant", tool_calls=reference.calls(*asked, first=first))
 
 
 def _results(turn: Message) -> tuple[Message, ...]:
+    weather = {"Paris": "Rain and 12 degrees", "Rome": "Sun and 20 degrees"}
     return tuple(
-        Message(role="tool", content="Rain, 12°C", name=call.name, tool_call_id=call.id)
+        Message(role="tool", content=told, name=call.name, tool_call_id=call.id)
         for call in turn.tool_calls
+        for place, told in weather.items()
+        if place in call.arguments
     )

@@ -9,8 +9,8 @@ sampled stays as it is. So the prompt of every turn begins with all tokens of th
 - A suffix starts with what closes the turn, as far as the model did not sample it: after
   `<|im_end|>` only the newline, after a turn cut short `<|im_end|>` and the newline. If another end
   token was sampled than the one the template writes, it counts, and no second one is added.
-- Special tokens are only ever made by the template: a user's or a tool's text that spells one is
-  encoded as the characters it is (see `safe_encode`).
+- Special tokens are only ever made by the template: what users, tools, models and MCP servers wrote
+  is encoded as the characters it is, special token or not (see `taint` and `safe_encode`).
 - What a template can't render gets a fall-back (see `fallback`).
 - Where a template rewrites earlier turns, the stream stays as sampled (`on_rewrite="keep"`), or the
   chain goes on in a new stream with a fresh prompt (`on_rewrite="cut"`).
@@ -18,28 +18,37 @@ sampled stays as it is. So the prompt of every turn begins with all tokens of th
 Not covered: templates of vision models are used for their text alone, and pictures are only named.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from agentfly.chat.conversation import ConversationWriter
 from agentfly.chat.dialect import PROBE_TOOL, Dialect, learn_dialect
-from agentfly.chat.formats import CallFormat, Parser, custom_format, detect_format, get_format
+from agentfly.chat.format_choice import FormatChoice, choose_format, judge_format
+from agentfly.chat.formats import CallFormat, Parser, custom_format, get_format
 from agentfly.chat.probe import Skeleton, Suffix, SuffixProbe
 from agentfly.chat.read import CompletionReader
 from agentfly.chat.reasoning import Opened, opens_reasoning
 from agentfly.chat.rewrite import RewriteWatch
 from agentfly.chat.safe_encode import SafeEncoder
 from agentfly.chat.suffix import SuffixEncoder
+from agentfly.chat.taint import Taint
 from agentfly.chat.template import ChatTemplate
 from agentfly.chat.tokenizer import control_tokens, wrap_tokenizer
 from agentfly.chat.tokenizer_folder import load_tokenizer
+from agentfly.chat.turn_marks import TurnMarks, learn_turn_marks
+from agentfly.chat.turn_probe import TurnProbe
 from agentfly.errors import ConfigError
-from agentfly.types import Completion, Extension, Message, Parsed, ToolSpec
+from agentfly.types import Completion, Extension, Message, Parsed, ToolCall, ToolSpec
+from agentfly.types.message import Role
 
 OnRewrite = Literal["keep", "cut"]
 FormatLike = str | CallFormat | Parser | None
 """A format's name, a format, a function that reads a text, or None to go by the template."""
+
+_RELATED_ENDS = {"<|eot_id|>": "<|eom_id|>"}
+"""Tokens that end a turn beside the one that a template writes: where tools are given, Llama's
+models end a turn that calls one with `<|eom_id|>`, and its templates don't write that."""
 
 _USER = Message(role="user")
 _RESULT = Message(role="tool", name=PROBE_TOOL.name, tool_call_id="call_0")
@@ -47,6 +56,15 @@ _RESULT = Message(role="tool", name=PROBE_TOOL.name, tool_call_id="call_0")
 
 class TemplateRenderer:
     r"""Renders with any Hugging Face chat template and tokenizer.
+
+    Args:
+        tokenizer: Of `tokenizers` or `transformers`, or one that fits `agentfly.types.Tokenizer`.
+        template: The chat template, or its source.
+        format: How calls are written; by default the template's own way.
+        on_rewrite: What to do where the template words earlier turns otherwise.
+        trusted_roles: Roles whose messages may spell special tokens, such as `["system"]` for
+            prompts that you wrote yourself. By default nothing but the template makes them.
+        end_token_ids: More tokens that end a turn, such as those of `generation_config.json`.
 
     >>> from agentfly.chat import ByteTokenizer
     >>> source = (
@@ -66,31 +84,47 @@ class TemplateRenderer:
         *,
         format: FormatLike = None,
         on_rewrite: OnRewrite = "keep",
+        trusted_roles: Sequence[Role] = (),
+        end_token_ids: Sequence[int] = (),
     ) -> None:
         if on_rewrite not in ("keep", "cut"):
             raise ConfigError(f"on_rewrite is 'keep' or 'cut', got {on_rewrite!r}")
+        _require_roles(trusted_roles)
         self.tokenizer = wrap_tokenizer(tokenizer)
         self.template = template if isinstance(template, ChatTemplate) else ChatTemplate(template)
-        self.call_format = _call_format(format, self.template.source)
         self.on_rewrite = on_rewrite
-        self.dialect = _dialect(self.template, self.call_format)
+        self.trusted_roles = tuple(trusted_roles)
+        self.end_token_ids = tuple(end_token_ids)
+        native = learn_dialect(self.template)
+        turns = TurnProbe(self.template, native)
+        self.format_choice = _format_choice(format, turns)
+        self.turn_marks = learn_turn_marks(turns)
+        self.call_format = self.format_choice.format
+        self.dialect = _dialect(native, self.call_format)
         control = control_tokens(self.tokenizer, self.template.source)
         self.encoder = SafeEncoder(self.tokenizer, control)
+        self.taint = Taint(control, self.template.own_text, trusted_roles)
         self.writer = ConversationWriter(
             template=self.template,
             dialect=self.dialect,
-            encoder=self.encoder,
+            taint=self.taint,
             call_format=self.call_format,
         )
-        self.watch = RewriteWatch(writer=self.writer)
-        self._probe = SuffixProbe(self.template, self.dialect, self.encoder)
+        self.watch = RewriteWatch(writer=self.writer, pattern=self.encoder.pattern)
+        self._probe = SuffixProbe(self.template, self.dialect, self.encoder, self.taint)
         self._opened: tuple[object, tuple[int, ...]] = (None, ())
         self._learn_ends()
+        self._learn_reasoning_ends()
 
     def reading(self, call_format: CallFormat) -> "TemplateRenderer":
         """Return the same renderer for another format of calls."""
         return TemplateRenderer(
-            self.tokenizer, self.template, format=call_format, on_rewrite=self.on_rewrite
+            self.tokenizer,
+            self.template,
+            format=call_format,
+            on_rewrite=self.on_rewrite,
+            trusted_roles=self.trusted_roles,
+            end_token_ids=self.end_token_ids,
         )
 
     def _learn_ends(self) -> None:
@@ -108,22 +142,41 @@ class TemplateRenderer:
         self._reader = CompletionReader(
             decode=self.tokenizer.decode,
             call_format=self.call_format,
-            ends=self._sequences_of_ends(skeletons),
+            ends=frozenset(self._stop_token_ids),
+            closings=_texts_before_ends(skeletons),
             spelled_ends=self._spelled_ends,
-            opened=_opened(skeletons),
+            opened=_opened(skeletons, self.turn_marks),
+            marks=self.turn_marks,
+            lead=self.format_choice.lead,
+            call_ends=self._call_ends(),
         )
+
+    def _learn_reasoning_ends(self) -> None:
+        self._reasoning_close = self._probe.reasoning_close()
+        pattern, special = self.encoder.pattern, self.encoder.special_ids
+        between = self._reasoning_close.between if self._reasoning_close else ""
+        tokens = {special[token] for token in pattern.findall(between)} if pattern else set()
+        self._reasoning_ends = tokens & set(self._stop_token_ids)
 
     def _ids_of_ends(self, skeletons: Sequence[Skeleton]) -> tuple[int, ...]:
         special = self.encoder.special_ids
-        ids = [special[token] for skeleton in skeletons for token in skeleton.end.tokens]
+        written = [token for skeleton in skeletons for token in skeleton.end.tokens]
+        relatives = [_RELATED_ENDS[token] for token in written if token in _RELATED_ENDS]
+        ids = [special[token] for token in [*written, *relatives] if token in special]
         eos = self.tokenizer.eos_id
-        return tuple(dict.fromkeys([*ids, *([] if eos is None else [eos])]))
+        own = [] if eos is None else [eos]
+        return tuple(dict.fromkeys([*ids, *own, *self.end_token_ids]))
 
-    def _sequences_of_ends(self, skeletons: Sequence[Skeleton]) -> tuple[tuple[int, ...], ...]:
-        closings = (tuple(self.tokenizer.encode(s.end.closing)) for s in skeletons if s.end.closing)
-        whole = [ids for ids in closings if ids[-1] in self._stop_token_ids]
-        single = [(token,) for token in self._stop_token_ids]
-        return tuple(sorted(dict.fromkeys([*whole, *single]), key=len, reverse=True))
+    def _call_ends(self) -> dict[int, str]:
+        """Return the end tokens with which the template closes its calls."""
+        if self.format_choice.source != "read back":
+            return {}
+        call = ToolCall(id="call_0", name=PROBE_TOOL.name, arguments="{}")
+        written = self.call_format.write([call]).rstrip()
+        names = self.encoder.special_ids.items()
+        return {
+            i: text for text, i in names if i in self._stop_token_ids and written.endswith(text)
+        }
 
     @classmethod
     def from_folder(
@@ -132,17 +185,30 @@ class TemplateRenderer:
         *,
         format: FormatLike = None,
         on_rewrite: OnRewrite = "keep",
-        **variables: Any,
+        trusted_roles: Sequence[Role] = (),
+        template_options: Mapping[str, Any] | None = None,
     ) -> "TemplateRenderer":
-        """Make a renderer from a Hugging Face model folder, without transformers or torch."""
+        """Make a renderer from a Hugging Face model folder, without transformers or torch.
+
+        `template_options` are values for variables of the template, such as `enable_thinking`.
+        """
         found = load_tokenizer(folder)
         if found.chat_template is None:
             raise ConfigError(
                 f"{folder} carries no chat template: expected chat_template.jinja or an entry in "
                 "tokenizer_config.json; pass one to TemplateRenderer(tokenizer, template)"
             )
-        template = ChatTemplate(found.chat_template, **{**found.named_tokens, **variables})
-        return cls(found.tokenizer, template, format=format, on_rewrite=on_rewrite)
+        template = ChatTemplate.with_options(
+            found.chat_template, template_options or {}, named_tokens=found.named_tokens
+        )
+        return cls(
+            found.tokenizer,
+            template,
+            format=format,
+            on_rewrite=on_rewrite,
+            trusted_roles=trusted_roles,
+            end_token_ids=found.end_token_ids,
+        )
 
     @property
     def stop_token_ids(self) -> tuple[int, ...]:
@@ -173,11 +239,27 @@ class TemplateRenderer:
         if self.on_rewrite == "cut" and self._rewritten(history, completion, replies, tools):
             fresh = self.open([*history, *replies], tools)
             return Extension(token_ids=fresh, new_stream=True)
-        return Extension(token_ids=self.follow(completion.token_ids, replies, tools))
+        follows = self.follow(completion.token_ids, replies, tools, history[:-1])
+        return Extension(token_ids=follows)
 
-    def parse(self, completion: Completion) -> Parsed:
-        """Read a completion. Never raises, whatever the tokens."""
-        return self._reader.read(completion.token_ids)
+    def parse(self, completion: Completion, tools: Sequence[ToolSpec] = ()) -> Parsed:
+        """Read a completion. Never raises, whatever the tokens.
+
+        Where the call format writes arguments as bare text, the tools' schemas give their types.
+        """
+        return self._reader.read(completion.token_ids, tools)
+
+    def goes_on(self, completion: Completion) -> bool:
+        """Tell whether the stop token that was sampled closes the reasoning alone.
+
+        Some templates (Solar Open's) close reasoning with the token that also ends a turn. An
+        engine stops there; the turn is not over, and its sampling has to be taken up again.
+        """
+        ids, close = completion.token_ids, self._reasoning_close
+        if close is None or not ids or ids[-1] not in self._reasoning_ends:
+            return False
+        first = sum(token in self._reasoning_ends for token in ids) == 1
+        return first and self.decode(ids).startswith(close.opening)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of these ids, for people to look at."""
@@ -188,18 +270,26 @@ class TemplateRenderer:
         """Whether the generation prompt opens the reasoning."""
         return self._reader.opened
 
-    def suffix(self, replies: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> Suffix:
-        """Return what follows a turn that gets these replies, in pieces, for people to look at."""
-        return self._probe.suffix(replies, tools)
+    def suffix(
+        self,
+        replies: Sequence[Message],
+        tools: Sequence[ToolSpec] = (),
+        before: Sequence[Message] = (),
+    ) -> Suffix:
+        """Return what follows a turn that gets these replies; `before` is what came before it."""
+        if not before or not self._probe.needs_history:
+            return self._probe.suffix(replies, tools)
+        return self._probe.suffix(replies, tools, next(self.writer.wordings(before, tools)))
 
     def follow(
         self,
         sampled: Sequence[int],
         replies: Sequence[Message],
         tools: Sequence[ToolSpec] = (),
+        before: Sequence[Message] = (),
     ) -> tuple[int, ...]:
-        """Return the tokens that follow sampled ones, whatever the history."""
-        return self._suffixes.encode(self.suffix(replies, tools), sampled)
+        """Return the tokens that follow sampled ones; `before` is what came before the turn."""
+        return self._suffixes.encode(self.suffix(replies, tools, before), sampled)
 
     def _rewritten(
         self,
@@ -216,9 +306,20 @@ class TemplateRenderer:
             return False
 
 
-def _call_format(format: FormatLike, source: str) -> CallFormat:
+def _require_roles(roles: Sequence[Role]) -> None:
+    if isinstance(roles, str) or not set(roles) <= set(get_args(Role)):
+        raise ConfigError(
+            f"trusted_roles is a list of roles ({', '.join(get_args(Role))}), got {roles!r}"
+        )
+
+
+def _format_choice(format: FormatLike, turns: TurnProbe) -> FormatChoice:
     if format is None:
-        return detect_format(source)
+        return choose_format(turns)
+    return judge_format(turns, _given_format(format))
+
+
+def _given_format(format: str | CallFormat | Parser) -> CallFormat:
     if isinstance(format, str):
         return get_format(format)
     if isinstance(format, CallFormat):
@@ -230,14 +331,20 @@ def _call_format(format: FormatLike, source: str) -> CallFormat:
     )
 
 
-def _dialect(template: ChatTemplate, call_format: CallFormat) -> Dialect:
-    dialect = learn_dialect(template)
+def _dialect(native: Dialect, call_format: CallFormat) -> Dialect:
     taught = call_format.instructions([PROBE_TOOL]) is not None
-    return dialect.for_taught_calls() if taught else dialect
+    return native.for_taught_calls() if taught else native
 
 
-def _opened(skeletons: Sequence[Skeleton]) -> Opened:
-    opens = [opens_reasoning(skeleton.fixed[-1]) for skeleton in skeletons]
+def _texts_before_ends(skeletons: Sequence[Skeleton]) -> tuple[str, ...]:
+    """Return what templates write between a turn's words and its end token, the longest first."""
+    ends = (skeleton.end for skeleton in skeletons)
+    texts = {end.closing.rpartition(end.tokens[0])[0] for end in ends if end.tokens}
+    return tuple(sorted(filter(None, texts), key=len, reverse=True))
+
+
+def _opened(skeletons: Sequence[Skeleton], marks: TurnMarks) -> Opened:
+    opens = [opens_reasoning(skeleton.fixed[-1], marks.reasoning) for skeleton in skeletons]
     if all(opens):
         return Opened.ALWAYS
     return Opened.SOMETIMES if any(opens) else Opened.NEVER

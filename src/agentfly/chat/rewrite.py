@@ -3,10 +3,16 @@
 Many drop the reasoning of earlier turns as soon as a user speaks again. The stream of sampled
 tokens is then no longer what the template would render. Two renderings tell: of the conversation up
 to the turn, and of the same conversation with its replies.
+
+A long conversation is not rendered whole for that. Templates go by what kind of turn they see
+(with reasoning, with calls, answered by a user) and by where the last question stands, so one that
+is cut down to the last exchange of each kind is worded otherwise when the whole is.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from agentfly.chat.align import shared_length
 from agentfly.chat.conversation import ConversationWriter
@@ -19,6 +25,8 @@ class RewriteWatch:
     """Tells whether replies make a template word the history otherwise."""
 
     writer: ConversationWriter
+    pattern: re.Pattern[str] | None
+    """What matches a special token."""
 
     def rewritten(
         self,
@@ -33,6 +41,7 @@ class RewriteWatch:
         is merely written otherwise than it was sampled (other spaces in its JSON) is not rewritten:
         the template must word it one way as the last message, and another before the replies.
         """
+        history = representative(history)
         before = self.writer.text(history[:-1], tools)
         after = self.writer.text([*history, *replies], tools)
         if not after.startswith(before):
@@ -49,8 +58,27 @@ class RewriteWatch:
     def _lost(self, last: str, said: str) -> bool:
         """Tell whether anything but what closes a turn is missing from `said`."""
         shared = shared_length(last, said)
-        pattern = self.writer.encoder.pattern
+        pattern = self.pattern
         if pattern is None:
             return bool(last[shared:].strip())
         straddling = (m.start() for m in pattern.finditer(last) if m.start() < shared < m.end())
         return bool(pattern.sub("", last[next(straddling, shared) :]).strip())
+
+
+def representative(history: Sequence[Message]) -> list[Message]:
+    """Cut a conversation down to its opening, the last exchange of each kind, and its turn.
+
+    An exchange is an assistant's message with the replies to it. Earlier ones of the same kind are
+    worded as the last one is, or were worded so when a later question came.
+    """
+    starts = [i for i, message in enumerate(history) if message.role == "assistant"]
+    last = {
+        _kind(history[start], history[end - 1]): (start, end) for start, end in pairwise(starts)
+    }
+    spoken = (message for start, end in sorted(last.values()) for message in history[start:end])
+    return [*history[: starts[0]], *spoken, *history[starts[-1] :]]
+
+
+def _kind(turn: Message, reply: Message) -> object:
+    """Return what templates look at, as little as will do: it is called for every turn."""
+    return turn.reasoning is None, not turn.content, len(turn.tool_calls) > 1, reply.role

@@ -6,15 +6,17 @@ voice. Here text comes in pieces, each trusted (the template's own) or not. A sp
 touches an untrusted character is cut in two and encoded as the plain characters it is. Text without
 such a forgery is encoded in one go, so that it has the same tokens as a plain encoding.
 
-Limits: special tokens of one character are not guarded, and neither are those that a tokenizer
-matches only after normalising the text (for example in another case).
+Limits: special tokens of one character are not guarded. Text in which a tokenizer finds a special
+token only after normalising it (for example in another case) is refused.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from agentfly.chat.tokenizer import special_pattern
+from agentfly.errors import ConfigError
 from agentfly.types import Tokenizer
 
 
@@ -48,31 +50,29 @@ class SafeEncoder:
         """Encode text that follows the special token `after`; None where the text begins anew."""
         text = "".join(piece.text for piece in pieces)
         cuts = self._cuts(text, pieces)
-        if not cuts:
-            return self._encode_after(after, text)
         first, *others = _split(text, cuts)
         ids = self._encode_after(after, first)
         for other in others:
             ids += self._encode_after(self.anchor, other)
+        if not all(piece.trusted for piece in pieces):
+            self._require_meant(ids, [first, *others])
         return ids
 
-    def forges(self, text: str) -> bool:
-        """Tell whether a text spells a special token."""
-        return self.pattern is not None and self.pattern.search(text) is not None
+    def _require_meant(self, ids: Sequence[int], parts: Sequence[str]) -> None:
+        """Refuse special tokens that no part of the text spells.
 
-    def neutralise(self, text: str) -> str:
-        """Break every special token that a text spells with a space after its first character.
-
-        The last resort, where a template rearranges the text so that its place can't be known.
+        A tokenizer that normalises text (to another case, say) before it looks for its special
+        tokens finds some where no one can cut.
         """
-        if self.pattern is None:
-            return text
-        text = self.pattern.sub(lambda match: f"{match[0][0]} {match[0][1:]}", text)
-        while self.pattern.search(
-            text
-        ):  # a token with a space in it, or one made by the first pass
-            text = self.pattern.sub("", text)
-        return text
+        assert self.pattern is not None, "text is only cut, or from outside, beside special tokens"
+        guarded = {self.special_ids[token]: token for token in self.special_ids if len(token) > 1}
+        made = Counter(guarded[token] for token in ids if token in guarded)
+        surplus = made - Counter(token for part in parts for token in self.pattern.findall(part))
+        if surplus:
+            raise ConfigError(
+                f"the tokenizer makes the special token {next(iter(surplus))!r} out of text that a "
+                "user, a tool or a model wrote in another spelling: take that text out"
+            )
 
     def _encode_after(self, anchor: str | None, text: str) -> list[int]:
         """Encode behind a special token, then drop that token.

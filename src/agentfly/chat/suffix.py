@@ -25,6 +25,7 @@ class SuffixEncoder:
         self._end_ids = end_ids
         self._plain_closing = plain_closing
         self._closings: dict[str, tuple[int, ...]] = {}
+        self._special = frozenset(encoder.special_ids.values())
 
     def encode(self, suffix: Suffix, sampled: Sequence[int]) -> tuple[int, ...]:
         """Return what is to follow the sampled tokens of a turn."""
@@ -35,11 +36,19 @@ class SuffixEncoder:
         return (*closing, *rest)
 
     def _closing_left(self, end: TurnEnd, sampled: tuple[int, ...]) -> Sequence[int]:
+        r"""Return what of the closing was not sampled.
+
+        Only special tokens tell that a closing has begun: a line end in front of one may be part
+        of the words before it, and the same token as they are (`.\\n`).
+        """
         closing = self._closing_ids(end.closing)
         for length in range(min(len(closing), len(sampled)), 0, -1):
-            if sampled[-length:] == closing[:length]:
+            if sampled[-length:] == closing[:length] and self._special & {*closing[:length]}:
                 return closing[length:]
-        ended = bool(sampled) and sampled[-1] in self._end_ids
+        last = sampled[-1] if sampled else None
+        if last in self._special and last in closing:
+            return closing[len(closing) - closing[::-1].index(last) :]
+        ended = last in self._end_ids
         return () if ended and end.closing == self._plain_closing else closing
 
     def _after_spelled(self, suffix: Suffix, sampled: Sequence[int]) -> tuple[int, ...]:

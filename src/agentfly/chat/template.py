@@ -6,19 +6,31 @@ the `{% generation %}` tag, which is looked through. Today's date is that of the
 so that a run prints the same prompt before and after midnight.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
 import jinja2
-from jinja2 import nodes
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+import jinja2.meta
 
+from agentfly.chat.jinja_sandbox import RenderTimeout, environment, limited_to
 from agentfly.errors import ConfigError
+from agentfly.runtime.names import suggestion
+
+RENDER_SECONDS = 5.0
+"""Processor time that a rendering may take; the usual one takes a thousandth of a second."""
+
+_AFTER_TIMEOUT = 0.25
+"""The share of its time that a template keeps after a rendering that ran out of it. So one that
+hangs, or hangs over some conversations, is found out after a few seconds, however often it is
+tried."""
+_AFTER_SUCCESS = 1.05
+"""How fast it gets its time back."""
+_LEAST_SECONDS = RENDER_SECONDS / 100
+
+_GIVEN = ("messages", "tools", "documents", "add_generation_prompt", "date", "strftime_now")
+"""Variables that are no options: each rendering sets them, or the template's making."""
 
 
 class ChatTemplate:
@@ -43,15 +55,45 @@ class ChatTemplate:
         self.source = source
         self.date = date or datetime.now(UTC)
         self._compiled = _compile(source)
+        self._seconds = RENDER_SECONDS
+        self.variables = {"bos_token": bos_token, "eos_token": eos_token, **variables}
+        """What the template is given beside the conversation."""
         # Merged once with the environment's globals, which Jinja would do for every rendering.
         self._variables = {
             **self._compiled.globals,
-            "bos_token": bos_token,
-            "eos_token": eos_token,
             "documents": None,
             "strftime_now": self.date.strftime,
-            **variables,
+            **self.variables,
         }
+
+    @property
+    def own_text(self) -> str:
+        """All text that a rendering can take from the template itself."""
+        named = [value for value in self._variables.values() if isinstance(value, str)]
+        return "\n".join([self.source, *named])
+
+    @classmethod
+    def with_options(
+        cls,
+        source: str,
+        options: Mapping[str, Any],
+        *,
+        named_tokens: Mapping[str, str],
+        date: date | None = None,
+    ) -> "ChatTemplate":
+        """Make a template with values for variables of its own, such as `enable_thinking`.
+
+        `named_tokens` are the special tokens that it knows by name, such as `bos_token`.
+
+        Raises:
+            ConfigError: If the template has no such variable, which it would silently ignore.
+        """
+        unknown = sorted(set(options) - template_options(source))
+        if unknown:
+            known = suggestion(unknown[0], template_options(source))
+            raise ConfigError(f"the chat template has no option {unknown[0]!r}. {known}")
+        variables: dict[str, Any] = {**named_tokens, **options}
+        return cls(source, date=date, **variables)
 
     def render(
         self,
@@ -60,88 +102,72 @@ class ChatTemplate:
         *,
         add_generation_prompt: bool,
     ) -> str:
-        """Render a conversation; raise ConfigError with the template's own words if it refuses."""
+        """Render a conversation; raise ConfigError with the template's own words if it refuses.
+
+        Without tools a template is given None, as by transformers. Templates made for tools alone
+        loop over them nonetheless: those are given an empty list.
+        """
+        if tools:
+            return self._render(messages, tools, add_generation_prompt=add_generation_prompt)
+        try:
+            return self._render(messages, None, add_generation_prompt=add_generation_prompt)
+        except ConfigError as refusal:
+            try:
+                return self._render(messages, [], add_generation_prompt=add_generation_prompt)
+            except ConfigError:
+                raise refusal from refusal.__cause__
+
+    def _render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None,
+        *,
+        add_generation_prompt: bool,
+    ) -> str:
         variables = {
             **self._variables,
             "messages": messages,
-            "tools": tools or None,
+            "tools": tools,
             "add_generation_prompt": add_generation_prompt,
         }
         context = self._compiled.new_context(variables, shared=True)
         try:
-            return "".join(self._compiled.root_render_func(context))
+            with limited_to(self._seconds):
+                text = "".join(self._compiled.root_render_func(context))
+        except RenderTimeout as error:
+            spent = self._seconds
+            self._seconds = max(spent * _AFTER_TIMEOUT, _LEAST_SECONDS)
+            raise ConfigError(
+                f"the chat template was stopped after {spent:.2g} s of processor time for "
+                f"{len(messages)} messages: does it have a loop inside a loop that hardly ends?"
+            ) from error
         except jinja2.TemplateError as error:
             raise ConfigError(f"the chat template refuses this conversation: {error}") from error
         except Exception as error:
             raise ConfigError(
                 f"the chat template can't render this conversation: {type(error).__name__}: {error}"
             ) from error
+        self._seconds = min(self._seconds * _AFTER_SUCCESS, RENDER_SECONDS)
+        return text
+
+
+def template_options(source: str) -> frozenset[str]:
+    """Return the variables that a template reads beside the conversation and the tokens' names.
+
+    >>> template_options("{{ messages }}{% if enable_thinking %}<think>{% endif %}")
+    frozenset({'enable_thinking'})
+    """
+    _compile(source)  # for its words about a template that is no Jinja
+    given = {*_GIVEN, *environment().globals}
+    read = jinja2.meta.find_undeclared_variables(environment().parse(source)) - given
+    return frozenset(name for name in read if not name.endswith("_token"))
 
 
 @lru_cache(maxsize=128)
 def _compile(source: str) -> jinja2.Template:
     try:
-        return _environment().from_string(source)
+        return environment().from_string(source)
     except jinja2.TemplateSyntaxError as error:
         raise ConfigError(
             f"the chat template is not valid Jinja (line {error.lineno}): {error.message}"
         ) from error
-
-
-class _Sandbox(ImmutableSandboxedEnvironment):
-    """Jinja's sandbox, with a short way for what templates do most: reading a field of a dict."""
-
-    def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return `obj.attribute`; a dict's own methods come before its keys, as Jinja has it."""
-        if type(obj) is dict and attribute in obj and not hasattr(dict, attribute):
-            return obj[attribute]
-        return super().getattr(obj, attribute)
-
-
-@lru_cache(maxsize=1)
-def _environment() -> jinja2.Environment:
-    environment = _Sandbox(
-        trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols]
-    )
-    environment.filters["tojson"] = _tojson
-    environment.globals["raise_exception"] = _raise_exception
-    return environment
-
-
-def _tojson(
-    value: object,
-    ensure_ascii: bool = False,  # noqa: FBT001, FBT002 - templates pass these by position too
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,  # noqa: FBT001, FBT002
-) -> str:
-    """Write JSON as it is; Jinja's own filter escapes it for HTML."""
-    return json.dumps(
-        value,
-        ensure_ascii=ensure_ascii,
-        indent=indent,
-        separators=separators,
-        sort_keys=sort_keys,
-    )
-
-
-def _raise_exception(message: str) -> NoReturn:
-    raise jinja2.TemplateError(message)
-
-
-class _GenerationTag(Extension):
-    """`{% generation %}` marks what an assistant says; here the tokens themselves are the record.
-
-    The body becomes a scope of its own, as in transformers: what it sets stays inside it.
-    """
-
-    tags = {"generation"}  # noqa: RUF012 - declared so by Jinja
-
-    def parse(self, parser: Parser) -> nodes.Node:
-        line = next(parser.stream).lineno
-        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.CallBlock(self.call_method("_said"), [], [], body).set_lineno(line)
-
-    @staticmethod
-    def _said(caller: Any) -> str:
-        return str(caller())

@@ -109,6 +109,12 @@ class FastTokenizer:
         self._eos_id = _id_of(eos_token, inner.token_to_id)
 
     @property
+    def vocabulary(self) -> Mapping[str, int]:
+        """Every token as the tokenizer writes it, and its id."""
+        vocabulary: Mapping[str, int] = self._inner.get_vocab()
+        return vocabulary
+
+    @property
     def special_ids(self) -> Mapping[str, int]:
         """Text of each token that is flagged special, and its id."""
         return self._special_ids
@@ -135,6 +141,12 @@ class SlowTokenizer:
     def __init__(self, inner: Any) -> None:
         self._inner = inner
         self._special_ids, self.added_ids = _added(inner.added_tokens_decoder)
+
+    @property
+    def vocabulary(self) -> Mapping[str, int]:
+        """Every token as the tokenizer writes it, and its id."""
+        vocabulary: Mapping[str, int] = self._inner.get_vocab()
+        return vocabulary
 
     @property
     def special_ids(self) -> Mapping[str, int]:

@@ -22,10 +22,12 @@ class TokenizerFolder:
     """None if the folder carries none."""
     named_tokens: dict[str, str] = field(default_factory=dict)
     """Such as `{"bos_token": "<s>"}`: what the template calls them."""
+    end_token_ids: tuple[int, ...] = ()
+    """Tokens that end a turn, by the model's `generation_config.json`."""
 
 
 def load_tokenizer(folder: str | Path) -> TokenizerFolder:
-    """Read `tokenizer.json`, the named special tokens and the chat template.
+    """Read `tokenizer.json`, the named special tokens, the chat template and the end tokens.
 
     The template is `chat_template.jinja`, `chat_template.json` or an entry of
     `tokenizer_config.json`, the first that exists. Of several named ones `tool_use` is taken, then
@@ -44,6 +46,7 @@ def load_tokenizer(folder: str | Path) -> TokenizerFolder:
         tokenizer=FastTokenizer(_open(file), eos_token=named.get("eos_token")),
         chat_template=_chat_template(folder, config),
         named_tokens=named,
+        end_token_ids=_end_token_ids(folder / "generation_config.json"),
     )
 
 
@@ -65,6 +68,15 @@ def _read_json(file: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise FormatError(f"{file} must hold an object, got {type(content).__name__}")
     return content
+
+
+def _end_token_ids(file: Path) -> tuple[int, ...]:
+    """Read `"eos_token_id": 2`, or `"eos_token_id": [2, 7]`."""
+    found = _read_json(file).get("eos_token_id")
+    ids = found if isinstance(found, list) else [] if found is None else [found]
+    if not all(isinstance(token, int) and token >= 0 for token in ids):
+        raise FormatError(f"{file}: eos_token_id must be an id or a list of ids, got {found!r}")
+    return tuple(ids)
 
 
 def _named_tokens(config: dict[str, Any]) -> dict[str, str]:

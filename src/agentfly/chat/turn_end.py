@@ -10,9 +10,12 @@ What follows an assistant's words when they are the last message, and when repli
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from agentfly.chat.align import shared_length
+from agentfly.chat.formats.marks import common_suffix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,23 @@ def find_turn_end(last: str, head: str, special: re.Pattern[str] | None) -> Turn
     return TurnEnd(closing=head[: opening.end()], tokens=(ends,), opens_reply=not tokens, last=last)
 
 
+def without_generation_prompt(
+    last: str, renderings: Sequence[str], special: re.Pattern[str] | None
+) -> str:
+    """Take the next turn's opening off what follows a turn, where a template always writes it.
+
+    `renderings` are conversations of different lengths, all with that opening at their end. In each
+    of them one message more is opened than closed, which tells a token that opens messages from the
+    one that closes them.
+    """
+    tokens = list(special.finditer(last)) if special else []
+    for closing, opening in pairwise(tokens):
+        surplus = {text.count(opening.group()) - text.count(closing.group()) for text in renderings}
+        if surplus == {1}:
+            return last[: opening.start()]
+    return last
+
+
 def length_of_call_close(
     last: str, between: str, closing: str, special: re.Pattern[str] | None
 ) -> int:
@@ -62,8 +82,9 @@ def length_of_call_close(
     the part that also closes a turn without calls; failing that, the last special token, unless it
     closes every call (as `<tool_call|>` does in Gemma).
     """
-    if closing.strip() and last.endswith(closing):
-        return len(last) - len(closing)
+    shared = common_suffix(last, closing)
+    if shared.strip():
+        return len(last) - len(shared)
     trailing = list(special.finditer(last)) if special else []
     if not trailing or last[trailing[-1].end() :].strip() or trailing[-1].group() in between:
         return len(last)

@@ -1,6 +1,6 @@
 """Tool-call formats: how each family of models writes its calls, read without ever raising."""
 
-from agentfly.chat.formats.catalogue import FORMATS, detect_format, get_format
+from agentfly.chat.formats.catalogue import FORMATS, get_format, layout_format
 from agentfly.chat.formats.code_block import code_format
 from agentfly.chat.formats.custom import Parser, custom_format
 from agentfly.chat.formats.reading import CallFormat, CallWriter, Reading
@@ -14,7 +14,7 @@ __all__ = [
     "Reading",
     "code_format",
     "custom_format",
-    "detect_format",
     "get_format",
+    "layout_format",
     "tag_format",
 ]

@@ -101,4 +101,4 @@ def _write_call(call: ToolCall) -> str:
     return f"{header}<|message|>{call.arguments}"
 
 
-HARMONY = CallFormat(name="harmony", read=_read, write=_write)
+HARMONY = CallFormat(name="harmony", read=_read, write=_write, reads_reasoning=True)

@@ -20,37 +20,72 @@ EXCERPT_LENGTH = 80
 
 _BETWEEN_CALLS = re.compile(r"(?:[\s\],;]|\[(?=\s*+\{)|```\w*)*+")
 _SPACE_OR_FENCE = re.compile(r"(?:\s|```\w*)*+")
-_OTHER_KEY = {"arguments": "parameters", "parameters": "arguments"}
+_USUAL = {"name": ("name", "tool_name"), "arguments": ("arguments", "parameters")}
 
 
-def write_call(call: ToolCall, *, key: str = "arguments") -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """Under which keys a format keeps the parts of a call."""
+
+    name: str = "name"
+    """Empty where the name itself is the key of the arguments, as in `{"search": {}}`."""
+    arguments: str = "arguments"
+    id: str = "id"
+    wrapped: bool = False
+    """Whether the call is wrapped as OpenAI does it: `{"type": "function", "function": {...}}`."""
+
+    @property
+    def example(self) -> str:
+        """A call, for people and models to look at."""
+        return (
+            f'{{"{self.name}": "...", "{self.arguments}": {{...}}}}'
+            if self.name
+            else '{"...": {...}}'
+        )
+
+
+DEFAULT_KEYS = Keys()
+PARAMETERS = Keys(arguments="parameters")
+
+
+def write_call(call: ToolCall, *, keys: Keys = DEFAULT_KEYS) -> str:
     """Write `{"name": ..., "arguments": ...}`, the arguments word for word."""
-    return f'{{"name": {dump(call.name)}, "{key}": {call.arguments}}}'
+    return f'{{"{keys.name}": {dump(call.name)}, "{keys.arguments}": {call.arguments}}}'
 
 
-def call_from(members: Mapping[str, str], *, key: str = "arguments") -> ToolCall:
+def call_from(members: Mapping[str, str], *, keys: Keys = DEFAULT_KEYS) -> ToolCall:
     """Read a call from the raw members of a JSON object.
 
-    `key` is where this format keeps the arguments. The other usual key, arguments in a string, and
+    `keys` are where this format keeps the parts. The other usual keys, arguments in a string, and
     OpenAI's wrapping in `function` are understood and count as repaired.
 
     >>> call_from({"name": '"f"', "parameters": '"{}"'})
     ToolCall(id='', name='f', arguments='{}', problem=None, repaired=True)
     """
+    if not keys.name and len(members) == 1:
+        ((name, raw),) = members.items()
+        return ToolCall(id="", name=name, arguments=_unwrapped(raw), repaired=False)
     wrapped = _wrapped(members)
     members = {**members, **wrapped}
-    name = _string(members.get("name", ""))
-    raw = members.get(key) or members.get(_OTHER_KEY[key]) or "{}"
+    name_key = _key_in(members, keys.name, "name")
+    name = _string(members.get(name_key, ""))
+    key = _key_in(members, keys.arguments, "arguments")
+    raw = members.get(key) or "{}"
     if not name:
-        return unreadable('the call has no "name"', raw)
+        return unreadable(f'the call has no "{keys.name or "name"}"', raw)
     arguments = _unwrapped(raw)
-    other_key = key not in members and _OTHER_KEY[key] in members
+    other_key = name_key != keys.name or (key in members and key != keys.arguments)
     return ToolCall(
-        id=_string(members.get("id", "")),
+        id=_string(members.get(keys.id, "")),
         name=name,
         arguments=arguments,
-        repaired=arguments != raw or other_key or bool(wrapped),
+        repaired=arguments != raw or other_key or (bool(wrapped) and not keys.wrapped),
     )
+
+
+def _key_in(members: Mapping[str, str], own: str, part: str) -> str:
+    """Return the key under which a part is, the format's own before the usual ones."""
+    return next((key for key in (own, *_USUAL[part]) if key in members), own)
 
 
 def _string(raw: str) -> str:
@@ -66,7 +101,7 @@ def _unwrapped(raw: str) -> str:
 
 def is_call(members: Mapping[str, str]) -> bool:
     """Tell whether an object is meant as a call, and not as an answer that happens to be JSON."""
-    has_arguments = "arguments" in members or "parameters" in members
+    has_arguments = any(key in members for key in _USUAL["arguments"])
     return has_arguments or list(members) == ["name"] or bool(_wrapped(members))
 
 
@@ -77,18 +112,18 @@ def _wrapped(members: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def calls_at(
-    text: str, start: int, ends: re.Pattern[str], *, key: str = "arguments"
+    text: str, start: int, ends: re.Pattern[str], *, keys: Keys = DEFAULT_KEYS
 ) -> tuple[list[ToolCall], int]:
     """Read the JSON calls from `start` up to a mark of `ends`, and return where the text goes on.
 
     A mark in the group `close` belongs to the calls; others, such as the next opening tag, don't.
     Several objects, a list of them, and a code fence around them are all understood.
     """
-    calls, pos = _whole_calls(text, _skip(_BETWEEN_CALLS, text, start), key)
+    calls, pos = _whole_calls(text, _skip(_BETWEEN_CALLS, text, start), keys)
     mark = _Mark.after(text, pos, ends)
     rest = text[pos : mark.start].strip()
     if rest.startswith("{") or (rest and not calls):
-        return calls + malformed_calls(rest, key=key, cut=mark.is_end), mark.end
+        return calls + malformed_calls(rest, keys=keys, cut=mark.is_end), mark.end
     if not calls:
         return _nothing_between(mark), mark.end
     if mark.missing or (rest and mark.closes):
@@ -97,13 +132,18 @@ def calls_at(
     return calls, mark.end if mark.closes else pos
 
 
-def _whole_calls(text: str, pos: int, key: str) -> tuple[list[ToolCall], int]:
+def starts_json(text: str, pos: int) -> bool:
+    """Tell whether an object or a list of objects begins here, or a string that may hold one."""
+    return text[_skip(_BETWEEN_CALLS, text, pos) :][:1] in ("{", '"')
+
+
+def _whole_calls(text: str, pos: int, keys: Keys) -> tuple[list[ToolCall], int]:
     calls: list[ToolCall] = []
     while True:
         members, end = scan_object(text, pos)
         if end is None:
             return calls, pos
-        calls.append(call_from(members, key=key))
+        calls.append(call_from(members, keys=keys))
         pos = _skip(_BETWEEN_CALLS, text, end)
 
 
@@ -135,7 +175,7 @@ def _nothing_between(mark: _Mark) -> list[ToolCall]:
     return [unreadable(expected_call(""), "")] if mark.closes else []
 
 
-def malformed_calls(text: str, *, key: str = "arguments", cut: bool) -> list[ToolCall]:
+def malformed_calls(text: str, *, keys: Keys = DEFAULT_KEYS, cut: bool) -> list[ToolCall]:
     """Read what doesn't parse: mended, whole but for its end, or as a call with a problem.
 
     `cut` says that the text may end before the call does.
@@ -143,38 +183,37 @@ def malformed_calls(text: str, *, key: str = "arguments", cut: bool) -> list[Too
     calls: list[ToolCall] = []
     end, start = 0, text.find("{")
     while start >= 0 and end < len(text):
-        call, end = _malformed_call(text, start, key, cut=cut)
+        call, end = _malformed_call(text, start, keys, cut=cut)
         calls.append(call)
         start = text.find("{", end)
-    problem = CUT_OFF if cut else expected_call(text, key=key)
+    problem = CUT_OFF if cut else expected_call(text, keys=keys)
     return calls or [unreadable(problem, text)]
 
 
-def _malformed_call(text: str, start: int, key: str, *, cut: bool) -> tuple[ToolCall, int]:
+def _malformed_call(text: str, start: int, keys: Keys, *, cut: bool) -> tuple[ToolCall, int]:
     """Read the one call that starts here, and return where it ends."""
     if cut and balanced_end(text, start) is None:
-        return _cut_call(text[start:], key), len(text)
+        return _cut_call(text[start:], keys), len(text)
     mended = mend(text, start)
     if mended is None:
-        return unreadable(expected_call(text[start:], key=key), text[start:]), len(text)
+        return unreadable(expected_call(text[start:], keys=keys), text[start:]), len(text)
     json_text, end = mended
-    call = call_from(scan_object(json_text, 0)[0], key=key)
+    call = call_from(scan_object(json_text, 0)[0], keys=keys)
     return replace(call, repaired=not call.problem), end
 
 
-def _cut_call(text: str, key: str) -> ToolCall:
+def _cut_call(text: str, keys: Keys) -> ToolCall:
     """Read an object without its end: a call if its name and arguments are whole."""
     members, _ = scan_object(text, 0)
-    call = call_from(members, key=key)
-    if call.problem or not {"arguments", "parameters"} & members.keys():
+    call = call_from(members, keys=keys)
+    if call.problem or not {keys.arguments, *_USUAL["arguments"]} & members.keys():
         return unreadable(CUT_OFF, text, name=call.name)
     return replace(call, repaired=True)
 
 
-def expected_call(got: str, *, key: str = "arguments") -> str:
+def expected_call(got: str, *, keys: Keys = DEFAULT_KEYS) -> str:
     """Say to the model what a call looks like."""
-    example = f'{{"name": "...", "{key}": {{...}}}}'
-    return f"expected a call as one JSON object such as {example}, got {excerpt(got)}"
+    return f"expected a call as one JSON object such as {keys.example}, got {excerpt(got)}"
 
 
 def excerpt(text: str) -> str:

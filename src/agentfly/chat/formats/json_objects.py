@@ -3,8 +3,19 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from agentfly.chat.formats.json_calls import call_from, is_call, malformed_calls, write_call
-from agentfly.chat.formats.json_text import balanced_end, scan_object
+from agentfly.chat.formats.json_calls import (
+    DEFAULT_KEYS,
+    Keys,
+    call_from,
+    is_call,
+    malformed_calls,
+    write_call,
+)
+from agentfly.chat.formats.json_text import (
+    balanced_end,
+    scan_up_to_fault,
+    unclosed_objects,
+)
 from agentfly.chat.formats.reading import (
     CallFormat,
     Found,
@@ -24,27 +35,31 @@ _WIDEST_FENCE = 32
 """How far before a call its code fence or list bracket is looked for."""
 
 
-def find_calls(text: str, *, key: str = "arguments") -> Iterator[Found]:
+def find_calls(text: str, *, keys: Keys = DEFAULT_KEYS) -> Iterator[Found]:
     """Find the objects that are calls; any other JSON is an answer and stays in the text."""
-    end = 0
+    end, unclosed = 0, set[int]()
     while start := _OBJECT.search(text, end):
-        calls, end = _calls_of(text, start.start(), key)
+        calls, end = _calls_of(text, start.start(), keys, unclosed)
         if calls:
             yield _widened(text, Found(start.start(), end, calls))
 
 
-def _calls_of(text: str, start: int, key: str) -> tuple[list[ToolCall], int]:
-    members, end = scan_object(text, start)
-    if end is not None:
-        return ([call_from(members, key=key)] if is_call(members) else []), end
+def _calls_of(text: str, start: int, keys: Keys, unclosed: set[int]) -> tuple[list[ToolCall], int]:
+    """Read the object at `start`; `unclosed` are those known to lack an end, and more are added."""
+    if start not in unclosed:
+        members, end, sound = scan_up_to_fault(text, start)
+        if end is not None:
+            return ([call_from(members, keys=keys)] if is_call(members) else []), end
+        # What is open where the outer object fails, fails there too.
+        unclosed |= unclosed_objects(text, start, sound)
     if not _CALL.match(text, start):
         return [], start + 1
     end = balanced_end(text, start)
     if end is None:
-        return malformed_calls(text[start:], key=key, cut=True), len(text)
+        return malformed_calls(text[start:], keys=keys, cut=True), len(text)
     if not _ARGUMENTS.search(text, start, end):
         return [], end
-    return malformed_calls(text[start:end], key=key, cut=False), end
+    return malformed_calls(text[start:end], keys=keys, cut=False), end
 
 
 def _widened(text: str, found: Found) -> Found:

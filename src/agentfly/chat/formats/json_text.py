@@ -23,15 +23,34 @@ _TOKEN = re.compile(
     re.S,
 )
 _ESCAPE_OR_QUOTE = re.compile(r'\\(.)|"', re.S)
-_NUMBER = re.compile(r"-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?")
+NUMBER = re.compile(r"-?\d++(?:\.\d++)?(?:[eE][+-]?\d++)?")
 _CLOSER = {"{": "}", "[": "]"}
 _WORDS = {
     **{"True": "true", "False": "false", "None": "null"},
     **{"true": "true", "false": "false", "null": "null"},
 }
 
+_FIRST_WINDOW = 4096
+"""How much of the text is looked at first: an error costs as much time as there is text before it,
+for its line is counted, and a text may hold thousands of faulty calls."""
+
+_LONGEST_TOKEN = 16
+"""A fault so close to the end may be no more than a word that is cut off."""
+
 MEND_DEPTH = 100
 """What is nested more deeply than this isn't mended: no call is."""
+
+
+class _UnfinishedError(ValueError):
+    """JSON that is sound as far as it goes."""
+
+
+class _FaultError(ValueError):
+    """JSON that is not sound."""
+
+    def __init__(self, message: str, place: int) -> None:
+        super().__init__(message)
+        self.place = place
 
 
 def dump(value: object) -> str:
@@ -49,11 +68,50 @@ def scan_object(text: str, start: int) -> tuple[dict[str, str], int | None]:
     >>> scan_object('{"name": "f", "arguments": {"a":', 0)
     ({'name': '"f"'}, None)
     """
-    members: dict[str, str] = {}
-    try:
-        return members, _scan_members(text, start, members)
-    except (ValueError, RecursionError):
-        return members, None
+    members, end, _ = scan_up_to_fault(text, start)
+    return members, end
+
+
+def scan_up_to_fault(text: str, start: int) -> tuple[dict[str, str], int | None, int]:
+    """Do the same, and return how far the text is sound JSON: up to the object's end or a fault.
+
+    Where the object is nested too deeply to be read, that is as far as it was looked at.
+    """
+    length = _FIRST_WINDOW
+    while True:
+        members: dict[str, str] = {}
+        window = text[start : start + length]
+        try:
+            end = start + _scan_members(window, 0, members)
+        except _UnfinishedError:
+            if start + length >= len(text):
+                return members, None, len(text)
+        except RecursionError:
+            return members, None, start + len(window)
+        except _FaultError as fault:
+            return members, None, start + fault.place
+        else:
+            return members, end, end
+        length *= 4
+
+
+def unclosed_objects(text: str, start: int, end: int) -> set[int]:
+    """Return where the objects begin that are open at the end of a stretch of sound JSON.
+
+    Those that more than `MEND_DEPTH` others are nested in count too, for no call is so deep.
+
+    >>> sorted(unclosed_objects('{"a": {"b": {}, "c": {', 0, 22))
+    [0, 6, 21]
+    """
+    unclosed, too_deep = list[int](), set[int]()
+    for match in _BRACKET_OR_STRING.finditer(text, start, end):
+        if match[0] == "{":
+            unclosed.append(match.start())
+            if len(unclosed) > MEND_DEPTH:
+                too_deep.add(unclosed[-MEND_DEPTH - 1])
+        elif match[0] == "}" and unclosed:
+            unclosed.pop()
+    return {*unclosed, *too_deep}
 
 
 def _scan_members(text: str, start: int, members: dict[str, str]) -> int:
@@ -61,11 +119,11 @@ def _scan_members(text: str, start: int, members: dict[str, str]) -> int:
     if text.startswith("}", pos):
         return pos + 1
     while True:
-        key, pos = _DECODER.raw_decode(text, pos)
+        key, pos = _decode(text, pos)
         if not isinstance(key, str):
-            raise ValueError("a key must be a string")
+            raise _FaultError("a key must be a string", pos)
         pos = _expect(_COLON, text, pos).end()
-        _, end = _DECODER.raw_decode(text, pos)
+        _, end = _decode(text, pos)
         members[key] = text[pos:end]
         after = _expect(_AFTER_MEMBER, text, end)
         pos = after.end()
@@ -76,8 +134,19 @@ def _scan_members(text: str, start: int, members: dict[str, str]) -> int:
 def _expect(pattern: re.Pattern[str], text: str, pos: int) -> re.Match[str]:
     match = pattern.match(text, pos)
     if match is None:
-        raise ValueError(f"expected {pattern.pattern} at {pos}")
+        if not text[pos:].strip():
+            raise _UnfinishedError(f"expected {pattern.pattern} at {pos}")
+        raise _FaultError(f"expected {pattern.pattern} at {pos}", pos)
     return match
+
+
+def _decode(text: str, pos: int) -> tuple[object, int]:
+    try:
+        return _DECODER.raw_decode(text, pos)
+    except json.JSONDecodeError as error:
+        if error.msg.startswith("Unterminated") or error.pos >= len(text) - _LONGEST_TOKEN:
+            raise _UnfinishedError(error.msg) from error
+        raise _FaultError(error.msg, error.pos) from error
 
 
 def balanced_end(text: str, start: int) -> int | None:
@@ -157,7 +226,7 @@ def _mended_token(token: re.Match[str]) -> str:
         raise ValueError(f"unreadable: {text!r}")
     if kind == "string":
         return f'"{_ESCAPE_OR_QUOTE.sub(_mended_escape, text[1:-1])}"'
-    if kind == "word" and not _NUMBER.fullmatch(text):
+    if kind == "word" and not NUMBER.fullmatch(text):
         return _WORDS.get(text, dump(text))
     return text
 

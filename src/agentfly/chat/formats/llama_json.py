@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from agentfly.chat.formats.json_calls import expected_call, write_call
+from agentfly.chat.formats.json_calls import PARAMETERS, expected_call, write_call
 from agentfly.chat.formats.json_objects import find_calls
 from agentfly.chat.formats.pythonic import parse_expression, read_call
 from agentfly.chat.formats.reading import (
@@ -29,7 +29,7 @@ PYTHON_TAG = "<|python_tag|>"
 
 
 def _read(text: str) -> Reading:
-    found = list(find_calls(text, key="parameters"))
+    found = list(find_calls(text, keys=PARAMETERS))
     return assemble(text, found or _built_in(text), drop=(PYTHON_TAG,))
 
 
@@ -43,13 +43,13 @@ def _built_in(text: str) -> Iterator[Found]:
         call = read_call(tree, body)
         call = replace(call, name=call.name.removesuffix(".call"))
     else:
-        problem = expected_call(body, key="parameters") if body else CUT_OFF
+        problem = expected_call(body, keys=PARAMETERS) if body else CUT_OFF
         call = unreadable(problem, body)
     yield Found(start, len(text), [call])
 
 
 def _write(calls: Sequence[ToolCall], content: str = "") -> str:
-    return with_content(content, "; ".join(write_call(call, key="parameters") for call in calls))
+    return with_content(content, "; ".join(write_call(call, keys=PARAMETERS) for call in calls))
 
 
 LLAMA_JSON = CallFormat(name="llama-json", read=_read, write=_write)

@@ -2,9 +2,21 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from string import whitespace
 
 from agentfly.chat.formats.reading import CUT_OFF, Found, unreadable
 from agentfly.types import ToolCall
+
+_SPELLED_TAG = r"<\|(?:open|close)\|>[^<>]*+<\|sep\|>"
+"""A tag whose brackets are special tokens, as Kimi K3 writes them."""
+_TOKEN = re.compile(rf"{_SPELLED_TAG}|<[^<>\s]*+>|\[/?[A-Z_ ]{{3,}}+\]|\s++|\w++|.", re.S)
+_MARK = re.compile(rf"{_SPELLED_TAG}|<[^<>\s]++>|\[/?[A-Z_ ]{{3,}}+\]")
+_LIST_OPENING = f"{whitespace}["
+_QUOTES = "`'\""
+_SAME_LINE = 200
+"""How far back the beginning of a line is looked for."""
+_PROSE = re.compile(r"[ \t]*+[.,;:)]|[ \t]++[A-Za-z]")
 
 MIN_PARTIAL = 3
 """A text that ends with this much of an opening tag was cut in the middle of it."""
@@ -26,33 +38,102 @@ def ends(*, close: str | None, others: Sequence[str] = ()) -> re.Pattern[str]:
 
 
 def marked(
-    text: str, opening: str, read_body: Callable[[str, int], tuple[Sequence[ToolCall], int]]
+    text: str,
+    opening: str,
+    closing: str,
+    read_body: Callable[[str, int], tuple[Sequence[ToolCall], int]],
 ) -> Iterator[Found]:
-    """Read the calls after each opening mark.
+    """Read the calls after each opening mark; one that is only spoken of stays in the text.
 
     `read_body` gets the text and where the calls start; it returns them and where they end.
     """
     end = 0
     while (start := text.find(opening, end)) >= 0:
-        calls, end = read_body(text, start + len(opening))
-        yield Found(start, end, calls)
-    partial = _partial_length(text, opening)
+        body = start + len(opening)
+        calls, end = read_body(text, body)
+        closed = bool(closing) and text.endswith(closing, body, end)
+        if not closed and all(call.problem for call in calls) and is_mention(text, start, body):
+            end = body
+        else:
+            yield Found(start, end, calls)
+    partial = partial_length(text, opening)
     if partial and len(text) - partial >= end:
         yield Found(len(text) - partial, len(text), [unreadable(CUT_OFF, text[-partial:])])
 
 
+def is_mention(text: str, start: int, body: int) -> bool:
+    """Tell whether a mark is spoken of rather than used, as in `Write <tool_call> first`.
+
+    It stands in quotes, or in the middle of a line with prose behind it. Only asked of marks behind
+    which no call can be read, and which nothing closes.
+    """
+    if start and text[start - 1] in _QUOTES and text.startswith(text[start - 1], body):
+        return True
+    before = text[max(0, start - _SAME_LINE) : start].rpartition("\n")[2]
+    return bool(before.strip() and _PROSE.match(text, body))
+
+
 def in_section(text: str, section: str, found: Iterable[Found]) -> Iterator[Found]:
-    """Pass on what was found; a section that was opened and holds no call was cut off."""
+    """Pass on what was found, the first with its section's mark before it.
+
+    A section that was opened and holds no call was cut off.
+    """
     empty = True
     for region in found:
+        yield _from_section(text, section, region) if empty else region
         empty = False
-        yield region
-    if empty and section in text:
-        start = text.index(section)
+    start = text.find(section) if empty else -1
+    if start >= 0 and not is_mention(text, start, start + len(section)):
         yield Found(start, len(text), [unreadable(CUT_OFF, text[start:])])
 
 
-def _partial_length(text: str, mark: str) -> int:
+def _from_section(text: str, section: str, first: Found) -> Found:
+    before = text[: first.start].rstrip(_LIST_OPENING)
+    return replace(first, start=len(before) - len(section)) if before.endswith(section) else first
+
+
+def partial_length(text: str, mark: str) -> int:
     """Return how much of a mark the text ends with, short of all of it."""
     lengths = range(len(mark) - 1, MIN_PARTIAL - 1, -1)
     return next((length for length in lengths if text.endswith(mark[:length])), 0)
+
+
+# --- What the texts of a template have in common ---------------------------------------------
+
+
+def common_prefix(one: str, other: str) -> str:
+    """Return the marks and words with which two texts begin alike."""
+    return one[: _alike(_TOKEN.findall(one), _TOKEN.findall(other))]
+
+
+def common_suffix(one: str, other: str) -> str:
+    """Return the marks and words with which two texts end alike."""
+    length = _alike(_TOKEN.findall(one)[::-1], _TOKEN.findall(other)[::-1])
+    return one[len(one) - length :]
+
+
+def _alike(tokens: Sequence[str], others: Sequence[str]) -> int:
+    length = 0
+    for token, other in zip(tokens, others, strict=False):
+        if token != other:
+            break
+        length += len(token)
+    return length
+
+
+def first_token(text: str) -> str:
+    """Return the mark, the word or the space with which a text begins."""
+    match = _TOKEN.match(text)
+    return match[0] if match else ""
+
+
+def first_mark(text: str) -> str:
+    """Return a text's first mark; empty if it has none."""
+    match = _MARK.search(text)
+    return match[0] if match else ""
+
+
+def last_mark(text: str) -> str:
+    """Return a text's last mark; empty if it has none."""
+    found: list[str] = _MARK.findall(text)
+    return found[-1] if found else ""

@@ -9,41 +9,103 @@ import ast
 import keyword
 import re
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import Any
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
 
 from agentfly.chat.formats.json_calls import excerpt
 from agentfly.chat.formats.json_text import balanced_end, dump
 from agentfly.chat.formats.marks import in_section
+from agentfly.chat.formats.python_text import read_text_list
 from agentfly.chat.formats.reading import (
     CUT_OFF,
-    CallFormat,
     Found,
     Reading,
     assemble,
     unreadable,
-    with_content,
 )
-from agentfly.chat.formats.text_values import arguments_of
 from agentfly.types import ToolCall
 
-_START = re.compile(r"\[\s*+[A-Za-z_][\w.]*+\(")
+_LIST = r"\[\s*+[A-Za-z_][\w.]*+\("
+_START = re.compile(_LIST)
+_STRING_START = re.compile(r"[(,]\s*+[A-Za-z_]\w*+\s*+=\s*+'")
+_STRING_END = re.compile(r"'(?=\s*+(?:,\s*+[A-Za-z_]\w*+\s*+=|\)))")
+_UNPARSABLE = (SyntaxError, ValueError, MemoryError, RecursionError)
 _CONSTANTS = {"true": True, "false": False, "null": None}
 _EXPECTED = 'expected calls such as [name(key="value", other=1)], got '
 
 
-def _find(text: str) -> Iterator[Found]:
+def python_reader(opening: str, closing: str, *, as_text: bool = False) -> Callable[[str], Reading]:
+    """Return what reads Python calls: a list of them, or, between marks, one on each line.
+
+    `as_text` says that values may stand without quotes, or all between quotes.
+    """
+
+    def read(text: str) -> Reading:
+        found = _find(text, opening, closing, as_text=as_text)
+        found = in_section(text, opening, found) if opening else found
+        return assemble(text, found, drop=tuple(filter(None, (opening, closing))))
+
+    return read
+
+
+def _find(text: str, opening: str, closing: str, *, as_text: bool) -> Iterator[Found]:
     end = 0
-    while match := _START.search(text, end):
-        start, end = match.start(), balanced_end(text, match.start()) or len(text)
-        calls = _calls_in(text[start:end])
+    pattern = re.compile(rf"{re.escape(opening)}\s*+(?=[A-Za-z_])|{_LIST}") if opening else _START
+    while match := pattern.search(text, end):
+        start = match.start()
+        if opening and match[0].startswith(opening):
+            calls, end = _lines_at(text, match.end(), closing)
+        else:
+            calls, end = (as_text and _text_list_at(text, start)) or _list_at(text, start, closing)
         if calls:
             yield Found(start, end, calls)
 
 
-def _calls_in(text: str) -> list[ToolCall]:
-    """Read a list of calls; empty if it is some other list, which then is no call at all."""
-    if balanced_end(text, 0) is None:
+def _text_list_at(text: str, start: int) -> tuple[list[ToolCall], int] | None:
+    """Read a list whose values may be bare text; as Python where it is Python."""
+    found = read_text_list(text, start)
+    if found is None:
+        return None
+    as_python = _calls_in(text[start : found[1]])
+    is_python = as_python and not any(call.problem for call in as_python)
+    return (as_python, found[1]) if is_python else found
+
+
+def _list_at(text: str, start: int, closing: str) -> tuple[list[ToolCall], int]:
+    """Read a list up to its bracket, or, if that is unclear, up to the mark that closes it."""
+    end = balanced_end(text, start) or len(text)
+    calls = _calls_in(text[start:end])
+    stop = text.find(closing, start) if closing and any(call.problem for call in calls) else -1
+    if stop >= 0:
+        others = _calls_in(text[start:stop].strip(), cut=False)
+        if others and not any(call.problem for call in others):
+            return others, stop
+    return calls, end
+
+
+def _lines_at(text: str, start: int, closing: str) -> tuple[list[ToolCall], int]:
+    """Read calls that stand on lines of their own up to the closing mark."""
+    stop = text.find(closing, start) if closing else -1
+    if stop < 0:
+        return [unreadable(CUT_OFF, text[start:])], len(text)
+    body = text[start:stop].strip()
+    try:
+        nodes = [getattr(node, "value", None) for node in _parse(body, "exec").body]
+    except _UNPARSABLE:
+        nodes = [None]
+    calls = [read_call(node, body) for node in nodes if isinstance(node, ast.Call)]
+    if not nodes or len(calls) < len(nodes):
+        calls = [unreadable(_EXPECTED + excerpt(body), body)]
+    return calls, stop + len(closing)
+
+
+def _calls_in(text: str, *, cut: bool = True) -> list[ToolCall]:
+    """Read a list of calls; empty if it is some other list, which then is no call at all.
+
+    `cut` says that the list may lack its end.
+    """
+    if cut and balanced_end(text, 0) is None:
         return [unreadable(CUT_OFF, text)]
     tree = parse_expression(text)
     if tree is None:
@@ -56,12 +118,35 @@ def _calls_in(text: str) -> list[ToolCall]:
 
 def parse_expression(text: str) -> ast.expr | None:
     """Parse one Python expression; None if it isn't one."""
+    for attempt in (text, _with_strings_escaped(text)):
+        try:
+            parsed: ast.expr = _parse(attempt, "eval").body
+            return parsed
+        except _UNPARSABLE:
+            continue
+    return None
+
+
+def _parse(text: str, mode: Literal["eval", "exec"]) -> Any:
     with warnings.catch_warnings():  # an invalid escape in a string is the model's affair
         warnings.simplefilter("ignore")
-        try:
-            return ast.parse(text, mode="eval").body
-        except (SyntaxError, ValueError, MemoryError, RecursionError):
-            return None
+        return ast.parse(text, mode=mode)
+
+
+def _with_strings_escaped(text: str) -> str:
+    """Escape strings that templates put between quotes as they are, line breaks and all.
+
+    Such a string ends at the first quote behind which the next argument or the call's end comes.
+    """
+    ends = [match.start() for match in _STRING_END.finditer(text)]
+    pieces, at = list[str](), 0
+    for start in _STRING_START.finditer(text):
+        place = bisect_left(ends, start.end())
+        if start.start() < at or place == len(ends):
+            continue
+        pieces += [text[at : start.end() - 1], repr(text[start.end() : ends[place]])]
+        at = ends[place] + 1
+    return "".join([*pieces, text[at:]])
 
 
 def read_call(node: ast.Call, text: str) -> ToolCall:
@@ -98,37 +183,13 @@ def _literal(node: ast.expr) -> Any:
             raise ValueError(f"must be plain values, got {excerpt(ast.unparse(node))}")
 
 
-def _write_list(calls: Sequence[ToolCall]) -> str:
-    return f"[{', '.join(map(_write_call, calls))}]" if calls else ""
-
-
-def _write_call(call: ToolCall) -> str:
-    arguments = arguments_of(call)
-    if arguments is None:
-        return f"{call.name}({call.arguments})"
+def write_keywords(arguments: Mapping[str, Any]) -> str:
+    """Write arguments between a call's parentheses: `query='cats', limit=3`."""
     named = [f"{key}={value!r}" for key, value in arguments.items() if _is_plain(key)]
     others = {key: value for key, value in arguments.items() if not _is_plain(key)}
-    return f"{call.name}({', '.join([*named, *([f'**{others!r}'] if others else [])])})"
+    return ", ".join([*named, *([f"**{others!r}"] if others else [])])
 
 
 def _is_plain(key: str) -> bool:
     """Tell whether a key can stand before an equals sign and comes back unchanged."""
     return key.isascii() and key.isidentifier() and not keyword.iskeyword(key)
-
-
-def _pythonic(name: str, opening: str, closing: str, *, writes_marks: bool) -> CallFormat:
-    def read(text: str) -> Reading:
-        return assemble(text, in_section(text, opening, _find(text)), drop=(opening, closing))
-
-    def write(calls: Sequence[ToolCall], content: str = "") -> str:
-        written = _write_list(calls)
-        marked = f"{opening}{written}{closing}" if written and writes_marks else written
-        return with_content(content, marked)
-
-    return CallFormat(name=name, read=read, write=write)
-
-
-LLAMA_PYTHONIC = _pythonic(
-    "llama-pythonic", "<|python_start|>", "<|python_end|>", writes_marks=False
-)
-LFM2 = _pythonic("lfm2", "<|tool_call_start|>", "<|tool_call_end|>", writes_marks=True)

@@ -27,6 +27,7 @@ _OBSERVATION = re.compile(r"^[ \t]*+Observation:", re.M)
 _ACTION_OR_ANSWER = re.compile(
     r"^[ \t]*+(?:(?P<answer>Final Answer:)|Action:(?P<action>.*+)$)", re.M
 )
+_BLANK_TO_END = re.compile(r"\s*+\Z")
 _INPUT = re.compile(r"\s*+Action Input:")
 _ENDS = re.compile(r"^[ \t]*+(?:Thought|Action|Final Answer|Observation):", re.M)
 
@@ -55,7 +56,7 @@ def _call_at(text: str, action: re.Match[str], *, cut: bool) -> tuple[ToolCall, 
     if given:
         arguments = arguments_at(text, given.end(), _ENDS)
         return arguments.call(name), arguments.end
-    if cut and not text[action.end() :].strip():
+    if cut and _BLANK_TO_END.match(text, action.end()):
         return unreadable(CUT_OFF, "", name=name), len(text)
     problem = 'an "Action:" line needs an "Action Input:" line with a JSON object right after it'
     return unreadable(problem, "", name=name), action.end()

@@ -1,9 +1,11 @@
 """What a tool-call format is, and what it reads out of a completion's text."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
+from agentfly.chat.formats.json_text import dump
+from agentfly.chat.formats.text_values import arguments_of, recover_types
 from agentfly.types import ToolCall, ToolSpec
 
 CUT_OFF = "the call was cut off before its end"
@@ -18,6 +20,8 @@ class Reading:
     """What is said to the user: all the text around the calls."""
     calls: tuple[ToolCall, ...] = ()
     """In the order in which they were written, the unreadable ones included."""
+    call_spans: tuple[tuple[int, int], ...] = ()
+    """Half-open ranges of the text that are calls, where the format knows them."""
     reasoning: str | None = None
     """Only from formats that mark reasoning themselves, such as harmony."""
     reasoning_spans: tuple[tuple[int, int], ...] = ()
@@ -57,6 +61,24 @@ class CallFormat:
     """Strings that end a turn. The text that is read goes up to and including the one sampled."""
     instructions: Callable[[Sequence[ToolSpec]], str | None] = _native
     """The piece of system prompt that teaches the format; None where the template does it."""
+    reads_reasoning: bool = False
+    """Whether `read` itself tells reasoning and speech apart, as in formats of channels."""
+    bare_values: bool = False
+    """Whether every argument is written as bare text, which doesn't show what type it has."""
+
+    def typed(self, calls: Sequence[ToolCall], tools: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
+        """Give the arguments of calls that were read the types that the tools' schemas ask for."""
+        if not self.bare_values:
+            return tuple(calls)
+        schemas = {tool.name: tool.parameters for tool in tools}
+        return tuple(_typed(call, schemas.get(call.name)) for call in calls)
+
+
+def _typed(call: ToolCall, schema: Mapping[str, Any] | None) -> ToolCall:
+    arguments = arguments_of(call)
+    if schema is None or arguments is None or call.problem:
+        return call
+    return replace(call, arguments=dump(recover_types(arguments, schema)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,31 +98,22 @@ def assemble(text: str, found: Iterable[Found], *, drop: Sequence[str] = ()) -> 
     >>> reading.content, reading.calls[0].id
     ('Let me see.', 'call_0')
     """
-    pieces, calls, at = list[str](), list[ToolCall](), 0
+    pieces, calls, spans, at = list[str](), list[ToolCall](), list[tuple[int, int]](), 0
     for region in found:
         pieces.append(text[at : region.start])
         calls.extend(region.calls)
+        spans.append((region.start, region.end))
         at = region.end
     if not calls:
         return Reading(content=text)
     pieces.append(text[at:])
-    return Reading(content=_joined(pieces, drop), calls=numbered(calls))
+    return Reading(content=_joined(pieces, drop), calls=numbered(calls), call_spans=tuple(spans))
 
 
 def numbered(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
     """Give `call_0`, `call_1`, ... to the calls whose format carries no ids."""
     return tuple(
-        call if call.id else _with_id(call, f"call_{index}") for index, call in enumerate(calls)
-    )
-
-
-def _with_id(call: ToolCall, own: str) -> ToolCall:
-    return ToolCall(
-        id=own,
-        name=call.name,
-        arguments=call.arguments,
-        problem=call.problem,
-        repaired=call.repaired,
+        call if call.id else replace(call, id=f"call_{index}") for index, call in enumerate(calls)
     )
 
 

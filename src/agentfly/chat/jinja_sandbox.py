@@ -1,0 +1,166 @@
+"""Jinja as `transformers` sets it up for chat templates, with a limit on what a rendering may cost.
+
+A template comes with a model, from anybody. Jinja's sandbox keeps it from the machine, but not from
+running forever: `range` ends at 100,000, yet two of them inside one another do not end today. A
+thread can't be stopped from outside and a process for each rendering costs more than the rendering,
+so the limit is inside: every pass of a loop and every call spends from a budget of processor time
+(which other processes can't use up), and the two operators whose single step can last forever, `*`
+and `**`, are bounded. Memory is not limited.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, NoReturn
+
+import jinja2
+from jinja2 import nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+_TICKS_PER_LOOK = 64
+"""How many passes and calls there are between two looks at the clock."""
+
+_MAX_REPEATED = 10_000_000
+"""Characters or items that a repetition (`"-" * 80`) may make."""
+
+_MAX_BITS = 4096
+"""Bits of a number that a template may compute."""
+
+
+class RenderTimeout(jinja2.TemplateRuntimeError):
+    """A rendering that spent its budget."""
+
+
+class _Budget(threading.local):
+    """Processor time of the rendering that runs in this thread."""
+
+    ends = float("inf")
+    ticks = 0
+
+    def spend(self) -> None:
+        self.ticks += 1
+        if self.ticks % _TICKS_PER_LOOK == 0 and time.thread_time() > self.ends:
+            raise RenderTimeout("it computes for too long")
+
+
+_budget = _Budget()
+
+
+@contextmanager
+def limited_to(seconds: float) -> Iterator[None]:
+    """Give what is rendered in the body, in this thread, so much processor time."""
+    _budget.ends = time.thread_time() + seconds
+    try:
+        yield
+    finally:
+        _budget.ends = float("inf")
+
+
+class _Metered:
+    """What a loop runs over, each pass paid for."""
+
+    def __init__(self, items: Iterable[Any]) -> None:
+        self._items = items
+
+    def __len__(self) -> int:
+        return len(self._items)  # type: ignore[arg-type] # a TypeError is what Jinja expects
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self._items:
+            _budget.spend()
+            yield item
+
+
+class _Sandbox(ImmutableSandboxedEnvironment):
+    """Jinja's sandbox, with a short way for what templates do most: reading a field of a dict."""
+
+    intercepted_binops = frozenset({"*", "**"})
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Return `obj.attribute`; a dict's own methods come before its keys, as Jinja has it."""
+        if type(obj) is dict and attribute in obj and not hasattr(dict, attribute):
+            return obj[attribute]
+        return super().getattr(obj, attribute)
+
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 - as in Jinja
+        _budget.spend()
+        return super().call(__context, __obj, *args, **kwargs)
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        _require_small(operator, left, right)
+        return super().call_binop(context, operator, left, right)
+
+    def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> str:
+        for loop in source.find_all(nodes.For):
+            metered = nodes.Filter(loop.iter, "_metered", [], [], None, None)
+            loop.iter = metered.set_lineno(loop.lineno).set_environment(self)
+        return super()._generate(source, *args, **kwargs)
+
+
+def _require_small(operator: str, left: Any, right: Any) -> None:
+    numbers = [n for n in (left, right) if isinstance(n, int)]
+    if len(numbers) == 2:
+        one, other = (abs(n).bit_length() for n in numbers)
+        bits = one * abs(numbers[1]) if operator == "**" else one + other
+        if bits > _MAX_BITS:
+            raise jinja2.TemplateRuntimeError(f"a number of more than {_MAX_BITS} bits")
+    elif numbers and operator == "*":
+        repeated = right if left is numbers[0] else left
+        if hasattr(repeated, "__len__") and len(repeated) * numbers[0] > _MAX_REPEATED:
+            raise jinja2.TemplateRuntimeError(f"a text of more than {_MAX_REPEATED} characters")
+
+
+@lru_cache(maxsize=1)
+def environment() -> jinja2.Environment:
+    """Return the environment in which all templates are compiled."""
+    made = _Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationTag, loopcontrols])
+    made.filters["tojson"] = _tojson
+    made.filters["_metered"] = _Metered
+    made.globals["raise_exception"] = _raise_exception
+    del made.globals["lipsum"]
+    return made
+
+
+def _tojson(
+    value: object,
+    ensure_ascii: bool = False,  # noqa: FBT001, FBT002 - templates pass these by position too
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,  # noqa: FBT001, FBT002
+) -> str:
+    """Write JSON as it is; Jinja's own filter escapes it for HTML."""
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise jinja2.TemplateError(message)
+
+
+class _GenerationTag(Extension):
+    """`{% generation %}` marks what an assistant says; here the tokens themselves are the record.
+
+    The body becomes a scope of its own, as in transformers: what it sets stays inside it.
+    """
+
+    tags = {"generation"}  # noqa: RUF012 - declared so by Jinja
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.CallBlock(self.call_method("_said"), [], [], body).set_lineno(line)
+
+    @staticmethod
+    def _said(caller: Any) -> str:
+        return str(caller())
