@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 from agentfly.errors import ConfigError
 from agentfly.models import cache as model_cache
@@ -126,7 +127,7 @@ def test_of_two_processes_one_builds_and_the_other_waits(cache: Path, tmp_path: 
     log = tmp_path / "log"
     command = [sys.executable, "-c", textwrap.dedent(_BUILD_SLOWLY), str(log)]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    said = [process.communicate(timeout=60)[0] for process in processes]
+    said = [process.communicate(timeout=PATIENCE)[0] for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
     assert all("b'abc'" in text for text in said)
     assert log.read_text() == "built\n"

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 from agentfly.errors import ConfigError
 from agentfly.models import resolve_model
@@ -68,7 +69,7 @@ def resolve_offline(cache: Path) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     return done.stdout
 

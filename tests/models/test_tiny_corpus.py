@@ -95,7 +95,7 @@ def test_mistakes_are_read_but_not_learnt(tokenizer: Any) -> None:
         assert called_result(text.split("<|im_end|>")[0] + "<|im_end|>") is not None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(seed=st.integers(0, 10**6))
 def test_every_turn_but_mistakes_is_learnt_to_its_end(tokenizer: Any, seed: int) -> None:
     conversation = converse(Random(seed))

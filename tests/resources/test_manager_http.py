@@ -1,8 +1,6 @@
 """Instances behind a real HTTP server, and a server that any language can speak to."""
 
 import asyncio
-import http.client
-import json
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -11,10 +9,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from tests.resources.http_requests import ask
 from tests.resources.pool_environments import TASK, Box, Odd, soon
 
 from agentfly.errors import EnvError, ToolError
-from agentfly.resources import EnvironmentManager, Pooling, environment_server
+from agentfly.resources import EnvironmentManager, Pooling, SessionLimits, environment_server
+from agentfly.runtime.http.address import split_token, with_token
 from agentfly.types import EnvSpec, Seed, Step
 
 ODD = EnvSpec(Odd)
@@ -91,40 +91,30 @@ async def test_nobody_there_is_an_error_too() -> None:
 
 async def test_the_session_of_a_killed_client_expires() -> None:
     Box.made.clear()
-    async with environment_server(EnvSpec(Box), session_seconds=0.4) as url:
+    limits = SessionLimits(idle_seconds=2.0)
+    async with environment_server(EnvSpec(Box), limits=limits) as url:
         alive = await ask(url, "POST", "/sessions", {})
         dead = await ask(url, "POST", "/sessions", {})
         assert alive[0] == dead[0] == 201
-        for number in range(1, 12):
-            await asyncio.sleep(0.1)
+        number = 0
+        while not any(box.closed for box in Box.made):
+            number += 1
             path = f"/sessions/{alive[1]['session']}/step"
             body = {"number": number, "args": ["go"]}
             assert (await ask(url, "POST", path, body))[1]["value"]["observation"] == (
                 f"NOW AT {number}."
             )
-        assert sorted(box.closed for box in Box.made) == [0, 1]
+        assert [box.closed for box in Box.made] == [0, 1]
         gone = await ask(url, "POST", f"/sessions/{dead[1]['session']}/step", {"number": 1})
         assert gone[0] == 404
     assert [box.closed for box in Box.made] == [1, 1]
 
 
-async def ask(url: str, verb: str, path: str, body: Any, **headers: str) -> tuple[int, Any]:
-    def exchange() -> tuple[int, Any]:
-        connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
-        text = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        connection.request(verb, path, text, {"Content-Type": "application/json", **headers})
-        response = connection.getresponse()
-        answer = response.read()
-        connection.close()
-        return response.status, json.loads(answer) if answer else None
-
-    return await asyncio.get_running_loop().run_in_executor(None, exchange)
-
-
 async def test_the_protocol_as_it_is_written_down() -> None:
     Box.made.clear()
-    async with environment_server(EnvSpec(Box)) as url:
-        assert await ask(url, "GET", "/", None) == (200, {"protocol": 1, "environment": "Box"})
+    async with environment_server(EnvSpec(Box), client_options={"size": (1, 4)}) as url:
+        described = {"protocol": 1, "environment": "Box", "options": {"size": [1, 4]}}
+        assert await ask(url, "GET", "/", None) == (200, described)
         status, opened = await ask(url, "POST", "/sessions", {"options": {"size": 4}})
         assert (status, sorted(opened["methods"])) == (201, ["reset", "step"])
         session = f"/sessions/{opened['session']}"
@@ -144,18 +134,18 @@ async def test_the_protocol_as_it_is_written_down() -> None:
             ("POST", f"{session}/step", [], 400),
             ("POST", f"{session}/_private", {"number": 9}, 404),
             ("GET", f"{session}/nothing", None, 422),
+            ("GET", f"{session}/step", None, 405),
             ("GET", "/nowhere", None, 404),
             ("DELETE", session, None, 204),
             ("DELETE", session, None, 204),
         ]:
             assert (await ask(url, verb, path, body))[0] == expected, (verb, path, body)
         form = await ask(url, "POST", "/sessions", b"x=1", **{"Content-Type": "text/plain"})
-        assert form[0] == 400
+        assert form[0] == 415
         assert [box.closed for box in Box.made] == [1]
 
 
 async def test_all_instances_in_use_means_ask_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentfly.resources.serving.sessions.LEASE_SECONDS", 0.05)
     pool = EnvironmentManager({Box: Pooling(max_instances=1)})
     owners = []
 
@@ -170,6 +160,7 @@ async def test_all_instances_in_use_means_ask_again(monkeypatch: pytest.MonkeyPa
         leased(url),
     ):
         owners.append(pool.snapshot().leases[0].owner)
+        monkeypatch.setattr("agentfly.resources.serving.sessions.LEASE_SECONDS", 0.05)
         status, answer = await ask(url, "POST", "/sessions", {})
         assert (status, answer["error"]["kind"]) == (503, "LeaseTimeout")
         group.create_task(wait(url))
@@ -180,7 +171,8 @@ async def test_all_instances_in_use_means_ask_again(monkeypatch: pytest.MonkeyPa
 @contextmanager
 def unreliable(url: str, answers_lost: int) -> Iterator[str]:
     """Pass requests on, but break the connection in place of the first answers of `step`."""
-    target = urlsplit(url)
+    bare, token = split_token(url)
+    target = urlsplit(bare)
     lost = 0
 
     def pump(client: socket.socket) -> None:
@@ -191,6 +183,8 @@ def unreliable(url: str, answers_lost: int) -> Iterator[str]:
                     request += client.recv(1 << 16)
                 server.sendall(request)
                 answer = server.recv(1 << 16)
+                while not whole(answer):
+                    answer += server.recv(1 << 16)
                 if b"/step" in request and lost < answers_lost:
                     lost += 1
                     return
@@ -207,15 +201,17 @@ def unreliable(url: str, answers_lost: int) -> Iterator[str]:
                 threading.Thread(target=pump, args=(client,), daemon=True).start()
 
         threading.Thread(target=accept, daemon=True).start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        assert token is not None
+        yield with_token(f"http://127.0.0.1:{listener.getsockname()[1]}", token)
         listener.shutdown(socket.SHUT_RDWR)
     assert lost == answers_lost
 
 
-def whole(request: bytes) -> bool:
-    head, _, body = request.partition(b"\r\n\r\n")
+def whole(message: bytes) -> bool:
+    head, _, body = message.partition(b"\r\n\r\n")
     lengths = [line for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")]
-    return not lengths or len(body) >= int(lengths[0].split(b":")[1])
+    length = int(lengths[0].split(b":")[1]) if lengths else 0
+    return b"\r\n\r\n" in message and len(body) >= length
 
 
 async def test_a_lost_answer_is_asked_for_again_and_nothing_is_done_twice() -> None:

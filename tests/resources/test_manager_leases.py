@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -465,6 +466,22 @@ async def test_whoever_waits_when_the_manager_is_closed_is_told() -> None:
 def test_pooling_that_can_not_be_is_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Pooling(**options)
+
+
+def test_an_address_without_http_is_refused_and_its_token_is_not_shown() -> None:
+    with pytest.raises(ConfigError, match=r"'host:8700/' has no http://") as refused:
+        Pooling(where="host:8700/?token=0123456789abcdef")
+    assert "0123456789abcdef" not in str(refused.value)
+
+
+async def test_a_wait_for_what_is_still_being_made_says_so() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        where = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        table = {Box: Pooling(where=where, make_seconds=2.0)}
+        async with EnvironmentManager(table) as pool:
+            with pytest.raises(LeaseTimeout, match=rf"Making Box \(where='{where}'\) takes longer"):
+                async with pool.lease([BOX], owner="me", deadline=soon(0.5)):
+                    pytest.fail("nothing answers there")
 
 
 async def test_places_and_poolings_are_checked() -> None:

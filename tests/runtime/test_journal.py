@@ -128,3 +128,42 @@ def test_a_damaged_gzip_file_is_named(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(FormatError, match="is damaged after line"):
             records(path)
+
+
+def checked(path: Path) -> list[dict[str, Any]]:
+    return [r for _, r in read_records(path, kind="note", version=2, checksums_from=2)]
+
+
+def test_any_flipped_bit_of_a_line_with_a_checksum_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    with Journal(path, kind="note", version=2, checksums=True) as journal:
+        journal.append({"step": 4, "text": "four"})
+        journal.append({"step": 5})
+    assert checked(path) == [
+        {"v": 2, "kind": "note", "step": 4, "text": "four"},
+        {"v": 2, "kind": "note", "step": 5},
+    ]
+    whole = path.read_bytes()
+    newline = whole.index(b"\n")
+    for bit in range(newline * 8):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with pytest.raises(FormatError, match=r"notes\.jsonl:1 .*Restore"):
+            checked(path)
+
+
+def test_lines_of_versions_without_checksums_stay_readable(tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    with open_journal(path) as journal:
+        journal.append({"text": "old"})
+    with Journal(path, kind="note", version=2, checksums=True) as journal:
+        journal.append({"text": "new"})
+    assert [record["text"] for record in checked(path)] == ["old", "new"]
+
+
+def test_a_line_may_not_lose_its_checksum(tmp_path: Path) -> None:
+    path = tmp_path / "notes.jsonl"
+    path.write_text('{"v":2,"kind":"note","text":"bare"}\n')
+    with pytest.raises(FormatError, match="checksum is wrong"):
+        checked(path)

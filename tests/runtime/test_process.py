@@ -6,10 +6,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE, until
 
 from agentfly.errors import ConfigError, DeadlineError
 from agentfly.runtime import process
@@ -38,7 +38,7 @@ async def shell(script: str, *, lifetime: float = 60.0) -> Child:
 
 async def line_of(child: Child) -> str:
     assert child.stdout
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         return (await child.stdout.readline()).decode().strip()
 
 
@@ -46,17 +46,9 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-async def eventually(holds: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 20
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        await asyncio.sleep(0.01)
-    return True
-
-
 async def ends(pid: int) -> bool:
-    return await eventually(lambda: Identity.of(pid) is None)
+    await until(lambda: Identity.of(pid) is None)
+    return True
 
 
 async def test_a_child_is_talked_to_over_pipes() -> None:
@@ -207,7 +199,7 @@ async def test_closing_gives_up_input_that_was_never_read() -> None:
         assert await line_of(child) == "ready"
         assert child.stdin
         child.stdin.write(b"x" * 1_000_000)
-    assert await eventually(lambda: open_files() == before)
+    await until(lambda: open_files() == before)
 
 
 async def test_a_cancelled_close_still_comes_to_its_end() -> None:
@@ -239,7 +231,7 @@ async def test_a_close_that_is_cancelled_in_line_still_comes_to_its_end(
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await child.close(grace=0)
-        assert await eventually(lambda: records() == []), "though the line has not moved"
+        await until(lambda: records() == [])  # though the line has not moved
         assert Identity.of(child.pid) is None
         hold.set()
     await child.close()
@@ -280,7 +272,7 @@ async def test_a_child_that_others_have_reaped_is_signalled_no_more(
 async def test_its_lifetime_is_kept(caplog: pytest.LogCaptureFixture) -> None:
     async with await shell("sleep 1000 & echo $!; wait", lifetime=0.5) as child:
         grandchild = int(await line_of(child))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             assert await child.wait() == -signal.SIGKILL
         assert await ends(grandchild)
     assert "a shell outlived its lifetime" in caplog.text

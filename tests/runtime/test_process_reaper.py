@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from tests.patience import wait_until
 
 from agentfly.runtime import launch
 from agentfly.runtime.launch import start_time
@@ -108,15 +109,6 @@ def kill(process: "subprocess.Popen[str]") -> None:
     process.wait()
 
 
-def eventually(holds: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 20
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
-
-
 def dead_process() -> Identity:
     """Return who is surely dead: a process that has just ended."""
     with subprocess.Popen(["sleep", "100"]) as process:
@@ -145,9 +137,9 @@ def test_a_child_dies_with_its_owner(world: World) -> None:
     owner = world.owner("exec sleep 1000", "exec sleep 1001")
     assert [said(owner), said(owner)] == ["starting", "started"]
     # The kernel shows no environment while a process changes its program.
-    assert eventually(lambda: len(world.processes()) == 3)
+    wait_until(lambda: len(world.processes()) == 3)
     kill(owner)
-    assert eventually(lambda: world.processes() == {}), "without any reaper"
+    wait_until(lambda: world.processes() == {})  # without any reaper
     assert len(records()) == 2
     assert reap() == [], "there was nothing left to end"
     assert records() == []
@@ -166,11 +158,11 @@ def test_a_child_whose_owner_died_during_the_start_never_runs(world: World, tmp_
 def test_grandchildren_of_a_killed_owner_are_ended(world: World) -> None:
     owner = world.owner("sleep 1000 & sleep 1000 & wait")
     assert [said(owner), said(owner)] == ["starting", "started"]
-    assert eventually(lambda: len(world.processes()) == 4)
+    wait_until(lambda: len(world.processes()) == 4)
     [child] = [record.child for record in records()]
     assert child
     kill(owner)
-    assert eventually(lambda: len(world.processes()) == 2), "the kernel ends only the child"
+    wait_until(lambda: len(world.processes()) == 2)  # the kernel ends only the child
     [reaped] = reap()
     assert reaped == Reaped(
         name="sleep 1000 & sleep 1000 & wait", pid=child.pid, reason="orphaned", processes=2
@@ -185,7 +177,7 @@ def test_killed_at_any_moment_an_owner_leaves_nothing_unregistered(world: World)
         assert said(owner) == "starting"
         time.sleep(0.03 * number)
         kill(owner)
-    assert eventually(lambda: not any("launch.py" in text for text in world.processes().values()))
+    wait_until(lambda: not any("launch.py" in text for text in world.processes().values()))
     reap()
     assert world.processes() == {}
     assert records() == []
@@ -195,12 +187,12 @@ def test_living_owners_are_left_alone(world: World) -> None:
     first, second = (world.owner("sleep 1000 & wait") for _ in range(2))
     for owner in (first, second):
         assert [said(owner), said(owner)] == ["starting", "started"]
-    assert eventually(lambda: len(world.processes()) == 6)
+    wait_until(lambda: len(world.processes()) == 6)
     assert reap() == []
-    assert eventually(lambda: len(world.processes()) == 6)
+    wait_until(lambda: len(world.processes()) == 6)
     kill(first)
     assert [reaped.processes for reaped in reap()] in ([1], [2])
-    assert eventually(lambda: len(world.processes()) == 3)
+    wait_until(lambda: len(world.processes()) == 3)
     assert [record.owner.pid for record in records()] == [second.pid]
 
 
@@ -247,7 +239,7 @@ def test_a_process_that_was_given_the_same_pid_is_left_alone(world: World) -> No
     path = put_on_record(recycled, owner=dead_process())
     assert reap() == []
     assert not path.exists()
-    assert eventually(lambda: len(world.processes()) == 2)
+    wait_until(lambda: len(world.processes()) == 2)
 
 
 def test_a_recycled_owner_is_a_dead_owner(world: World) -> None:
@@ -282,6 +274,60 @@ def test_unfinished_records_are_judged_by_their_owner(world: World) -> None:
     assert reap() == []
     assert [path.exists() for path in (dead, empty, torn, starting)] == [False] * 3 + [True]
     assert stranger.poll() is None
+
+
+def flip_a_bit_of_the_deadline(path: Path) -> None:
+    data = path.read_bytes()
+    place = data.index(b'"deadline": ') + len(b'"deadline": ')
+    path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "not JSON": lambda path: path.write_bytes(b"{\n" + path.read_bytes().partition(b"\n")[2]),
+    "not text": lambda path: path.write_bytes(b"\xff\n1 2\n"),
+    "wrong types": lambda path: path.write_text('{"v": 1, "name": [], "deadline": "soon"}\n1 2\n'),
+    "nothing in it": lambda path: path.write_text("{}\n1 2\n"),
+    "a list": lambda path: path.write_text("[]\n1 2\n"),
+    "no pid": lambda path: path.write_bytes(path.read_bytes().partition(b"\n")[0] + b"\nx y\n"),
+    "three numbers": lambda path: path.write_bytes(path.read_bytes()[:-1] + b" 3\n"),
+    "a pid of too many digits": lambda path: path.write_bytes(
+        path.read_bytes().partition(b"\n")[0] + b"\n" + b"9" * 5000 + b" 1\n"
+    ),
+    "a flipped bit": flip_a_bit_of_the_deadline,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_record_ends_with_its_owner_and_disturbs_no_other(
+    world: World, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    me = Identity.of(os.getpid())
+    assert me
+    child = world.popen("sleep", "1000", env={**world.env, TOKEN_VARIABLE: "0a"})
+    living = put_on_record(Identity.of(child.pid), owner=me, token="0a", lifetime=1e9)
+    DAMAGES[damage](living)
+    orphan = world.popen("sleep", "1000", env={**world.env, TOKEN_VARIABLE: "0b"})
+    dead = put_on_record(Identity.of(orphan.pid), owner=dead_process(), token="0b")
+    DAMAGES[damage](dead)
+    sound = world.popen("sleep", "1000")
+    put_on_record(Identity.of(sound.pid), owner=dead_process(), token="0c")
+    reap()
+    assert str(living) in caplog.text
+    assert child.poll() is None, "its owner lives"
+    assert living.exists()
+    assert not dead.exists()
+    assert orphan.wait() == -signal.SIGKILL, "known by its token"
+    assert sound.wait() == -signal.SIGKILL
+
+
+def test_a_folder_in_place_of_a_record_disturbs_no_other(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    sound = world.popen("sleep", "1000")
+    path = put_on_record(Identity.of(sound.pid), owner=dead_process())
+    path.with_name("1-1-ff").mkdir()
+    assert [reaped.pid for reaped in reap()] == [sound.pid]
+    assert "1-1-ff is no record" in caplog.text
 
 
 def test_records_of_other_machines_and_other_files_are_left_alone(world: World) -> None:
@@ -331,7 +377,7 @@ def test_a_process_may_have_any_name(world: World, tmp_path: Path) -> None:
     program.symlink_to("/bin/sleep")
     process = world.popen(str(program), "1000")
     plain = world.popen("sleep", "1000")
-    assert eventually(lambda: "x) Z 1 (y" in Path(f"/proc/{process.pid}/comm").read_text())
+    wait_until(lambda: "x) Z 1 (y" in Path(f"/proc/{process.pid}/comm").read_text())
     first, second = start_time(process.pid), start_time(plain.pid)
     assert first
     assert second
@@ -371,12 +417,12 @@ def test_without_proc_ps_is_asked(world: World, monkeypatch: pytest.MonkeyPatch)
     assert started
     assert abs(time.time() - started) < 60
     process.kill()
-    assert eventually(lambda: start_time(process.pid) is None), "a zombie"
+    wait_until(lambda: start_time(process.pid) is None)  # a zombie
     process.wait()
     assert start_time(process.pid) is None
 
 
 def test_a_zombie_is_dead() -> None:
     with subprocess.Popen(["true"]) as process:
-        assert eventually(lambda: start_time(process.pid) is None)
+        wait_until(lambda: start_time(process.pid) is None)
         assert process.returncode is None, "nobody has waited for it yet"

@@ -4,9 +4,10 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+from tests.patience import PATIENCE, until
 
 from agentfly.errors import EnvError
 from agentfly.runtime import threads as threads_module
@@ -19,12 +20,6 @@ def gate() -> Iterator[threading.Event]:
     opened = threading.Event()
     yield opened
     opened.set()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():  # noqa: ASYNC110 - a thread can't set an event of the loop
-            await asyncio.sleep(0.005)
 
 
 async def abandon(pool: WorkerThreads, gate: threading.Event, name: str) -> None:
@@ -70,7 +65,7 @@ async def test_a_call_sees_the_callers_context_variables() -> None:
 async def test_calls_run_at_once_up_to_the_size() -> None:
     pool = WorkerThreads(size=3)
     running, most, lock = 0, 0, threading.Lock()
-    together = threading.Barrier(3, timeout=20)
+    together = threading.Barrier(3, timeout=PATIENCE)
 
     def work() -> None:
         nonlocal running, most
@@ -93,7 +88,7 @@ async def test_a_thread_is_started_although_an_idle_one_is_about_to_take_another
     """Two calls submitted in one step need two threads, even if one is idle."""
     pool = WorkerThreads(size=8)
     await pool.run(lambda: None, name="warm up")
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         group.create_task(pool.run(lambda: gate.wait(60), name="first"))
         second = group.create_task(pool.run(lambda: "second", name="second"))
         assert await second == "second"
@@ -109,7 +104,7 @@ async def test_abandoned_calls_are_counted_and_named_and_give_their_place_to_oth
     assert sorted(pool.abandoned) == [f"hang {number}" for number in range(5)]
     named = {thread.name for thread in threading.enumerate()}
     assert {f"agentfly:hang {number}" for number in range(5)} <= named
-    together = threading.Barrier(2, timeout=20)
+    together = threading.Barrier(2, timeout=PATIENCE)
     async with asyncio.TaskGroup() as group:
         group.create_task(pool.run(together.wait, name="one"))
         group.create_task(pool.run(together.wait, name="two"))
@@ -132,7 +127,7 @@ async def test_who_waits_in_line_gets_the_place_of_an_abandoned_call(gate: threa
         await asyncio.sleep(0.05)
         assert not in_line.done()
         hung.cancel()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             assert await in_line == "served"
 
 
@@ -253,7 +248,7 @@ def test_a_loop_that_is_gone_does_not_hurt_the_thread(gate: threading.Event) -> 
 
     asyncio.run(give_up())
     gate.set()
-    give_up_at = time.monotonic() + 20
+    give_up_at = time.monotonic() + PATIENCE
     while pool.abandoned and time.monotonic() < give_up_at:
         time.sleep(0.005)
     assert pool.abandoned == ()

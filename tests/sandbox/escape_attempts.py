@@ -5,6 +5,8 @@ sandbox, where they must succeed; those in HARMFUL and in BOMBS only ever run in
 throw-away namespaces, and are no larger than it takes to meet a sandbox's limits.
 """
 
+from tests.sandbox import hostile_answers as hostile
+
 READ_SECRET = "open(PLANTED['secret']).read() == PLANTED['content']"
 
 SYSTEM_CALL = """
@@ -17,6 +19,23 @@ def refused(x86_64, aarch64, *arguments):
     result = libc.syscall(ctypes.c_long(aarch64 if ARM else x86_64), *wide)
     return result == -1 and ctypes.get_errno() in (errno.EPERM, errno.ENOSYS)
 """
+
+LOCKS = """
+import fcntl, os, struct
+def granted(take):
+    try:
+        take()
+    except BlockingIOError:
+        return False
+    return True
+def in_another_process(take):
+    child = os.fork()
+    if child == 0:
+        os._exit(granted(take))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+first, second = open(PLANTED["shared_file"]), open(PLANTED["shared_file"])
+"""
+"""Whether a lock holds is seen by whether a second one is still granted."""
 
 HARMLESS = {
     "read a file outside": READ_SECRET,
@@ -81,6 +100,70 @@ with socket.socket(socket.AF_UNIX) as link:
     hello = link.recv(5)
 hello == b"hello"
 """,
+    "connect to a socket in a readable folder": """
+import socket
+with socket.socket(socket.AF_UNIX) as link:
+    link.settimeout(2)
+    link.connect(PLANTED["shared_socket"])
+    hello = link.recv(5)
+hello == b"hello"
+""",
+    "send a datagram to a socket in a readable folder": """
+import socket
+with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
+    sent = link.sendto(b"x", PLANTED["shared_datagrams"])
+sent == 1
+""",
+    "send a datagram from a pair to a socket in a readable folder": """
+import socket
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+ours.sendto(b"x", PLANTED["shared_datagrams"]) == 1
+""",
+    "lock a readable file (flock)": LOCKS
+    + """
+fcntl.flock(first, fcntl.LOCK_EX)
+not granted(lambda: fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB))
+""",
+    "lock a file (fcntl)": LOCKS
+    + """
+with open("own", "w+") as one:
+    fcntl.lockf(one, fcntl.LOCK_EX)
+    held = not in_another_process(lambda: fcntl.lockf(one, fcntl.LOCK_EX | fcntl.LOCK_NB))
+held
+""",
+    "lock a file (open file description)": LOCKS
+    + """
+def lock(file, kind):
+    fcntl.fcntl(file, 37, struct.pack("hhqqi4x", kind, 0, 0, 0, 0))
+with open("own", "w+") as one, open("own", "w+") as other:
+    lock(one, fcntl.F_WRLCK)
+    held = not granted(lambda: lock(other, fcntl.F_WRLCK))
+held
+""",
+    "take a lease on a readable file": """
+import fcntl
+held = open(PLANTED["shared_file"])
+fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_RDLCK) == 0
+""",
+    "leave a write hint on a readable file": """
+import fcntl, struct
+held = open(PLANTED["shared_file"])
+fcntl.fcntl(held, 1036, struct.pack("Q", 3))
+struct.unpack("Q", fcntl.fcntl(held, 1035, bytes(8)))[0] == 3
+""",
+    "watch a readable folder (inotify)": """
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+watch = libc.inotify_init1(0)
+if watch < 0 or libc.inotify_add_watch(watch, PLANTED["shared"].encode(), 0x20) < 0:
+    raise PermissionError(ctypes.get_errno())
+True
+""",
+    "watch a readable folder (dnotify)": """
+import fcntl, os
+fcntl.fcntl(os.open(PLANTED["shared"], os.O_RDONLY), fcntl.F_NOTIFY, fcntl.DN_ACCESS) == 0
+""",
+    "touch a device": "import os; os.utime('/dev/null') is None",
     "use an inherited descriptor": """
 import os
 def inode(descriptor):
@@ -103,6 +186,30 @@ any(entry.startswith(b"PLANTED_VARIABLE") for entry in found)
     "take a handle on a process outside": "import os; os.pidfd_open(PLANTED['victim']) > 0",
     "learn the host's name": "import socket; socket.gethostname() == PLANTED['hostname']",
     "reach device nodes": "import os; os.path.exists('/dev/full') or os.path.exists('/dev/ptmx')",
+    "hold memory in a shared mapping": "import mmap; len(mmap.mmap(-1, 1 << 20)) == 1 << 20",
+    "hold memory in the queue of a socket": """
+import socket
+listener = socket.socket(socket.AF_UNIX)
+listener.bind("queue")
+listener.listen(4096)
+with socket.socket(socket.AF_UNIX) as link:
+    link.connect("queue")
+    sent = link.send(bytes(1000))
+sent == 1000
+""",
+    "enlarge a pipe": """
+import fcntl, os
+reading, writing = os.pipe()
+fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 1 << 17) == 1 << 17
+""",
+    "enlarge a socket's buffer": """
+import socket
+ours, theirs = socket.socketpair()
+before = ours.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, before)
+ours.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) > before
+""",
+    "hide from the memory watch": "import ctypes; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0) == 0",
     "hold memory in a memfd": "import os; os.memfd_create('hold') > 0",
     "hold memory in a System V segment": """
 import ctypes
@@ -176,6 +283,12 @@ not result
     "load a kernel module": SYSTEM_CALL + "not refused(313, 273, -1, None, 0)",
     "use the keyring": SYSTEM_CALL + "not refused(250, 219, 0, -3, 0)",
     "add a key": SYSTEM_CALL + "not refused(248, 217, b'user', b'k', b'v', 1, -3)",
+    "hold memory in rules of Landlock": SYSTEM_CALL
+    + "not refused(444, 444, b'\\1' + bytes(7), 8, 0)",
+    "load a filter of its own": SYSTEM_CALL + "not refused(317, 277, 1, 0, None)",
+    "load a filter of its own by prctl": SYSTEM_CALL + "not refused(157, 167, 22, 2, None, 0, 0)",
+    "set up asynchronous I/O": SYSTEM_CALL + "not refused(206, 0, 1, None)",
+    "map huge pages": SYSTEM_CALL + "not refused(9, 222, 0, 2 << 20, 3, 0x40022, -1, 0)",
     "load a bpf program": SYSTEM_CALL + "not refused(321, 280, 0, None, 0)",
     "set up io_uring": SYSTEM_CALL + "not refused(425, 425, 1, None)",
     "watch performance events": SYSTEM_CALL + "not refused(298, 241, None, 0, -1, -1, 0)",
@@ -232,7 +345,7 @@ for _ in range(100):
     ),
     "memory by shared mapping": (
         "import mmap; mmap.mmap(-1, 4 << 30, flags=mmap.MAP_SHARED)",
-        "error memory",
+        "error None",
     ),
     "memory by many processes": (
         """
@@ -240,6 +353,96 @@ import os, time
 for _ in range(8):
     if os.fork() == 0:
         held = b"x" * (50 << 20)
+        time.sleep(30)
+        os._exit(0)
+time.sleep(30)
+""",
+        "killed memory",
+    ),
+    "memory by many processes of another program": (
+        """
+import subprocess, sys, time
+hold = "import time; held = b'x' * (45 << 20); time.sleep(30)"
+for _ in range(8):
+    subprocess.Popen([sys.executable, "-I", "-S", "-c", hold])
+time.sleep(30)
+""",
+        "killed memory",
+    ),
+    "memory by a program that can't be read": (
+        """
+import os, shutil, subprocess, sys, time
+shutil.copy(os.path.realpath(sys.executable), "program")
+os.chmod("program", 0o111)
+hold = "import time; held = b'x' * (45 << 20); time.sleep(30)"
+home = {"PYTHONHOME": sys.base_prefix}
+for _ in range(8):
+    subprocess.Popen(["./program", "-S", "-c", hold], env=home)
+time.sleep(30)
+""",
+        "killed memory",
+    ),
+    "memory by shared mappings that are given back": (
+        """
+import mmap, os, time
+for _ in range(4):
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        held = mmap.mmap(-1, 80 << 20)
+        for start in range(0, len(held), mmap.PAGESIZE):
+            held[start] = 1
+        held.madvise(mmap.MADV_DONTNEED)
+        os.write(writing, b"x")
+        time.sleep(30)
+        os._exit(0)
+    os.close(writing)
+    if not os.read(reading, 1):
+        raise PermissionError("not even one")
+""",
+        "error None",
+    ),
+    "memory by many processes that hide": (
+        """
+import ctypes, os, time
+for _ in range(8):
+    if os.fork() == 0:
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
+        held = b"x" * (50 << 20)
+        time.sleep(30)
+        os._exit(0)
+time.sleep(30)
+""",
+        "killed memory",
+    ),
+    "memory by page tables": (
+        """
+import ctypes, time
+libc = ctypes.CDLL(None)
+libc.mmap.argtypes = [ctypes.c_void_p, *[ctypes.c_size_t] * 5]
+libc.mmap.restype = ctypes.c_void_p
+for number in range(40_000):
+    at = libc.mmap((1 << 44) + (number << 30), 4096, 1, 0x100022, 2**64 - 1, 0)
+    ctypes.string_at(at, 1)
+time.sleep(30)
+""",
+        "killed memory",
+    ),
+    "memory by sockets": (
+        """
+import os, socket, time
+def fill(link):
+    link.setblocking(False)
+    try:
+        while True:
+            link.send(bytes(1 << 16))
+    except BlockingIOError:
+        pass
+for _ in range(8):
+    if os.fork() == 0:
+        pairs = [socket.socketpair() for _ in range(110)]
+        for pair in pairs:
+            fill(pair[0])
+            fill(pair[1])
         time.sleep(30)
         os._exit(0)
 time.sleep(30)
@@ -363,9 +566,6 @@ if os.fork() == 0:
 """,
         "ok None",
     ),
-    "crashing": ("import ctypes; ctypes.string_at(0)", "killed None"),
-    "leaving": ("import os; os._exit(3)", "killed None"),
-    "closing every descriptor": ("import os; os.closerange(0, 1024)", "killed None"),
     "speaking nonsense to the owner": (
         "import os; os.write(200, b'\\x04\\x00\\x00\\x00what')",
         "killed None",
@@ -385,6 +585,41 @@ for pid in (0, -1, -os.getpgrp()):
 """,
         "ok None",
     ),
+    "raising what can't be described": (
+        """
+class Shy(Exception):
+    def __str__(self): raise SystemExit
+raise Shy
+""",
+        "error None",
+    ),
+    "raising with 3,000 contexts": (
+        """
+error = None
+for number in range(3000):
+    later = ValueError(number)
+    later.__context__ = error
+    error = later
+raise error
+""",
+        "error None",
+    ),
+    "raising what passes for an exit": (
+        """
+class Leaving(Exception):
+    __class__ = property(lambda self: SystemExit)
+raise Leaving
+""",
+        "error None",
+    ),
+    **{
+        name: (hostile.program(code, channel=200, number=1), "killed None")
+        for name, code in {**hostile.ENDS, **hostile.CLOSED_SOCKETS}.items()
+    },
+    **{
+        f"answering with {name}": (hostile.program(code, channel=200, number=1), "killed None")
+        for name, code in hostile.NONSENSE.items()
+    },
 }
 """Bombs, floods and evasions, each with how it must end: status and limit."""
 
@@ -404,5 +639,10 @@ SUCCEED_WEAKENED = (
 )
 """Those that any user brings off in the throw-away namespaces, if there is no sandbox in them; the
 others need rights that are not to be had in there, or a kernel that not everybody has."""
-GO_OFF_WEAKENED = ("fork bomb", "memory by files in /dev/shm", "disk by many small files")
+GO_OFF_WEAKENED = (
+    "fork bomb",
+    "memory by shared mappings that are given back",
+    "memory by files in /dev/shm",
+    "disk by many small files",
+)
 """Bombs that show that no wider limit stops them first."""

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+KEPT_OPEN: list[socket.socket] = []
+
 
 def plant(folder: Path, victim: int) -> dict[str, Any]:
     """Plant a secret, and describe it and the victim, a process, to the attempts."""
@@ -25,6 +27,21 @@ def plant(folder: Path, victim: int) -> dict[str, Any]:
         "hostname": socket.gethostname(),
         "packages": sysconfig.get_paths()["purelib"],
     }
+
+
+def plant_shared(planted: dict[str, Any]) -> dict[str, Any]:
+    """Add a folder that sandboxes may read, with a file and two sockets."""
+    shared = Path(planted["folder"], "shared")
+    shared.mkdir()
+    (shared / "file").write_text("shared")
+    listen(socket.AF_UNIX, str(shared / "socket"))
+    receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    receiver.bind(str(shared / "datagrams"))
+    KEPT_OPEN.append(receiver)
+    for name in ("socket", "datagrams"):
+        (shared / name).chmod(0o777)
+    paths = {f"shared_{name}": str(shared / name) for name in ("file", "socket", "datagrams")}
+    return {**planted, "shared": str(shared), **paths}
 
 
 def plant_services(planted: dict[str, Any]) -> dict[str, Any]:
@@ -53,6 +70,12 @@ def listen(family: int, address: Any) -> socket.socket:
     return listener
 
 
+def mounts() -> list[str]:
+    """Return all mounts but those that other tests, which may run beside, make for themselves."""
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return [line for line in lines if "/pytest-of-" not in line.split()[4]]
+
+
 @contextlib.contextmanager
 def unchanged(planted: dict[str, Any], host: dict[str, bool]) -> Iterator[None]:
     """Note for each of these whether it is afterwards as it was before."""
@@ -60,7 +83,7 @@ def unchanged(planted: dict[str, Any], host: dict[str, bool]) -> Iterator[None]:
     def look() -> dict[str, object]:
         return {
             "files": sorted(map(str, Path(planted["folder"]).rglob("*"))),
-            "mounts": Path("/proc/self/mountinfo").read_text(),
+            "mounts": mounts(),
             "secret": Path(planted["secret"]).read_text(),
             "name": socket.gethostname(),
         }

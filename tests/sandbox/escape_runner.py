@@ -27,7 +27,7 @@ from tests.sandbox.escape_attempts import (
     KILL_EVERYONE,
     SUCCEED_WEAKENED,
 )
-from tests.sandbox.escape_planting import plant, plant_services, unchanged
+from tests.sandbox.escape_planting import plant, plant_services, plant_shared, unchanged
 
 from agentfly.runtime.registry import FOLDER_VARIABLE
 from agentfly.sandbox.interpreter.cell import Cells
@@ -87,9 +87,10 @@ def _outcome(code: str, planted: dict[str, Any]) -> str:
 
 async def run_sandboxed(attempts: Mapping[str, str], planted: dict[str, Any]) -> Outcomes:
     """Run every attempt in a sandbox of its own, beside a neighbour."""
-    neighbour, outcomes = PythonSandbox(limits=ROOMY), {}
+    readable = (planted["shared"],) if "shared" in planted else ()
+    neighbour, outcomes = PythonSandbox(limits=ROOMY, readable=readable), {}
     await neighbour.write_file("neighbours-file", "mine")
-    sandbox = PythonSandbox(limits=ROOMY)
+    sandbox = PythonSandbox(limits=ROOMY, readable=readable)
     for name, code in attempts.items():
         await sandbox.reset()
         outcomes[name] = await outcome_inside(sandbox, code, planted)
@@ -102,7 +103,7 @@ async def run_sandboxed(attempts: Mapping[str, str], planted: dict[str, Any]) ->
 
 async def run_weakened(names: Iterable[str], planted: dict[str, Any]) -> Outcomes:
     """Run attempts in what calls itself a sandbox and holds nothing back."""
-    sandbox = PythonSandbox(limits=ROOMY, isolation="unsafe")
+    sandbox = PythonSandbox(limits=ROOMY, isolation="unsafe", unsafe=True)
     outcomes = {name: await outcome_inside(sandbox, HARMFUL[name], planted) for name in names}
     await sandbox.close()
     return outcomes
@@ -122,7 +123,8 @@ async def run_bombs(names: Iterable[str], isolation: str | None = None) -> Outco
     for name in names:
         code, ending = BOMBS[name]
         limits = hasty.get(ending, SMALL)
-        sandbox = sandboxes.setdefault(limits, PythonSandbox(limits=limits, isolation=isolation))
+        made = PythonSandbox(limits=limits, isolation=isolation, unsafe=isolation == "unsafe")
+        sandbox = sandboxes.setdefault(limits, made)
         await sandbox.reset()
         result = await sandbox.run(code)
         outcomes[name] = f"{result.status} {result.limit}"
@@ -161,6 +163,8 @@ def main(kind: str) -> None:
     with tempfile.TemporaryDirectory() as registry, tempfile.TemporaryDirectory() as folder:
         os.environ[FOLDER_VARIABLE] = registry
         planted = plant_services(plant(Path(folder), victim.pid))
+        if kind == "harmless":
+            planted = plant_shared(planted)
         with unchanged(planted, host):
             found = RUNS[kind](planted)
         host["processes"] = asyncio.run(only_servers_and_spares_are_left())

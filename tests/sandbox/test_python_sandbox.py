@@ -6,10 +6,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
+from typer.testing import CliRunner
 
+from agentfly.cli.main import app
+from agentfly.environments.code import CodeOptions, OneShotPython
 from agentfly.errors import ConfigError, ToolError
-from agentfly.sandbox import CellStatus, PythonSandbox, SandboxLimits
-from agentfly.types import Seed
+from agentfly.sandbox import CellStatus, Isolation, PythonSandbox, SandboxLimits
+from agentfly.types import EnvSpec, Seed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux namespaces")
 
@@ -17,7 +21,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux nam
 @pytest.fixture(params=["warm", "unsafe"])
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[PythonSandbox]:
     limits = SandboxLimits(seconds=5.0, output_chars=200)
-    made = PythonSandbox(limits=limits, isolation=request.param)
+    level = request.param
+    made = PythonSandbox(limits=limits, isolation=level, unsafe=level == "unsafe")
     yield made
     await made.close()
 
@@ -308,6 +313,43 @@ def test_one_process_may_have_many_event_loops() -> None:
     assert [asyncio.run(once()) for _ in range(3)] == ["2", "2", "2"]
 
 
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"readable": "/data"}, r"`readable` takes a tuple of names, got '/data'"),
+        ({"preload": "pandas"}, r"`preload` takes a tuple of names, got 'pandas'"),
+        ({"readable": ("/no/such/folder",)}, "paths that exist, got '/no/such/folder'"),
+        ({"readable": ("tests",)}, "absolute paths that exist, got 'tests'"),
+    ],
+)
+def test_folders_and_packages_that_can_not_be_meant_are_refused(
+    options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        PythonSandbox(**options)
+
+
+@pytest.mark.parametrize("made", [PythonSandbox, OneShotPython])
+@pytest.mark.parametrize("isolation", ["unsafe", Isolation.UNSAFE])
+def test_running_without_isolation_must_be_said_twice(
+    made: type[PythonSandbox], isolation: str
+) -> None:
+    for spec in (
+        EnvSpec(made, (("isolation", isolation),)),
+        EnvSpec(made, (("isolation", isolation), ("unsafe", False))),
+    ):
+        with pytest.raises(ConfigError, match="add unsafe=True if you trust the code"):
+            spec.make()
+    EnvSpec(made, (("isolation", isolation), ("unsafe", True))).make()
+
+
+def test_settings_and_the_command_line_know_no_isolation_called_unsafe() -> None:
+    with pytest.raises(ValidationError, match="'bubblewrap', 'docker' or 'podman'"):
+        CodeOptions(isolation="unsafe", unsafe=True)  # type: ignore[arg-type]
+    told = CliRunner().invoke(app, ["envs", "serve", "code", "isolation=unsafe"])
+    assert (told.exit_code, "options.isolation" in told.output) == (2, True)
+
+
 def test_an_unknown_isolation_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"unknown isolation 'dokcer'. Known: warm, bubblewrap"):
+    with pytest.raises(ConfigError, match=r"unknown isolation 'dokcer'. Known: warm, warm-wi"):
         PythonSandbox(isolation="dokcer")

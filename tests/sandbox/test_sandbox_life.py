@@ -63,7 +63,7 @@ async def test_a_close_that_is_cancelled_before_a_full_queue_still_kills(
 ) -> None:
     server = await own_keeper.server(warm_settings((), (), always=()))
     box = await server.spawn(SandboxLimits(), seed=0)
-    await box.channel.send({"op": "run", "code": "while True: pass"})
+    box.channel.send({"op": "run", "code": "while True: pass"})
     forks = descendants(server._child.pid)[0]
     await there_are(3, forks)
     os.kill(forks, signal.SIGSTOP)
@@ -334,6 +334,15 @@ async def test_unsafe_is_not_used_where_isolation_can_be_had() -> None:
     await sandbox.close()
 
 
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put stand-ins on the PATH for programs that not every machine has; they are not started."""
+    for name in ("bwrap", "podman"):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.mark.usefixtures("programs")
 def test_containers_get_no_network_rights_or_writable_image() -> None:
     command = " ".join(container("podman", SandboxLimits(), ("/data",)).command)
     for option in ("--network none", "--read-only", "--cap-drop ALL", "--volume /data:/data:ro"):
@@ -341,6 +350,7 @@ def test_containers_get_no_network_rights_or_writable_image() -> None:
     assert "no-new-privileges" in command
 
 
+@pytest.mark.usefixtures("programs")
 def test_bubblewrap_shares_nothing_and_inherits_nothing() -> None:
     command = bubblewrap(SandboxLimits(disk_mb=1), ("/data",)).command
     assert {"--unshare-all", "--clearenv", "--die-with-parent", "--new-session"} <= set(command)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 from agentfly.errors import ConfigError
 from agentfly.tasks import load_tasks
@@ -80,7 +81,7 @@ def test_without_a_network_the_way_out_is_told(tmp_path: Path) -> None:
         env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         check=False,
     )
     assert run.returncode == 1

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import resource
 from collections.abc import Callable
 from itertools import count
@@ -83,7 +84,7 @@ def test_killed_at_any_byte_it_goes_on_as_if_nothing_had_happened(tmp_path: Path
         assert trained_lines(path) == expected
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_killed_again_and_again_and_resumed_from_older_checkpoints(data: st.DataObject) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
@@ -94,7 +95,9 @@ def test_killed_again_and_again_and_resumed_from_older_checkpoints(data: st.Data
         for _ in range(4):
             with open_ledger(path) as ledger:
                 last = ledger.step
-            checkpoint = data.draw(st.integers(0, last), label="checkpoint")
+            # A run that was resumed from a checkpoint before is not begun anew without any.
+            first = min(1, last) if b'"do":"rewind"' in path.read_bytes() else 0
+            checkpoint = data.draw(st.integers(first, last), label="checkpoint")
             weights = [(step, groups) for step, groups in expected if step <= checkpoint]
             with open_ledger(path, step=checkpoint) as ledger:
                 assert ledger.step == checkpoint
@@ -133,8 +136,45 @@ def test_a_rewind_is_remembered(tmp_path: Path) -> None:
         assert ledger.unfinished() == [next_one]
     with open_ledger(path, step=2) as ledger:
         assert ledger.unfinished() == [], "it was issued after the checkpoint"
+    with pytest.raises(FormatError, match="a checkpoint of step 2 was saved, and there is none"):
+        open_ledger(path, step=0)
+
+
+def test_a_run_that_goes_back_behind_its_last_checkpoint_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "ledger.jsonl"
+    uninterrupted(path)
+    with open_ledger(path) as ledger:
+        ledger.save()
+        last = ledger.step
+    open_ledger(path, step=last).close()
+    assert caplog.text == ""
+    open_ledger(path, step=2).close()
+    assert f"goes back to step 2, although a checkpoint of step {last} was saved" in caplog.text
+    caplog.clear()
+    open_ledger(path, step=2).close()
+    assert caplog.text == "", "it was said once, and the run has gone on from there"
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "ledger.jsonl"
+    uninterrupted(path)
     with open_ledger(path, step=0) as ledger:
         assert ledger.position == 0
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("content", [None, ""])
+def test_a_lost_ledger_is_not_begun_anew(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "ledger.jsonl"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(FormatError, match=r"is lost.*Restore it from a copy, or start a new run"):
+        open_ledger(path, step=2)
+    assert path.exists() is (content is not None)
 
 
 def test_what_was_in_flight_goes_first_after_a_resume(tmp_path: Path) -> None:
@@ -316,9 +356,15 @@ def test_a_broken_journal_is_named(tmp_path: Path) -> None:
     with open_ledger(path) as ledger:
         ledger.issue(2)
     whole = path.read_text()
+    path.write_text(whole.replace('"issue"', '"forget"'))
+    with pytest.raises(FormatError, match=r"ledger.jsonl:2 is damaged.*Restore.*start a new run"):
+        open_ledger(path)
+    # Version 1 had no checksums.
+    whole = re.sub(r',"crc":"\w+"', "", whole.replace('"v":2', '"v":1'))
     for broken, problem in [
-        (whole.replace('"issue"', '"forget"'), "ledger.jsonl:2: unknown change"),
-        (whole.replace("/0", "/4"), "ledger.jsonl:2: group .*/4' was issued where .*/0' is next"),
+        (whole.replace('"issue"', '"forget"'), "ledger.jsonl:2 .*unknown change"),
+        (whole.replace("/0", "/4"), "ledger.jsonl:2 .*/4' was issued where .*/0' is next"),
+        (re.sub(r'("groups":)(\[.*\])', r"\1[\2]", whole), "ledger.jsonl:2 .*Restore"),
     ]:
         path.write_text(broken)
         with pytest.raises(FormatError, match=problem):

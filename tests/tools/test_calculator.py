@@ -1,6 +1,5 @@
 import contextlib
 import math
-import time
 
 import pytest
 from hypothesis import assume, given
@@ -114,11 +113,9 @@ async def test_mistakes_say_how_to_do_better(expression: str, message: str) -> N
     "expression",
     ["9" * 900 + "**" + "9" * 90, "(9**900)" + "*(9**900)" * 50, "2**(2**(2**(2**9)))"],
 )
-def test_large_numbers_take_no_time(expression: str) -> None:
-    started = time.monotonic()
+def test_large_numbers_are_refused_before_they_are_computed(expression: str) -> None:
     with pytest.raises(ToolError, match="too large"):
-        calculate(expression)
-    assert time.monotonic() - started < 5
+        calculate(expression)  # Computed for real, each would outlast the test's time limit.
 
 
 numbers = st.integers(0, 1000).map(str) | st.floats(0.001, 1000).map(lambda x: f"{x:.3f}")

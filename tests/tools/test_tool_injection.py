@@ -1,4 +1,5 @@
 import asyncio
+import math
 from typing import Annotated, Any
 
 import pytest
@@ -108,7 +109,7 @@ async def test_two_kinds_of_environment() -> None:
         await run(compare)
 
 
-async def test_waiting_for_a_lease_ends_with_the_chain_not_with_the_call() -> None:
+async def test_waiting_for_a_lease_takes_time_neither_of_the_call_nor_of_the_chain() -> None:
     class Slow(Leased):
         def __init__(self, seconds: float) -> None:
             super().__init__()
@@ -122,10 +123,23 @@ async def test_waiting_for_a_lease_ends_with_the_chain_not_with_the_call() -> No
         """Look."""
         return str(env)
 
-    patient = await look.run(call("look"), context(environments=Slow(0.2)))
-    assert patient.observation == "leased"
-    with pytest.raises(LeaseTimeout, match="no environment for tool 'look'"):
-        await look.run(call("look"), context(environments=Slow(60), seconds=0.05))
+    for seconds in (math.inf, 0.05):
+        patient = await look.run(call("look"), context(environments=Slow(0.2), seconds=seconds))
+        assert patient.observation == "leased"
+
+
+async def test_a_lease_that_runs_out_of_its_own_time_is_told() -> None:
+    class Late(Leased):
+        async def get(self, spec: EnvSpec | None) -> Any:
+            raise TimeoutError
+
+    @tool
+    async def look(env: Any) -> str:
+        """Look."""
+        return str(env)
+
+    with pytest.raises(LeaseTimeout, match="no environment for tool 'look' in time"):
+        await look.run(call("look"), context(environments=Late()))
 
 
 async def test_fields_of_the_task() -> None:

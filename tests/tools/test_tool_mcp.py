@@ -19,6 +19,7 @@ from mcp.server import Server
 from mcp.shared.message import SessionMessage
 from mcp.types import JSONRPCNotification, ListToolsResult, PaginatedRequestParams
 from mcp.types import Tool as ServerTool
+from tests.patience import PATIENCE
 from tests.tools.tool_calls import call, context, run
 
 from agentfly.errors import ConfigError, DeadlineError, EnvError
@@ -61,7 +62,7 @@ def http_server() -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
 
 
 def wait_until_listening(port: int) -> None:
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + PATIENCE
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()

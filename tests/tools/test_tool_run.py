@@ -3,11 +3,11 @@ import functools
 import inspect
 import logging
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any, assert_type
 
 import pytest
+from tests.patience import PATIENCE, HandMovedClock, until, wait_until
 from tests.tools.tool_calls import call, context, run
 
 from agentfly.errors import DeadlineError, EngineError, EnvError, ToolError
@@ -210,7 +210,7 @@ async def test_the_chains_own_deadline_is_raised() -> None:
         await asyncio.sleep(60)
         raise NotImplementedError
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(DeadlineError):
             await dig.run(call("dig"), context(seconds=0.1))
 
@@ -250,7 +250,7 @@ async def test_an_async_tool_that_swallows_its_cancellation_does_not_hang_the_ch
                 continue
         return "released"
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         result = await run(stubborn)
     assert result.status is ToolStatus.TIMEOUT
     released.set()
@@ -262,24 +262,26 @@ def gate() -> Iterator[threading.Event]:
     opened = threading.Event()
     yield opened
     opened.set()
-    give_up = time.monotonic() + 20
-    while shared_threads().abandoned and time.monotonic() < give_up:
-        time.sleep(0.01)
-    assert shared_threads().abandoned == ()
+    wait_until(lambda: not shared_threads().abandoned)
 
 
 async def test_a_hundred_hung_calls_starve_nobody(gate: threading.Event) -> None:
-    @tool(timeout=3)
+    begun: list[int] = []
+
+    @tool(timeout=60)
     def hang() -> str:
         """Hang."""
-        gate.wait(60)
+        begun.append(threading.get_ident())
+        gate.wait()
         return "late"
 
+    clock = HandMovedClock()
     async with asyncio.TaskGroup() as group:
-        hung = [group.create_task(run(hang)) for _ in range(100)]
-        await asyncio.sleep(0.1)
+        hung = [group.create_task(hang.run(call("hang"), context(clock=clock))) for _ in range(100)]
+        await until(lambda: len(begun) == 100)
         quick = [await run(add, a=i) for i in range(20)]
         assert not any(task.done() for task in hung), "the quick ones waited for the hung ones"
+        clock.pass_deadlines()
     assert [result.observation for result in quick] == [str(i + 1) for i in range(20)]
     assert {task.result().status for task in hung} == {ToolStatus.TIMEOUT}
     assert shared_threads().abandoned == ("tool 'hang'",) * 100

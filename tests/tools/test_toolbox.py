@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 from tests.tools.tool_calls import call, context, run
 
 from agentfly.errors import ConfigError, EnvError
@@ -42,7 +43,7 @@ async def results(tools: list[Any], *calls: ToolCall) -> tuple[ToolResult, ...]:
 
 async def test_calls_run_at_once_and_answer_in_order() -> None:
     last_began = asyncio.Event()
-    gate = threading.Barrier(2, timeout=20)
+    gate = threading.Barrier(2, timeout=PATIENCE)
 
     @tool
     async def first() -> str:
@@ -68,7 +69,7 @@ async def test_calls_run_at_once_and_answer_in_order() -> None:
         call("meet", '{"name": "b"}'),
         call("last"),
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         answers = await results([first, meet, last], *calls)
     assert [a.observation for a in answers] == ["first", "a", "b", "last"]
 
@@ -175,7 +176,7 @@ async def test_a_tool_of_ones_own_class() -> None:
     (result,) = await results([own], call("stubborn"))
     assert result.observation == "stubborn in turn 0"
     own.released.clear()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await results([own], call("stubborn"))

@@ -7,7 +7,7 @@ from typing import Any
 
 from agentfly.errors import LeaseTimeout
 from agentfly.runtime.clock import LoopClock
-from agentfly.types import Context, EnvSpec, Seed, Task, Tool, ToolCall, ToolResult
+from agentfly.types import Clock, Context, EnvSpec, Seed, Task, Tool, ToolCall, ToolResult
 
 
 class Leased:
@@ -32,9 +32,10 @@ def context(
     *,
     seconds: float = math.inf,
     environments: Leased | None = None,
+    clock: Clock | None = None,
 ) -> Context:
     """Stand in a chain; call it in a running loop."""
-    clock = LoopClock()
+    clock = clock or LoopClock()
     return Context(
         task=Task(id="task-7", messages=(), fields=fields or {}),
         group_id="task-7/0",

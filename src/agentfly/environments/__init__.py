@@ -1,6 +1,13 @@
 """Environments that come ready-made: one folder each, with its state, tools, reward and tasks."""
 
-from agentfly.environments.catalogue import ENVIRONMENTS, find_ready_made
+from agentfly.environments.catalogue import (
+    ENVIRONMENTS,
+    environment_names,
+    find_environment,
+    find_ready_made,
+    load_environment,
+    make_kit,
+)
 from agentfly.environments.kit import Kit, ReadyMade
 from agentfly.environments.player import Player, PlayerModel, Say, Scene, call
 
@@ -13,5 +20,9 @@ __all__ = [
     "Say",
     "Scene",
     "call",
+    "environment_names",
+    "find_environment",
     "find_ready_made",
+    "load_environment",
+    "make_kit",
 ]

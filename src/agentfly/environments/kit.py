@@ -1,11 +1,13 @@
 """What a ready-made environment brings along, so that its name alone makes a source of tasks."""
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from agentfly.config import Settings
 from agentfly.environments.player import Player
+from agentfly.runtime.http.address import Listen
 from agentfly.types import EnvSpec, Reward, Tool
 
 Options = TypeVar("Options", bound=Settings)
@@ -35,8 +37,8 @@ class Kit:
     The expert by default."""
     random: Player | None = None
     """Plays any action that is possible: the level below which nothing was learnt."""
-    pages: Callable[[str, int], None] | None = None
-    """Serves pages for a person at a host and port, until Ctrl-C."""
+    pages: Callable[[Listen], AbstractContextManager[str]] | None = None
+    """Serves pages for a person while a block runs, and gives their address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,18 +9,22 @@ from contextlib import suppress
 from pathlib import Path
 
 from agentfly.errors import ConfigError, boundary
+from agentfly.models.loading import code_files
 
 ANSWER_SECONDS = 8.0
 """A hub that has not answered by then is out of reach; the libraries would try for a minute."""
 
 _WANTED = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 """Settings, tokenizer, and the weights in one format, not the same weights three times over."""
+_CODE = "*.py"
+"""Fetched only for a user who trusts it."""
 _WEIGHTS = re.compile(r"(?!.*-\d+-of-\d+).*\.safetensors|pytorch_model\.bin")
 """Weights in one file; a shard alone is none."""
 
 
-def download(name: str) -> Path:
+def download(name: str, *, trust_remote_code: bool = False) -> Path:
     """Return the local snapshot of a hub model; download it first if it is not here."""
+    wanted = [*_WANTED, _CODE] if trust_remote_code else _WANTED
     try:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import LocalEntryNotFoundError
@@ -30,11 +34,11 @@ def download(name: str) -> Path:
             "run `pip install 'agentfly[local]'`"
         ) from error
     with suppress(LocalEntryNotFoundError):
-        folder = Path(snapshot_download(name, allow_patterns=_WANTED, local_files_only=True))
-        if is_whole(folder):
+        folder = Path(snapshot_download(name, allow_patterns=wanted, local_files_only=True))
+        if is_whole(folder) and (not trust_remote_code or _has_its_code(folder)):
             return folder
     _check_reachable(name)
-    folder = _downloaded(name)
+    folder = _downloaded(name, wanted)
     if not is_whole(folder):
         raise ConfigError(
             f"the hub model {name!r} has no weights that can be loaded: expected config.json with "
@@ -56,6 +60,10 @@ def is_whole(folder: Path) -> bool:
     return any(_is_complete(folder / name) for name in files if name.endswith(".index.json"))
 
 
+def _has_its_code(folder: Path) -> bool:
+    return all((folder / name).is_file() for name in code_files(folder))
+
+
 def _is_complete(index: Path) -> bool:
     """Tell whether all shards are here that an index of weights names."""
     try:
@@ -65,13 +73,13 @@ def _is_complete(index: Path) -> bool:
     return bool(shards) and all((index.parent / shard).is_file() for shard in shards)
 
 
-def _downloaded(name: str) -> Path:
+def _downloaded(name: str, wanted: list[str]) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import RepositoryNotFoundError
 
     try:
         with boundary(ConfigError, f"downloading {name!r} from the hub"):
-            return Path(snapshot_download(name, allow_patterns=_WANTED))
+            return Path(snapshot_download(name, allow_patterns=wanted))
     except ConfigError as error:
         if isinstance(error.__cause__, RepositoryNotFoundError):
             raise ConfigError(

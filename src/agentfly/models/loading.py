@@ -10,11 +10,20 @@ from typing import Any
 from agentfly.errors import ConfigError, boundary
 
 
-def load_model(folder: str | Path, *, dtype: Any, device: Any) -> Any:
+def load_model(
+    folder: str | Path, *, dtype: Any, device: Any, trust_remote_code: bool = False
+) -> Any:
     """Load a causal language model with transformers, quietly, ready to be sampled from.
 
+    Args:
+        folder: As `save_pretrained` writes it.
+        dtype: Of the weights in memory.
+        device: Where they go.
+        trust_remote_code: Run Python code that the folder carries, with this user's rights.
+
     Raises:
-        ConfigError: transformers is not installed, or the folder is damaged or not a model's.
+        ConfigError: transformers is not installed, the folder is damaged or not a model's, or it
+            needs code of its own that is not trusted.
     """
     try:
         from transformers import AutoModelForCausalLM
@@ -24,22 +33,40 @@ def load_model(folder: str | Path, *, dtype: Any, device: Any) -> Any:
             "pip install 'agentfly[local]'"
         ) from error
     with no_progress_bars(), _told(folder):
-        model = AutoModelForCausalLM.from_pretrained(Path(folder).absolute(), dtype=dtype)
+        model = AutoModelForCausalLM.from_pretrained(
+            Path(folder).absolute(), dtype=dtype, trust_remote_code=trust_remote_code
+        )
     with boundary(ConfigError, f"moving the model {folder} to {device}"):
         return model.to(device).eval()
 
 
 def context_length(folder: str | Path) -> float:
     """Read from a model's folder how many tokens it can see at once."""
+    config = read_config(folder)
+    text = config.get("text_config", config)
+    return float(text.get("max_position_embeddings") or math.inf)
+
+
+def read_config(folder: str | Path) -> dict[str, Any]:
+    """Read the `config.json` of a model's folder."""
     file = Path(folder) / "config.json"
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(config, dict):
+            raise ValueError(f"expected an object, got {type(config).__name__}")
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"{file} can't be read: {error}. A model's folder is what `save_pretrained` writes"
         ) from error
-    text = config.get("text_config", config)
-    return float(text.get("max_position_embeddings") or math.inf)
+    return config
+
+
+def code_files(folder: str | Path) -> list[str]:
+    """List the Python files that a model's folder asks to be run: `["modeling_own.py"]`."""
+    classes = read_config(folder).get("auto_map")
+    names = classes.values() if isinstance(classes, dict) else ()
+    modules = {str(name).rpartition("--")[2].partition(".")[0] for name in names if name}
+    return sorted(f"{module}.py" for module in modules)
 
 
 @contextmanager
@@ -49,6 +76,13 @@ def _told(folder: str | Path) -> Iterator[None]:
         with boundary(ConfigError, f"loading {folder}"):
             yield
     except ConfigError as error:
+        if "trust_remote_code" in str(error):
+            raise ConfigError(
+                f"the model in {folder} needs Python code of its own "
+                f"({', '.join(code_files(folder))}), which is not run unless you say so: read it, "
+                "then set model.trust_remote_code = true (trust_remote_code=True of an Agent, "
+                "--trust-remote-code of `agentfly chat`), or choose another model"
+            ) from error
         raise ConfigError(
             f"{error}. Are its files whole, and of a kind that your version of transformers knows? "
             "Fetch it again, or write it anew with `save_pretrained`"

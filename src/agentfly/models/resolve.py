@@ -11,11 +11,13 @@ from agentfly.runtime.names import suggestion
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 
 
-def resolve_model(name: str | Path, *, progress: Progress = quiet) -> Path:
+def resolve_model(
+    name: str | Path, *, progress: Progress = quiet, trust_remote_code: bool = False
+) -> Path:
     """Return the absolute folder of a model: a local folder, a built-in model, or a hub id.
 
     A folder wins over a built-in model of the same name. Built-in models and hub models are
-    fetched if they are not here yet.
+    fetched if they are not here yet; Python files of a hub model only if they are trusted.
 
     >>> resolve_model("tiny").joinpath("config.json").exists()
     True
@@ -34,7 +36,7 @@ def resolve_model(name: str | Path, *, progress: Progress = quiet) -> Path:
             "`save_pretrained`, with config.json, weights and tokenizer"
         )
     if _HUB_ID.fullmatch(text):
-        return hub.download(text)
+        return hub.download(text, trust_remote_code=trust_remote_code)
     raise ConfigError(_unknown(text))
 
 

@@ -160,7 +160,9 @@ def _convert(gguf: Path, folder: Path) -> None:
         packed = _dequantised(gguf)
         plain = _plain_copy(packed).bfloat16()
         plain.save_pretrained(folder)
-        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+        tokenizer = AutoTokenizer.from_pretrained(
+            gguf.parent, gguf_file=gguf.name, trust_remote_code=False
+        )
         tokenizer.model_max_length = plain.config.max_position_embeddings
         tokenizer.save_pretrained(folder)
 

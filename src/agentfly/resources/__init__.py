@@ -13,13 +13,20 @@ snapshot.py     who holds what and since when; report.py: as a file that others 
 from agentfly.resources.manager import EnvironmentManager
 from agentfly.resources.pooling import Pooling
 from agentfly.resources.report import Report, ask, reporting
-from agentfly.resources.serving import environment_server, serve_environment
+from agentfly.resources.serving import (
+    ClientOptions,
+    SessionLimits,
+    environment_server,
+    serve_environment,
+)
 from agentfly.resources.snapshot import Snapshot
 
 __all__ = [
+    "ClientOptions",
     "EnvironmentManager",
     "Pooling",
     "Report",
+    "SessionLimits",
     "Snapshot",
     "ask",
     "environment_server",

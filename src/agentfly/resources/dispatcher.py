@@ -15,7 +15,7 @@ from agentfly.resources.allocation import Allocation
 from agentfly.resources.homes import home_of
 from agentfly.resources.line import Line, Waiter
 from agentfly.resources.loan import Loan
-from agentfly.resources.pooling import Budget, Pooling
+from agentfly.resources.pooling import Budget, Cost, Pooling
 from agentfly.resources.stock import Stock
 from agentfly.resources.upkeep import Upkeep
 from agentfly.types import Clock, EnvSpec
@@ -42,20 +42,22 @@ class Dispatcher:
         self, specs: Iterable[EnvSpec], *, owner: str, deadline: float, priority: int
     ) -> dict[EnvSpec, Loan]:
         """Wait for one instance of each, together; raise LeaseTimeout at the deadline."""
-        waiter = self._join(frozenset(specs), owner, priority)
+        waiter = self._join(tuple(dict.fromkeys(specs)), owner, priority)
+        received = False
         try:
             async with self.clock.timeout_at(deadline):
-                return await waiter.granted
-        except BaseException as error:
-            reason = self._why_in_vain(waiter)
-            self._withdraw(waiter)
-            if isinstance(error, TimeoutError):
-                raise LeaseTimeout(reason) from error
-            raise
+                loans = await waiter.granted
+            received = True
+        except TimeoutError as error:
+            raise LeaseTimeout(self._timeout_message(waiter)) from error
+        finally:
+            if not received:
+                self._withdraw(waiter)
+        return loans
 
-    def give_back(self, loans: Iterable[Loan]) -> list[asyncio.Task[None]]:
-        """Take instances back, whatever their state; return what ends those of no further use."""
-        endings = [self._give_back(loan) for loan in loans]
+    def give_back(self, loans: Iterable[Loan], *, used: bool = True) -> list[asyncio.Task[None]]:
+        """Take instances back in any state; return the tasks that end those of no further use."""
+        endings = [self._give_back(loan, used=used) for loan in loans]
         self.serve()
         return [ending for ending in endings if ending is not None]
 
@@ -69,39 +71,33 @@ class Dispatcher:
             self.stocks[spec].can_be_made = True
 
     def serve(self) -> None:
-        """Walk along the line once: lend what is there, begin to make what is not."""
+        """Lend what is there to those in line, and begin to make what is not."""
         if self._is_closed:
             return
-        walk = Allocation(
-            stocks=self.stocks,
+        Allocation(
+            line=self.line,
+            stocks=self.stocks.values(),
             budget=self._budget,
-            leaving=self._upkeep.leaving,
-            is_ready=self._is_ready,
             make=self._upkeep.make,
+            retire=self._upkeep.retire,
             grant=self._grant,
-        )
-        self.line.walk(walk.visit)
-        for waiter in walk.served:
-            self.line.leave(waiter)
-        for stock, member in walk.to_give_up():
-            stock.warm.remove(member)
-            self._upkeep.retire(stock, member)
-        walk.top_up()
+        ).run()
 
     async def close(self) -> None:
-        """End everything; whoever waits is told so."""
+        """End everything; raise EnvError in those that wait."""
         self._is_closed = True
         for waiter in list(self.line):
             self._refuse(waiter, EnvError("the manager of environments was closed"))
         await self._upkeep.close()
 
-    def _join(self, specs: frozenset[EnvSpec], owner: str, priority: int) -> Waiter:
+    def _join(self, specs: tuple[EnvSpec, ...], owner: str, priority: int) -> Waiter:
         if self._is_closed:
             raise EnvError("the manager of environments is closed")
         self.know(specs)
-        self._require_affordable(specs)
+        stocks = tuple(self.stocks[spec] for spec in specs)
+        self._require_affordable(stocks)
         waiter = Waiter(
-            specs=specs,
+            stocks=stocks,
             owner=owner,
             since=self.clock.now(),
             priority=priority,
@@ -112,48 +108,51 @@ class Dispatcher:
         self.serve()
         return waiter
 
-    def _require_affordable(self, specs: Iterable[EnvSpec]) -> None:
-        whole = Budget(memory_mb=self._budget.memory_mb, cpus=self._budget.cpus)
-        for stock in (self.stocks[spec] for spec in specs):
-            if not whole.fits(stock.pooling):
+    def _require_affordable(self, stocks: Iterable[Stock]) -> None:
+        needed = Cost()
+        for stock in stocks:
+            needed += stock.cost
+            if needed.beyond(self._budget.total):
                 raise ConfigError(
                     f"{stock.spec.name} can never be lent beside the other environments of its "
-                    f"chain: together they need more than the budget of {whole.memory_mb:g} MB "
-                    f"and {whole.cpus:g} CPUs. Raise it, or lower memory_mb and cpus in `pooling`"
+                    f"chain: together they need more than the budget of {self._budget}. "
+                    "Raise it, or lower memory_mb and cpus in `pooling`"
                 )
-            whole.take(stock.pooling)
 
     def _grant(self, waiter: Waiter) -> None:
         now = self.clock.now()
         loans = {}
-        for stock in (self.stocks[spec] for spec in waiter.specs):
+        for stock in waiter.stocks:
             loan = Loan(stock, stock.warm.pop(), waiter.owner, now)
             stock.loans.add(loan)
             stock.latencies.append(now - waiter.since)
             loans[stock.spec] = loan
         waiter.granted.set_result(loans)
 
-    def _give_back(self, loan: Loan) -> asyncio.Task[None] | None:
+    def _give_back(self, loan: Loan, *, used: bool) -> asyncio.Task[None] | None:
         stock, member = loan.stock, loan.member
         stock.loans.remove(loan)
-        member.uses += 1
+        member.uses += used
         if (why := loan.end()) is not None:
             return self._upkeep.retire(stock, member, why)
         if stock.is_worn(member, self.clock.now()):
             return self._upkeep.retire(stock, member)
-        self._upkeep.check(stock, member)
+        if used:
+            self._upkeep.check(stock, member)
+        else:
+            self._upkeep.shelve(stock, member)
         return None
 
     def _withdraw(self, waiter: Waiter) -> None:
-        """Leave the line; what was granted in the very moment of giving up goes back."""
+        """Leave the line; what was granted at the moment of giving up goes back unused."""
         self.line.leave(waiter)
         if not waiter.granted.done() or waiter.granted.cancelled():
             self.serve()
         elif waiter.granted.exception() is None:
-            self.give_back(waiter.granted.result().values())
+            self.give_back(waiter.granted.result().values(), used=False)
 
     def _fail(self, stock: Stock, error: AgentFlyError) -> None:
-        """Tell the first who waits for one that it could not be made."""
+        """Refuse the first that waits for an instance which could not be made."""
         waiter = self.line.first_for(stock.spec)
         if waiter is None:
             stock.can_be_made = False
@@ -162,24 +161,25 @@ class Dispatcher:
 
     def _refuse(self, waiter: Waiter, error: AgentFlyError) -> None:
         self.line.leave(waiter)
-        if not waiter.granted.done():
+        if not waiter.is_done:
             waiter.granted.set_exception(error)
 
-    def _is_ready(self, stock: Stock) -> bool:
-        """Tell whether there is one to lend, having dropped those that died meanwhile."""
-        while stock.warm and (why := stock.warm[-1].instance.unfit) is not None:
-            self._upkeep.retire(stock, stock.warm.pop(), why)
-        return bool(stock.warm)
-
-    def _why_in_vain(self, waiter: Waiter) -> str:
+    def _timeout_message(self, waiter: Waiter) -> str:
         now = self.clock.now()
-        needed = [self.stocks[spec] for spec in waiter.specs]
-        names = " and ".join(sorted(stock.spec.name for stock in needed))
-        states = "; ".join(_state(stock, now) for stock in needed)
+        names = " and ".join(stock.spec.name for stock in waiter.stocks)
+        states = "; ".join(_state(stock, now) for stock in waiter.stocks)
         return (
             f"{names} did not become free for {waiter.owner} within {now - waiter.since:.1f} s: "
-            f"{states}. Raise max_instances or the budget, or end those chains sooner"
+            f"{states}. {_way_out(waiter.stocks)}"
         )
+
+
+def _way_out(stocks: Iterable[Stock]) -> str:
+    slow = [stock for stock in stocks if stock.making and not stock.loans]
+    if not slow:
+        return "Raise max_instances or the budget, or end those chains sooner"
+    name, where = slow[0].spec.name, slow[0].pooling.where
+    return f"Making {name} (where={where!r}) takes longer than that: see if it starts, or wait more"
 
 
 def _state(stock: Stock, now: float) -> str:

@@ -1,4 +1,4 @@
-"""Who waits for environments: first come first served within a priority."""
+"""The queue of waiters for environments: first come first served within a priority."""
 
 import asyncio
 import heapq
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from agentfly.resources.loan import Loan
+from agentfly.resources.stock import Stock
 from agentfly.types import EnvSpec
 
 
@@ -13,13 +14,31 @@ from agentfly.types import EnvSpec
 class Waiter:
     """One chain that waits for all of its environments together."""
 
-    specs: frozenset[EnvSpec]
+    stocks: tuple[Stock, ...]
+    """The kinds that it needs, one instance of each."""
     owner: str
     since: float
     priority: int
     number: int
     """The order in which they came."""
     granted: asyncio.Future[dict[EnvSpec, Loan]] = field(repr=False)
+    group: "Group" = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.group = self.priority, frozenset(stock.spec for stock in self.stocks)
+
+    @property
+    def specs(self) -> frozenset[EnvSpec]:
+        """The kinds that it needs."""
+        return self.group[1]
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is served, refused, too late or cancelled.
+
+        A moment may pass before it leaves the line: nothing must be lent to it in that.
+        """
+        return self.granted.done()
 
     @property
     def place(self) -> tuple[int, int]:
@@ -27,35 +46,41 @@ class Waiter:
         return self.priority, self.number
 
 
-_Group = tuple[int, frozenset[EnvSpec]]
+Group = tuple[int, frozenset[EnvSpec]]
+"""Those of one priority that need the same kinds."""
 
 
 class Line:
     """Waiters, grouped by what they need, so that a thousand who need the same cost as one."""
 
     def __init__(self) -> None:
-        self._groups: dict[_Group, dict[int, Waiter]] = {}
+        self._groups: dict[Group, dict[int, Waiter]] = {}
 
     def __iter__(self) -> Iterator[Waiter]:
         for group in self._groups.values():
             yield from group.values()
 
     def join(self, waiter: Waiter) -> None:
-        """Stand at the end."""
-        self._groups.setdefault((waiter.priority, waiter.specs), {})[waiter.number] = waiter
+        """Add a waiter at the end."""
+        self._groups.setdefault(waiter.group, {})[waiter.number] = waiter
 
     def leave(self, waiter: Waiter) -> None:
-        """Be served, or give up; leaving twice does nothing."""
-        key = (waiter.priority, waiter.specs)
-        group = self._groups.get(key, {})
+        """Remove a waiter; removing it twice does nothing."""
+        group = self._groups.get(waiter.group, {})
         group.pop(waiter.number, None)
         if not group:
-            self._groups.pop(key, None)
+            self._groups.pop(waiter.group, None)
+
+    def wanted(self) -> set[EnvSpec]:
+        """Return all kinds that are waited for."""
+        return {spec for _, specs in self._groups for spec in specs}
 
     def first_for(self, spec: EnvSpec) -> Waiter | None:
-        """Return who is the first to need this."""
-        heads = [next(iter(g.values())) for key, g in self._groups.items() if spec in key[1]]
-        return min(heads, key=lambda waiter: waiter.place, default=None)
+        """Return the first that waits for this."""
+        groups = [group for key, group in self._groups.items() if spec in key[1]]
+        waiting = [next((w for w in g.values() if not w.is_done), None) for g in groups]
+        firsts = [waiter for waiter in waiting if waiter is not None]
+        return min(firsts, key=lambda waiter: waiter.place, default=None)
 
     def walk(self, visit: Callable[[Waiter], bool]) -> None:
         """Visit the waiters in order; where `visit` says no, those who need the same are passed."""

@@ -43,7 +43,7 @@ class Loan:
             self._has_ended = True
             if self._under_way:
                 return f"{self._under_way[0]} was still running at the end of the lease"
-            return self._fault or self.member.instance.unfit
+            return self._fault or self.member.fault
 
     def attribute(self, name: str) -> Any:
         """Return an attribute of the environment, a method as one that is watched."""

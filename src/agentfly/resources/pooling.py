@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from agentfly.errors import ConfigError
+from agentfly.runtime.http.address import split_token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +21,14 @@ class Pooling:
 
     where: str = "here"
     """`"here"` in this process; `"process"` for a process each, for what blocks, crashes or is not
-    thread-safe; `"http://..."` for a server of environments."""
+    thread-safe; `"http://..."` for a server of environments, with `?token=...` behind it or the
+    token beside it."""
+    token: str | None = field(default=None, repr=False)
+    """The secret of that server. It is taken out of `where`, and never shown or logged."""
     min_warm: int = 0
     """How many to keep ready beside those that are lent."""
     max_instances: int = 256
-    """How many there may be at once, in whatever state."""
+    """Maximum number of instances at once, in any state."""
     max_uses: int = 1
     """How many chains may use one instance, one after another, each after a `reset`. More than 1
     is for environments whose `reset` forgets everything."""
@@ -44,16 +48,32 @@ class Pooling:
     """What can't close in this time is ended or abandoned, not waited for."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            at_least_zero = field.name in ("min_warm", "memory_mb", "cpus")
-            if field.name != "where" and not (value > 0 or (at_least_zero and value == 0)):
+        self._take_token_out_of_address()
+        for one in fields(self):
+            if one.name in ("where", "token"):
+                continue
+            value = getattr(self, one.name)
+            at_least_zero = one.name in ("min_warm", "memory_mb", "cpus")
+            if not (value > 0 or (at_least_zero and value == 0)):
                 bound = "at least 0" if at_least_zero else "greater than 0"
-                raise ConfigError(f"{field.name} must be {bound}, got {value!r}")
+                raise ConfigError(f"{one.name} must be {bound}, got {value!r}")
         if self.min_warm > self.max_instances:
             raise ConfigError(
                 f"min_warm={self.min_warm} can't be kept: max_instances is {self.max_instances}"
             )
+
+    def _take_token_out_of_address(self) -> None:
+        if "://" not in self.where and ":" in self.where:
+            raise ConfigError(
+                f"the address {self.where.partition('?')[0]!r} has no http:// or https:// in "
+                "front: write it as 'http://host:8700/?token=...'"
+            )
+        where, token = split_token(self.where) if "://" in self.where else (self.where, None)
+        if token is not None:
+            if self.token not in (None, token):
+                raise ConfigError(f"the address {where} carries another token than `token`")
+            object.__setattr__(self, "where", where)
+            object.__setattr__(self, "token", token)
 
     @property
     def may_be_reused(self) -> bool:
@@ -72,33 +92,75 @@ def pooling_of(factory: Callable[..., Any], table: Mapping[Any, Pooling] | None 
     return pooling
 
 
-@dataclass(slots=True, kw_only=True)
+_UNITS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Memory and CPU, in millionths of a MB and of a CPU.
+
+    Whole numbers, so that what was taken and given back in any order adds up to nothing.
+
+    >>> Cost.of(0.1, 0) + Cost.of(0.2, 0) == Cost.of(0.3, 0)
+    True
+    """
+
+    memory: float = 0
+    cpus: float = 0
+
+    @classmethod
+    def of(cls, memory_mb: float, cpus: float) -> "Cost":
+        """Convert from the units of `Pooling`."""
+        return cls(_whole(memory_mb), _whole(cpus))
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(self.memory + other.memory, self.cpus + other.cpus)
+
+    def __sub__(self, other: "Cost") -> "Cost":
+        return Cost(self.memory - other.memory, self.cpus - other.cpus)
+
+    def __bool__(self) -> bool:
+        return self.memory != 0 or self.cpus != 0
+
+    def beyond(self, room: "Cost") -> "Cost":
+        """Return how much of it does not fit into `room`.
+
+        What it takes none of always fits, even where `room` is overdrawn.
+
+        >>> Cost(5, 0).beyond(Cost(3, -1))
+        Cost(memory=2, cpus=0)
+        """
+        return Cost(_beyond(self.memory, room.memory), _beyond(self.cpus, room.cpus))
+
+    def shares(self, other: "Cost") -> bool:
+        """Tell whether there is anything that both of them take."""
+        return min(self.memory, other.memory) > 0 or min(self.cpus, other.cpus) > 0
+
+
+def _whole(amount: float) -> float:
+    return amount if math.isinf(amount) else round(amount * _UNITS)
+
+
+def _beyond(wanted: float, room: float) -> float:
+    return max(0, wanted - room) if wanted > 0 else 0
+
+
 class Budget:
-    """Memory and CPU of all instances together."""
+    """Memory and CPU that all instances together may take, and what they do take."""
 
-    memory_mb: float = math.inf
-    cpus: float = math.inf
-    _memory_taken: float = 0.0
-    _cpus_taken: float = 0.0
+    def __init__(self, *, memory_mb: float = math.inf, cpus: float = math.inf) -> None:
+        self.memory_mb = memory_mb
+        self.cpus = cpus
+        self.total = Cost.of(memory_mb, cpus)
+        self.taken = Cost()
+        """By instances in any state."""
+        self.leaving = Cost()
+        """By those that are being ended: it will be free soon."""
 
-    def fits(self, pooling: Pooling, *, besides: "Budget | None" = None) -> bool:
-        """Tell whether one more fits, were what `besides` has taken given back already."""
-        memory = self._memory_taken - (besides._memory_taken if besides else 0.0)
-        cpus = self._cpus_taken - (besides._cpus_taken if besides else 0.0)
-        return memory + pooling.memory_mb <= self.memory_mb and cpus + pooling.cpus <= self.cpus
+    @property
+    def free(self) -> Cost:
+        """What may be taken now."""
+        return self.total - self.taken
 
-    def and_also(self, pooling: Pooling) -> "Budget":
-        """Return a copy that has taken one more."""
-        copy = replace(self)
-        copy.take(pooling)
-        return copy
-
-    def take(self, pooling: Pooling) -> None:
-        """Count one more instance."""
-        self._memory_taken += pooling.memory_mb
-        self._cpus_taken += pooling.cpus
-
-    def give(self, pooling: Pooling) -> None:
-        """Count one instance less."""
-        self._memory_taken -= pooling.memory_mb
-        self._cpus_taken -= pooling.cpus
+    def __str__(self) -> str:
+        return f"{self.memory_mb:g} MB and {self.cpus:g} CPUs"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agentfly.resources.homes import Home, Instance
-from agentfly.resources.pooling import Pooling
+from agentfly.resources.pooling import Cost, Pooling
 from agentfly.types import EnvSpec
 
 if TYPE_CHECKING:
@@ -22,6 +22,14 @@ class Member:
     instance: Instance
     made_at: float
     uses: int = 0
+
+    @property
+    def fault(self) -> str | None:
+        """Why it must not be lent, as far as is known without asking it."""
+        try:
+            return self.instance.unfit
+        except Exception as error:  # noqa: BLE001 - an instance that can't be looked at is replaced
+            return f"looking at it raised {type(error).__name__}: {error}"
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -48,9 +56,15 @@ class Stock:
     can_be_made: bool = True
     """False after a failure that nobody waited for, until somebody needs one."""
 
+    cost: Cost = field(init=False)
+    """What one instance takes of the budget."""
+
+    def __post_init__(self) -> None:
+        self.cost = Cost.of(self.pooling.memory_mb, self.pooling.cpus)
+
     @property
     def size(self) -> int:
-        """How many there are, in whatever state."""
+        """Number of instances in any state."""
         return len(self.warm) + len(self.loans) + self.making + self.checking + self.ending
 
     @property

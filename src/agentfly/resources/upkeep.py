@@ -1,7 +1,7 @@
-"""What is done with instances in the background: making, checking and ending them.
+"""Make, check and end instances in the background.
 
-So neither a chain's end nor its cancellation waits for any of it. After every change, whoever waits
-in line is told.
+So neither a chain's end nor its cancellation waits for any of it. After every change, `on_change`
+is called, so that those in line are served.
 """
 
 import asyncio
@@ -30,24 +30,28 @@ class Upkeep:
     clock: Clock
     budget: Budget
     on_change: Callable[[], None]
-    """Called whenever an instance or a place has become free."""
+    """Called whenever an instance or a place has become free, or one that was to be is not."""
     on_failure: Callable[[Stock, AgentFlyError], None]
     """Called when an instance could not be made."""
-    leaving: Budget = field(default_factory=Budget)
-    """What is about to be given back to the budget."""
     _members: dict[Member, Stock] = field(default_factory=dict)
     """All that are not ended yet."""
+    _endings: dict[Member, asyncio.Task[None]] = field(default_factory=dict)
+    """Those of them that are being ended."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _rounds: asyncio.Task[None] | None = None
+    _is_closed: bool = False
 
     def make(self, stock: Stock) -> None:
         """Begin to make one more."""
         stock.making += 1
-        self.budget.take(stock.pooling)
+        self.budget.taken += stock.cost
         self._begin(self._make(stock), f"make {stock.spec.name}")
 
     def shelve(self, stock: Stock, member: Member) -> None:
         """Make an instance ready to be lent, and look after it while it is."""
+        if self._is_closed:
+            self.retire(stock, member)
+            return
         stock.warm.append(member)
         may_wait = stock.pooling.may_be_reused or stock.pooling.min_warm
         if may_wait and (self._rounds is None or self._rounds.done()):
@@ -61,30 +65,43 @@ class Upkeep:
         stock.checking += 1
         self._begin(self._check(stock, member), f"check {stock.spec.name}")
 
-    def retire(self, stock: Stock, member: Member, why: str | None = None) -> asyncio.Task[None]:
-        """Begin to end an instance; `why` says what is wrong with it, if anything is."""
+    def retire(
+        self, stock: Stock, member: Member, why: str | None = None
+    ) -> asyncio.Task[None] | None:
+        """Begin to end an instance; `why` says what is wrong with it, if anything is.
+
+        Return the task that ends it, None if it has ended already.
+        """
+        ending = self._endings.get(member)
+        # One that is done here was cancelled with its loop, perhaps before its first step.
+        if member not in self._members or (ending is not None and not ending.done()):
+            return ending
         if why is not None:
             stock.crashed += 1
             _log.warning("environment %s is replaced: %s", stock.spec.name, why)
         stock.ending += 1
-        self.leaving.take(stock.pooling)
-        return self._begin(self._retire(stock, member), f"close {stock.spec.name}")
+        self.budget.leaving += stock.cost
+        ending = self._begin(self._retire(stock, member), f"close {stock.spec.name}")
+        self._endings[member] = ending
+        return ending
 
     async def close(self) -> None:
-        """End everything."""
-        for task in self._tasks:
+        """End everything. If this is cancelled, the instances are ended all the same."""
+        self._is_closed = True
+        for task in self._tasks.difference(self._endings.values()):
             task.cancel()
-        if self._tasks:
+        for member, stock in list(self._members.items()):
+            self.retire(stock, member)
+        while self._tasks:
             await asyncio.wait(self._tasks)
-        async with asyncio.TaskGroup() as group:
-            for member, stock in list(self._members.items()):
-                group.create_task(self._end(stock, member))
 
     async def _make(self, stock: Stock) -> None:
+        doing = f"making environment {stock.spec.name}"
         try:
-            instance = await stock.home(stock.spec, stock.pooling, self.clock)
+            with boundary(EnvError, doing):
+                instance = await stock.home(stock.spec, stock.pooling, self.clock)
         except BaseException as error:
-            self.budget.give(stock.pooling)
+            self.budget.taken -= stock.cost
             stock.making -= 1
             if not isinstance(error, AgentFlyError):
                 raise
@@ -100,14 +117,14 @@ class Upkeep:
 
     async def _check(self, stock: Stock, member: Member) -> None:
         try:
-            why = await self._illness(stock, member)
+            why = await self._problem_of(stock, member)
         finally:
             stock.checking -= 1
         if why is None:
             self._recycle(stock, member)
-            self.on_change()
         else:
             self.retire(stock, member, why)
+        self.on_change()
 
     def _recycle(self, stock: Stock, member: Member) -> None:
         stock.recycled += 1
@@ -117,9 +134,12 @@ class Upkeep:
         try:
             await self._end(stock, member)
         finally:
+            del self._endings[member]
             stock.ending -= 1
-            self.leaving.give(stock.pooling)
-            self.budget.give(stock.pooling)
+            self.budget.leaving -= stock.cost
+        # Not if that was cut off: `close` ends it then.
+        del self._members[member]
+        self.budget.taken -= stock.cost
         self.on_change()
 
     async def _end(self, stock: Stock, member: Member) -> None:
@@ -129,12 +149,11 @@ class Upkeep:
         except EnvError:
             # The chain's outcome stands: what failed is only the cleaning up after it.
             _log.exception("environment %s did not close cleanly", stock.spec.name)
-        self._members.pop(member, None)
 
-    async def _illness(self, stock: Stock, member: Member) -> str | None:
-        """Ask what is wrong with it."""
-        if (unfit := member.instance.unfit) is not None or "healthy" not in member.instance.methods:
-            return unfit
+    async def _problem_of(self, stock: Stock, member: Member) -> str | None:
+        """Return what is wrong with an instance; None if it is healthy."""
+        if (fault := member.fault) is not None or "healthy" not in member.instance.methods:
+            return fault
         name = f"healthy {stock.spec.name}"
         deadline = self.clock.now() + HEALTH_SECONDS
         try:
@@ -153,6 +172,7 @@ class Upkeep:
                 stock.can_be_made = True
                 for member in list(stock.warm):
                     await self._look_at(stock, member)
+                    self.on_change()
             self.on_change()
 
     async def _look_at(self, stock: Stock, member: Member) -> None:
@@ -165,7 +185,7 @@ class Upkeep:
             return
         stock.checking += 1
         try:
-            why = await self._illness(stock, member)
+            why = await self._problem_of(stock, member)
         finally:
             stock.checking -= 1
         if why is None:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from agentfly.errors import DeadlineError
+from agentfly.runtime.clock import in_seconds
 from agentfly.runtime.threads import WorkerThreads, shared_threads
 from agentfly.types import Clock
 
@@ -48,7 +49,7 @@ async def invoke(
 
                 def its_time_begins() -> None:
                     own_deadline = min(deadline, clock.now() + seconds)
-                    timeout.reschedule(None if math.isinf(own_deadline) else own_deadline)
+                    timeout.reschedule(None if own_deadline == math.inf else own_deadline)
 
                 pool = threads or shared_threads()
                 return await _in_thread(function, name, pool, its_time_begins)
@@ -56,7 +57,7 @@ async def invoke(
                 own = error
     except TimeoutError as error:
         limit = min(seconds, deadline - asked_at)
-        raise DeadlineError(f"{name} did not answer within {limit:.3g} s") from error
+        raise DeadlineError(f"{name} did not answer within {in_seconds(limit)}") from error
     raise own
 
 

@@ -6,6 +6,9 @@ readers skip it, and the next writer cuts it off, so that it is never mixed with
     {"v":1,"kind":"trajectory","chain_id":"t/0/0", ...}
     {"v":1,"kind":"trajectory","chain_id":"t/0/1", ...}
     {"v":1,"kind":"trajec                                ← torn
+
+Journals that a run is restored from have a checksum at the end of each line, so that a flipped bit
+is noticed even where the line is still JSON.
 """
 
 import base64
@@ -18,11 +21,13 @@ import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from agentfly.errors import ConfigError, FormatError
+from agentfly.runtime.line_checksum import KEY, add_checksum, has_valid_checksum
 
 if sys.platform != "win32":
     import fcntl
@@ -38,12 +43,15 @@ class Journal:
 
     Each record reaches the operating system before `append` returns, so it outlives this process,
     even after `kill -9`; `sync` makes all of them outlive the machine. The text is ASCII: any
-    string survives, lone surrogates included.
+    string survives, lone surrogates included. With `checksums`, each line ends with its own.
     """
 
-    def __init__(self, path: str | Path, *, kind: str, version: int) -> None:
+    def __init__(
+        self, path: str | Path, *, kind: str, version: int, checksums: bool = False
+    ) -> None:
         self.path = Path(path)
         self._head = {"v": version, "kind": kind}
+        self._checksums = checksums
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = self.path.open("a+b", buffering=0)
         try:
@@ -57,7 +65,8 @@ class Journal:
     def append(self, record: Mapping[str, Any]) -> None:
         """Write one record in one piece; if the disk is full, leave no part of it behind."""
         record = {**self._head, **record}
-        line = json.dumps(record, default=plain, separators=(",", ":")).encode("ascii") + b"\n"
+        line = json.dumps(record, default=plain, separators=(",", ":")).encode("ascii")
+        line = (add_checksum(line) if self._checksums else line) + b"\n"
         rest = memoryview(line)
         try:
             while rest:
@@ -146,14 +155,16 @@ def _end_of_last_line(file: io.FileIO, size: int) -> int:
 
 
 def read_records(
-    path: str | Path, *, kind: str, version: int
+    path: str | Path, *, kind: str, version: int, checksums_from: int | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield each record with the number of its line; a torn last line is skipped.
 
-    A broken line before the last, another kind or a newer version is a FormatError.
+    A broken line before the last, another kind or a newer version is a FormatError. From the
+    version `checksums_from` on, a line needs a checksum, and it must be right.
     """
+    read = partial(read_record, kind=kind, version=version, checksums_from=checksums_from)
     for number, line in whole_lines(path):
-        yield number, _read(line, f"{path}:{number}", kind=kind, version=version)
+        yield number, read(line, f"{path}:{number}")
 
 
 def whole_lines(path: str | Path) -> Iterator[tuple[int, bytes]]:
@@ -177,25 +188,51 @@ def _open(path: Path) -> io.BufferedReader | gzip.GzipFile:
     return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
 
 
-def _read(line: bytes, where: str, *, kind: str, version: int) -> dict[str, Any]:
+def read_record(
+    line: bytes, where: str, *, kind: str, version: int, checksums_from: int | None = None
+) -> dict[str, Any]:
+    """Read one line of a journal; `where` is named in errors, as file and line."""
     try:
         record = json.loads(line)
-    except ValueError as error:
-        raise FormatError(
-            f"{where} is not JSON: {error}. Delete this line to go on without it"
-        ) from error
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{where} is not JSON: {error}. {_way_out(checksums_from)}") from error
+    if checksums_from is not None:
+        _require_checksum(line, record, where, checksums_from)
     if not isinstance(record, dict) or record.get("kind") != kind:
         found = record.get("kind") if isinstance(record, dict) else type(record).__name__
-        raise FormatError(f"{where} is not a record of kind {kind!r}: got {found!r}")
+        raise FormatError(
+            f"{where} is not a record of kind {kind!r}: got {found!r}. {_way_out(checksums_from)}"
+        )
     written = record.get("v")
     if not isinstance(written, int) or written < 1:
-        raise FormatError(f"{where} has no format version: expected `v` from 1, got {written!r}")
+        raise FormatError(
+            f"{where} has no format version: expected `v` from 1, got {written!r}. "
+            f"{_way_out(checksums_from)}"
+        )
     if written > version:
         raise FormatError(
             f"{where} was written in format {written} of {kind!r} by a newer AgentFly; this one "
             f"reads up to {version}. Upgrade: pip install --upgrade agentfly"
         )
     return record
+
+
+def _require_checksum(line: bytes, record: object, where: str, first: int) -> None:
+    """Refuse a line with a wrong checksum, or without one where its version has them."""
+    if has_valid_checksum(line):
+        assert isinstance(record, dict), "the checksum is a value of an object"
+        del record[KEY]
+        return
+    version = record.get("v") if isinstance(record, dict) else None
+    older = isinstance(version, int) and version < first
+    if not older or (isinstance(record, dict) and KEY in record):
+        raise FormatError(f"{where} is damaged: its checksum is wrong. {_way_out(first)}")
+
+
+def _way_out(checksums_from: int | None) -> str:
+    if checksums_from is None:
+        return "Delete this line to go on without it"
+    return "Restore the file from a copy"
 
 
 def sync_folder(folder: Path) -> None:

@@ -76,7 +76,7 @@ async def start(
     Args:
         command: The program and its arguments; no shell reads them.
         name: What to call it in messages.
-        lifetime: Seconds after which it is killed, whatever happens.
+        lifetime: Seconds after which it is always killed.
         env: Replaces the whole environment.
         cwd: The folder to start in.
         stdin: PIPE gives the child a `stdin` to write to.
@@ -107,7 +107,11 @@ def _spawn(
     command: list[str], environment: dict[str, str], options: dict[str, Any], record: Record
 ) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
     """Fork the launcher; the pipe that it is given is closed by the command's exec."""
-    status, told = os.pipe()
+    try:
+        status, told = os.pipe()
+    except OSError:
+        record.remove()
+        raise
     added_by_python = "" if "LC_CTYPE" in environment else "LC_CTYPE"
     arguments = (record.path, os.getpid(), told, added_by_python, *command)
     try:

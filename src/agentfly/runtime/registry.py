@@ -3,16 +3,19 @@
 One small file per child, in a folder of the user, outlives the owner:
 
     ~/.local/state/agentfly/processes/<machine>/<owner pid>-<owner start>-<token>
-        {"v": 1, "name": "python sandbox", "deadline": 1767225600.0}    ← by the owner
-        4711 889123                                                     ← by the child: pid, start
+        {"v": 2, "name": "python sandbox", "deadline": 1767225600.0,"crc":"52…"}    ← by the owner
+        4711 889123                                              ← by the child: pid, start
 
 The owner writes the first line before it starts anything, and the child adds the second before it
 becomes the command. So whatever runs is on record, and a record of one line is of nothing that
 runs. Every process below a child carries the token in its environment (Linux shows it in /proc),
-so that grandchildren are known even after the child itself has died.
+so that grandchildren are known even after the child itself has died. The name of a file alone says
+whose child it is: a record with damaged contents still ends with its owner.
 """
 
 import json
+import logging
+import math
 import os
 import platform
 import re
@@ -21,15 +24,19 @@ import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from agentfly.errors import ConfigError
 from agentfly.runtime.launch import start_time
+from agentfly.runtime.line_checksum import add_checksum, has_valid_checksum
 
 FOLDER_VARIABLE = "AGENTFLY_PROCESSES"
 """Where the records are, if not in the user's state folder."""
 TOKEN_VARIABLE = "AGENTFLY_CHILD"
 """Names, in the environment of a child and of all below it, the record that they belong to."""
+UNKNOWN = "unknown"
+"""The name of a child whose record does not say it."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +81,12 @@ def intend(*, name: str, lifetime: float) -> Record:
     owner = Identity.of(os.getpid())
     assert owner is not None, "this process runs"
     token, deadline = secrets.token_hex(8), time.time() + lifetime
-    line = json.dumps({"v": 1, "name": name, "deadline": deadline}) + "\n"
+    intent = json.dumps({"v": 2, "name": name, "deadline": deadline}).encode()
     try:
         folder = _folder()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = folder / f"{owner.pid}-{owner.start}-{token}"
-        path.write_text(line, encoding="utf-8")
+        path.write_bytes(add_checksum(intent) + b"\n")
     except OSError as error:
         raise ConfigError(
             f"child processes must be put on record, but that failed: {error}. "
@@ -95,6 +102,7 @@ def records() -> list[Record]:
 
 
 _NAME = re.compile(r"\d+-\d+-[0-9a-f]+")
+_CHILD = re.compile(rb"(\d{1,20}) (\d{1,20})\n")
 
 
 def _folder() -> Path:
@@ -120,23 +128,50 @@ def _machine() -> str:
 def _read(path: Path) -> Record | None:
     pid, start, token = path.name.split("-")
     try:
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = path.read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
+        return None
+    except OSError as error:
+        _log.warning("%s is no record of a process, and is left alone: %s", path, error)
         return None
     # A line that a crash cut short says nothing: no child is started before the first is whole,
     # and no command runs before the second is.
-    whole = [line for line in lines if line.endswith("\n")]
-    intent: dict[str, Any] = json.loads(whole[0]) if whole else {"name": "unknown", "deadline": 0.0}
+    whole = [line for line in lines if line.endswith(b"\n")]
+    name, deadline = _intent(whole[0], path) if whole else (UNKNOWN, 0.0)
     return Record(
         path=path,
         owner=Identity(pid=int(pid), start=int(start)),
         token=token,
-        name=intent["name"],
-        deadline=intent["deadline"],
-        child=_identity(whole[1]) if len(whole) > 1 else None,
+        name=name,
+        deadline=deadline,
+        child=_child(whole[1], path) if len(whole) > 1 else None,
     )
 
 
-def _identity(line: str) -> Identity:
-    pid, start = line.split()
-    return Identity(pid=int(pid), start=int(start))
+def _intent(line: bytes, path: Path) -> tuple[str, float]:
+    """Read the name and the deadline; a damaged line gives the child no end but its owner's."""
+    try:
+        intent = json.loads(line)
+    except (ValueError, RecursionError):
+        intent = None
+    match intent:
+        case {"v": 1, "name": str(name), "deadline": float(deadline)}:
+            return name, deadline
+        case {"v": 2, "name": str(name), "deadline": float(deadline)} if has_valid_checksum(line):
+            return name, deadline
+    _warn_damaged(path)
+    return UNKNOWN, math.inf
+
+
+def _child(line: bytes, path: Path) -> Identity | None:
+    """Read pid and start of the child; without them it is known by its token alone."""
+    if numbers := _CHILD.fullmatch(line):
+        return Identity(pid=int(numbers[1]), start=int(numbers[2]))
+    _warn_damaged(path)
+    return None
+
+
+def _warn_damaged(path: Path) -> None:
+    _log.warning(
+        "the record of a child process, %s, is damaged: it is kept until its owner has ended", path
+    )

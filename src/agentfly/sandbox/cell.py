@@ -1,10 +1,10 @@
-"""What running a piece of code gave."""
+"""The result of a cell."""
 
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
+from agentfly.sandbox.interpreter.output import MARK_ROOM, shorten
 from agentfly.types import Image
 
 NOTHING_SHOWN = "(no output)"
@@ -40,7 +40,7 @@ class CellResult:
     images: tuple[Image, ...] = ()
     """The figures that were drawn, as PNG."""
     exit_code: int | None = None
-    """Of a shell command."""
+    """Of a shell command, or of a cell that called `exit`."""
     limit: str | None = None
     """Which limit was met: time, cpu, memory, processes, file_size, disk or output."""
     note: str | None = None
@@ -61,30 +61,16 @@ class CellResult:
         parts = (self.stdout, stderr, self.value, self.error, code, figures, note)
         return "\n".join(part.rstrip("\n") for part in parts if part) or NOTHING_SHOWN
 
-    @classmethod
-    def read(cls, answer: dict[str, Any], *, images: tuple[Image, ...], note: str) -> "CellResult":
-        """Read what a sandbox says of itself; raise TypeError or KeyError if it is no answer."""
-        failed = answer["error"] is not None or bool(answer.get("exit_code"))
-        status = CellStatus.ERROR if failed else CellStatus.OK
-        interrupted = answer["interrupted"] is True
-        return cls(
-            status=CellStatus.INTERRUPTED if interrupted else status,
-            stdout=_text(answer["stdout"]),
-            stderr=_text(answer["stderr"]),
-            value=_optional_text(answer["value"]),
-            error=_optional_text(answer["error"]),
-            images=images,
-            exit_code=_optional_number(answer.get("exit_code")),
-            limit="time" if interrupted else _optional_text(answer["limit"]),
-            note=note or None,
-        )
 
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 def harmless(text: str) -> str:
     r"""Make control characters visible, so that printing the text can't steer a terminal.
+
+    Lone surrogates, which no file or tokenizer takes, are replaced.
 
     >>> harmless("\x1b[2Jgone")
     '␛[2Jgone'
@@ -92,22 +78,11 @@ def harmless(text: str) -> str:
     return _CONTROL.sub(_visible, text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
+def shown(text: str, limit: int) -> str:
+    """Return a text as a model may see it: harmless, and without its middle if it is too long."""
+    return harmless(text if len(text) <= limit + MARK_ROOM else shorten(text, limit))
+
+
 def _visible(match: re.Match[str]) -> str:
     number = ord(match[0])
     return chr(0x2400 + number) if number < 0x20 else "�"
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected text, got {type(value).__name__}")
-    return harmless(value)
-
-
-def _optional_number(value: object) -> int | None:
-    if value is not None and not isinstance(value, int):
-        raise TypeError(f"expected a number, got {type(value).__name__}")
-    return value
-
-
-def _optional_text(value: object) -> str | None:
-    return None if value is None else _text(value)

@@ -1,19 +1,29 @@
-"""The owner's end of the conversation with a sandbox."""
+"""The owner's end of the connection to a sandbox."""
 
 import asyncio
+from enum import StrEnum
 from typing import Any
 
 from agentfly.sandbox import wire
 
 
-class SandboxDiedError(Exception):
-    """The sandbox has ended, or says what no sandbox says."""
+class Fault(StrEnum):
+    """The reason why there is no answer."""
 
-    def __init__(self, cause: str | None, code: int | None) -> None:
-        super().__init__(f"died of {cause or 'an unknown cause'}, exit code {code}")
-        self.cause = cause
-        self.code = code
-        """The first process's exit code, negative for a signal; None if nobody told."""
+    CLOSED = "closed"
+    """The connection ended: the process did, or closed it."""
+    NONSENSE = "nonsense"
+    """Something arrived that is not the answer to the last request."""
+    TIME = "time"
+    """Nothing arrived in time."""
+
+
+class ChannelError(Exception):
+    """The sandbox gave no answer, and can't be used any more."""
+
+    def __init__(self, fault: Fault, reason: str = "") -> None:
+        super().__init__(f"{fault}: {reason}" if reason else str(fault))
+        self.fault = fault
 
 
 class Channel:
@@ -26,43 +36,42 @@ class Channel:
         self._reader = reader
         self._writer = writer
         self._expected: int | None = None
-        """Length of an answer whose header has been read, but not its body."""
-        self._number = 0
+        """Length of a message whose header has been read, but not its body."""
+        self.number = 0
+        """Number of the last request."""
 
-    async def send(self, message: dict[str, Any]) -> None:
-        """Send a request."""
-        self._number += 1
-        try:
-            self._writer.write(wire.pack({**message, "number": self._number}))
-            await self._writer.drain()
-        except ConnectionError:
-            pass  # The answer that never comes tells why.
+    def send(self, request: dict[str, Any]) -> None:
+        """Send a request under the next number, without waiting until it is read."""
+        self.number += 1
+        self._writer.write(wire.pack({**request, "number": self.number}))
 
-    async def answer(self) -> dict[str, Any]:
-        """Wait for the answer to the last request; what answers none is passed over."""
-        while (answer := await self.receive()).get("number") != self._number:
-            pass
-        return answer
+    def interrupt(self, number: int) -> None:
+        """Name the request that the next SIGINT is meant for; one that is done ignores it."""
+        self._writer.write(wire.pack({"op": "interrupt", "number": number}))
 
-    async def receive(self) -> dict[str, Any]:
-        """Wait for a message; raise SandboxDiedError if none will come."""
+    async def receive(self, max_bytes: int) -> bytes:
+        """Wait for a message and return its bytes; raise ChannelError if none can come."""
         try:
             if self._expected is None:
                 header = await self._reader.readexactly(wire.HEADER.size)
                 self._expected = wire.HEADER.unpack(header)[0]
-            if self._expected > wire.MAX_BYTES:
-                raise ValueError("too long")
+            if self._expected > max_bytes:
+                reason = f"{self._expected} bytes announced, at most {max_bytes} allowed"
+                raise ChannelError(Fault.NONSENSE, reason)
             body = await self._reader.readexactly(self._expected)
-            self._expected = None
-            answer = wire.unpack(body)
-        except (asyncio.IncompleteReadError, ConnectionError) as error:
-            raise SandboxDiedError(None, None) from error
-        except (ValueError, RecursionError) as error:
-            raise SandboxDiedError("nonsense", None) from error
-        if isinstance(died := answer.get("died"), dict):
-            raise SandboxDiedError(died.get("cause"), died.get("code"))
-        return answer
+        except (asyncio.IncompleteReadError, OSError) as error:
+            raise ChannelError(Fault.CLOSED) from error
+        self._expected = None
+        return body
+
+    async def greeting(self) -> dict[str, Any]:
+        """Wait for the first message, which is sent before any foreign code runs."""
+        try:
+            return wire.unpack(await self.receive(wire.MAX_HEAD_BYTES))
+        except wire.NonsenseError as error:
+            raise ChannelError(Fault.NONSENSE, str(error)) from error
 
     def close(self) -> None:
-        """Hang up; an idle sandbox then ends by itself."""
-        self._writer.close()
+        """Disconnect at once, and drop what was not read; an idle sandbox then ends by itself."""
+        if not self._writer.is_closing():  # A pipe's can't be aborted twice.
+            self._writer.transport.abort()

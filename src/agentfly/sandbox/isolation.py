@@ -8,6 +8,8 @@ class Isolation(StrEnum):
 
     WARM = "warm"
     """A fork server with namespaces, Landlock, seccomp, limits and a quota: the default."""
+    WARM_WITHOUT_LANDLOCK = "warm-without-landlock"
+    """The same on a kernel without Landlock: one wall less around the files."""
     BUBBLEWRAP = "bubblewrap"
     """`bwrap`, with a fresh interpreter in each: where the first can't be had."""
     DOCKER = "docker"

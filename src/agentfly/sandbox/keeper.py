@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from agentfly.runtime.process import reap
 from agentfly.sandbox.box import UnsupportedError
+from agentfly.sandbox.inside import open_files
 from agentfly.sandbox.warm import PreloadError, WarmServer, WarmSettings
 
 T = TypeVar("T")
@@ -74,6 +75,7 @@ class Keeper:
     async def _start(self, settings: WarmSettings) -> WarmServer:
         if not self._reaped:  # What killed runs left behind is ended before anything new begins.
             await asyncio.to_thread(reap)
+            open_files.raise_limit()  # Each sandbox takes a descriptor of this process.
             self._reaped = True
         try:
             return await WarmServer.start(settings)

@@ -1,14 +1,17 @@
 """Choosing the best isolation that this machine offers, or refusing."""
 
+import asyncio
 import logging
 import shutil
 import sys
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Protocol
 
 from agentfly.errors import ConfigError
-from agentfly.sandbox.box import Box, UnsupportedError
+from agentfly.runtime.process import DEVNULL, PIPE, start
+from agentfly.sandbox.box import Box, BoxFailedError, UnsupportedError
 from agentfly.sandbox.inside import kernel, seccomp
 from agentfly.sandbox.isolation import Isolation
 from agentfly.sandbox.keeper import keeper
@@ -19,18 +22,38 @@ from agentfly.sandbox.warm import WarmSettings, readable_folders
 ALWAYS_PRELOADED = ("numpy", "numpy.random", "sympy")
 """Imported once for all sandboxes, where they are installed."""
 
+NO_LANDLOCK = "this kernel has no Landlock"
+BOOT_LANDLOCK = "boot a kernel of version 5.13 or newer with `landlock` in its `lsm=` list"
+ALLOW_NAMESPACES = (
+    "allow user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone=1, "
+    "kernel.apparmor_restrict_unprivileged_userns=0; in a container, its seccomp profile)"
+)
+BUBBLEWRAP_SECONDS = 30.0
+"""For one trial, on a crowded machine."""
+_WARM = (Isolation.WARM, Isolation.WARM_WITHOUT_LANDLOCK)
+
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """What a sandbox was asked to be."""
+    """The isolation that was asked for, and what code may see."""
 
     preload: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     isolation: Isolation | None = None
     """None means the best that needs no daemon."""
     unsafe: bool = False
+
+    def __post_init__(self) -> None:
+        for path in self.readable:
+            if not Path(path).is_absolute() or not Path(path).exists():
+                raise ConfigError(f"`readable` takes absolute paths that exist, got {path!r}")
+        if self.isolation is Isolation.UNSAFE and not self.unsafe:
+            raise ConfigError(
+                "isolation='unsafe' runs code without any isolation: add unsafe=True if you trust "
+                "the code as your own, or leave isolation out for the best level of this machine"
+            )
 
 
 class Launcher(Protocol):
@@ -49,40 +72,58 @@ async def choose(level: Level) -> Launcher:
         BoxFailedError: The level that was insisted on can't be had, or the best failed although
             the kernel offers it.
     """
-    if level.isolation not in (None, Isolation.WARM):
+    if level.isolation not in (None, *_WARM):
         return ProcessLauncher(level.isolation, level.readable)
     try:
-        return await keeper().server(warm_settings(level.preload, level.readable))
+        server = await keeper().server(warm_settings(level.preload, level.readable))
     except UnsupportedError as error:
-        if level.isolation is Isolation.WARM:
+        if level.isolation is not None:
             raise
-        reason = str(error)
-    lesser = _lesser(reason, unsafe=level.unsafe)
-    _warn_once(lesser, reason)
-    return ProcessLauncher(lesser, level.readable)
+        lesser = await _lesser(str(error), unsafe=level.unsafe)
+        _warn_once(lesser, f"packages are not preloaded. The level 'warm' can't be had: {error}")
+        return ProcessLauncher(lesser, level.readable)
+    found = server.layers.isolation
+    if found is not Isolation.WARM and level.isolation is Isolation.WARM:
+        raise UnsupportedError(f"{NO_LANDLOCK}: {BOOT_LANDLOCK}, or choose isolation='{found}'")
+    if found is not Isolation.WARM and level.isolation is None:
+        weaker = f"nothing but namespaces keeps code from files outside, as {NO_LANDLOCK}"
+        _warn_once(found, f"{weaker}. To have both, {BOOT_LANDLOCK}")
+    return server
 
 
-def _lesser(reason: str, *, unsafe: bool) -> Isolation:
+async def _lesser(reason: str, *, unsafe: bool) -> Isolation:
     """Return the best level of those that need no fork server."""
-    if shutil.which("bwrap"):
+    refusal = await bubblewrap_refusal()
+    if refusal is None:
         return Isolation.BUBBLEWRAP
     if unsafe:
         return Isolation.UNSAFE
     raise ConfigError(
         f"this machine offers no isolation for untrusted code. Namespaces: {reason}. Bubblewrap: "
-        "not installed. Install bubblewrap, choose isolation='docker' or 'podman', or say "
-        "unsafe=True if you trust the code as your own"
+        f"{refusal}. Ways out: {ALLOW_NAMESPACES}; install bubblewrap; choose isolation='docker' "
+        "or 'podman'; or say unsafe=True if you trust the code as your own"
     )
+
+
+async def bubblewrap_refusal() -> str | None:
+    """Return why `bwrap` makes no namespaces here; None if it does."""
+    if not shutil.which("bwrap"):
+        return "not installed"
+    command = ["bwrap", "--unshare-all", "--uid", "1000", "--ro-bind", "/", "/", "true"]
+    try:
+        child = await start(command, name="bwrap", lifetime=60.0, stdout=DEVNULL, stderr=PIPE)
+        async with child, asyncio.timeout(BUBBLEWRAP_SECONDS):
+            assert child.stderr is not None, "asked for by PIPE"
+            said = await child.stderr.read()
+            code = await child.wait()
+    except (OSError, TimeoutError) as error:
+        raise BoxFailedError(f"bwrap: {error!r}") from error
+    return None if code == 0 else said.decode(errors="replace").strip() or f"exit code {code}"
 
 
 @cache
-def _warn_once(lesser: Isolation, reason: str) -> None:
-    _log.warning(
-        "sandboxes are of the level %r, where packages are not preloaded: the level 'warm' can't "
-        "be had (%s)",
-        str(lesser),
-        reason,
-    )
+def _warn_once(level: Isolation, consequence: str) -> None:
+    _log.warning("sandboxes are of the level '%s': %s", level, consequence)
 
 
 def warm_settings(

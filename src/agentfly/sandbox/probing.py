@@ -1,4 +1,4 @@
-"""What isolation this machine offers, found out by making a sandbox."""
+"""Find the isolation that this machine offers, by making a sandbox."""
 
 import shutil
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from agentfly.sandbox.box import BoxFailedError, UnsupportedError
 from agentfly.sandbox.inside.denied import DENIED
 from agentfly.sandbox.isolation import Isolation
-from agentfly.sandbox.levels import warm_settings
+from agentfly.sandbox.levels import NO_LANDLOCK, bubblewrap_refusal, warm_settings
 from agentfly.sandbox.limits import SandboxLimits
 from agentfly.sandbox.process import ProcessLauncher
 from agentfly.sandbox.warm import Layers, WarmServer
@@ -14,11 +14,11 @@ from agentfly.sandbox.warm import Layers, WarmServer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """What was found."""
+    """The isolation that was found."""
 
     isolation: Isolation | None
-    """The level that sandboxes get unless told otherwise; None if they are refused, or if it could
-    not be found out: `missing` tells which."""
+    """The level that sandboxes get by default; None if they are refused, or if it could
+    not be found out: `missing` says which."""
     layers: tuple[str, ...] = ()
     """What is in force, for people: "Landlock 7"."""
     missing: tuple[str, ...] = ()
@@ -28,19 +28,25 @@ class Probe:
 
 
 async def probe() -> Probe:
-    """Make a sandbox of the best level that works here, and tell what protects it.
+    """Make a sandbox of the best level that works here, and return what protects it.
 
     A lesser level is named only where the kernel refuses the better one: so do sandboxes choose.
     """
     engines = tuple(name for name in ("docker", "podman") if shutil.which(name))
     try:
         layers = await _try_warm_twice()
-        return Probe(isolation=Isolation.WARM, layers=_names(layers), engines=engines)
     except UnsupportedError as error:
         missing = [f"namespaces: {error}"]
     except BoxFailedError as error:
         unknown = f"namespaces: not refused, but they failed twice ({error}): is the machine busy?"
         return Probe(isolation=None, missing=(unknown,), engines=engines)
+    else:
+        return Probe(
+            isolation=layers.isolation,
+            layers=_names(layers),
+            missing=() if layers.landlock else (f"Landlock: {NO_LANDLOCK}",),
+            engines=engines,
+        )
     try:
         await _try_bubblewrap()
         return Probe(isolation=Isolation.BUBBLEWRAP, missing=tuple(missing), engines=engines)
@@ -70,8 +76,8 @@ async def _try_warm() -> Layers:
 
 
 async def _try_bubblewrap() -> None:
-    if not shutil.which("bwrap"):
-        raise BoxFailedError("not installed")
+    if (refusal := await bubblewrap_refusal()) is not None:
+        raise BoxFailedError(refusal)
     launcher = ProcessLauncher(Isolation.BUBBLEWRAP, ())
     box = await launcher.spawn(SandboxLimits(), seed=0)
     await box.close()
@@ -84,5 +90,13 @@ def _names(layers: Layers) -> tuple[str, ...]:
         f"seccomp ({len(DENIED)} system calls denied)",
         "a uid for each sandbox" if layers.own_uids else "the uid of this user",
         "limits and a quota on the scratch folder",
-        "a watch on all memory" if layers.watched else "no watch on all memory: /proc is masked",
+        _counting(layers),
     )
+
+
+def _counting(layers: Layers) -> str:
+    """Name what bounds the memory of all processes of a sandbox together."""
+    watch = "a watch" if layers.watched else "no watch, as /proc is masked"
+    if layers.cgroup:
+        return f"memory of all processes: a cgroup, and {watch}"
+    return f"memory of all processes: {watch}; no cgroup ({layers.no_cgroup})"

@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,9 +16,9 @@ from pathlib import Path
 
 from agentfly.errors import ConfigError, DeadlineError
 from agentfly.runtime.process import DEVNULL, PIPE, Child, start
-from agentfly.sandbox.box import BoxFailedError
-from agentfly.sandbox.channel import Channel, SandboxDiedError
-from agentfly.sandbox.inside import stage
+from agentfly.sandbox.box import BoxFailedError, Ending
+from agentfly.sandbox.channel import Channel, ChannelError
+from agentfly.sandbox.inside import open_files, stage
 from agentfly.sandbox.interpreter import start as program
 from agentfly.sandbox.isolation import Isolation
 from agentfly.sandbox.limits import SandboxLimits
@@ -34,7 +35,6 @@ IMAGE_VARIABLE = "AGENTFLY_SANDBOX_IMAGE"
 DEFAULT_IMAGE = "python:3.12-slim"
 REMOVE_SECONDS = 30.0
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc/ld.so.cache")
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +81,15 @@ class ProcessLauncher:
         box = ProcessBox(plan, await _start(plan, json.dumps(settings)))
         try:
             async with asyncio.timeout(SPAWN_SECONDS):
-                await box.channel.receive()
+                await box.channel.greeting()
         except BaseException as error:
             await box.close()
-            if isinstance(error, (TimeoutError, SandboxDiedError)):
-                text = f"{plan.command[0]} gave no sandbox within {SPAWN_SECONDS:g} s: {error}"
+            if isinstance(error, TimeoutError):
+                text = f"{plan.command[0]} gave no sandbox within {SPAWN_SECONDS:g} s"
                 raise BoxFailedError(text) from error
+            if isinstance(error, ChannelError):
+                text = f"{plan.command[0]} ended before the sandbox was ready ({error})"
+                raise BoxFailedError(f"{text}: check that this program works here") from error
             raise
         return box
 
@@ -94,23 +97,32 @@ class ProcessLauncher:
 class ProcessBox:
     """A sandbox that is a child process."""
 
-    announces_its_end = False
-
     def __init__(self, plan: Plan, child: Child) -> None:
         assert child.stdout is not None, "asked for by PIPE"
         assert child.stdin is not None, "asked for by PIPE"
         self._plan = plan
         self._child = child
+        self._end_of_life = time.monotonic() + LIFETIME_SECONDS
         self.channel = Channel(child.stdout, child.stdin)
 
     async def interrupt(self) -> None:
         """Send SIGINT where it reaches the interpreter; elsewhere the kill comes next."""
         if self._plan.interruptible and self._child.returncode is None:
+            self.channel.interrupt(self.channel.number)
             with suppress(ProcessLookupError):
                 os.kill(self._child.pid, signal.SIGINT)
 
+    async def end(self) -> Ending:
+        """Kill it and return how it ended: by its own exit code, if it had ended before."""
+        expired = time.monotonic() >= self._end_of_life
+        await self.close()
+        if expired:
+            raise BoxFailedError(f"it was killed after {LIFETIME_SECONDS:g} s, its lifetime")
+        return Ending(code=self._child.returncode)
+
     async def close(self) -> None:
         """Kill it, and delete what it leaves behind."""
+        self.channel.close()
         await self._child.close(grace=0)
         if self._plan.remove:
             await _remove(self._plan.remove)
@@ -118,17 +130,31 @@ class ProcessBox:
             shutil.rmtree(self._plan.scratch, ignore_errors=True)
 
 
+def _program(name: str) -> str:
+    """Return a program's path: the process that starts it has no PATH of its own."""
+    path = shutil.which(name)
+    if path is None:
+        raise BoxFailedError(
+            f"there is no `{name}` on the PATH: install it, or choose another isolation"
+        )
+    return path
+
+
 def bubblewrap(limits: SandboxLimits, readable: tuple[str, ...]) -> Plan:
     """Plan a sandbox of `bwrap`, with the same view of the files as the warm one."""
-    arguments = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--as-pid-1"]
+    arguments = [_program("bwrap"), "--unshare-all", "--die-with-parent"]
+    arguments += ["--new-session", "--as-pid-1"]
     arguments += ["--clearenv", "--uid", "1000", "--gid", "1000", "--hostname", "sandbox"]
     arguments += ["--cap-drop", "ALL"]
-    for path in (*_SYSTEM, *readable_folders(), *readable, str(PACKAGE)):
+    shown = (*_SYSTEM, *readable_folders(), *readable, str(PACKAGE))
+    for path in shown:
         arguments += ["--ro-bind-try", path, path]
-    for device in _DEVICES:
-        arguments += ["--dev-bind", device, device]
+    for name in stage.devices_shown():
+        arguments += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
     arguments += ["--size", str(limits.disk_mb << 20), "--tmpfs", stage.BOX]
-    arguments += ["--symlink", f"{stage.BOX}/tmp", "/tmp"]
+    # What is shown below /tmp, such as this package, makes it a folder: TMPDIR leads past it.
+    if not any(Path(path).is_relative_to("/tmp") for path in shown):
+        arguments += ["--symlink", f"{stage.BOX}/tmp", "/tmp"]
     arguments += ["--symlink", f"{stage.BOX}/shm", "/dev/shm"]
     for name, value in environment().items():
         arguments += ["--setenv", name, value]
@@ -145,7 +171,9 @@ def container(engine: str, limits: SandboxLimits, readable: tuple[str, ...]) -> 
     """Plan a sandbox in a container without network, rights or a writable image."""
     name = f"agentfly-{uuid.uuid4().hex}"
     memory = f"{limits.memory_mb + (program.ADDRESS_SPACE >> 20)}m"
-    arguments = [engine, "run", "--rm", "--interactive", "--name", name, "--network", "none"]
+    program_path = _program(engine)
+    arguments = [program_path, "run", "--rm", "--interactive", "--name", name]
+    arguments += ["--network", "none"]
     arguments += ["--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
     arguments += ["--user", "1000:1000", "--hostname", "sandbox", "--ulimit", "core=0"]
     arguments += ["--memory", memory, "--memory-swap", memory]
@@ -164,7 +192,7 @@ def container(engine: str, limits: SandboxLimits, readable: tuple[str, ...]) -> 
         confine=False,  # The engine brings a seccomp filter of its own.
         count_processes=False,
         variables=tuple(os.environ.items()),
-        remove=(engine, "rm", "--force", name),
+        remove=(program_path, "rm", "--force", name),
     )
 
 
@@ -194,10 +222,10 @@ async def _start(plan: Plan, settings: str) -> Child:
             stdout=PIPE,
             stderr=DEVNULL,
         )
-    except (ConfigError, DeadlineError) as error:
+    except (ConfigError, DeadlineError, OSError) as error:
         if plan.scratch:
             shutil.rmtree(plan.scratch, ignore_errors=True)
-        raise BoxFailedError(str(error)) from error
+        raise BoxFailedError(open_files.explain(error) or str(error)) from error
 
 
 async def _remove(command: tuple[str, ...]) -> None:

@@ -2,27 +2,39 @@
 
 import asyncio
 import base64
-import binascii
 import secrets
+import signal
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from functools import cache, partial
+from typing import Any, TypeVar
 
 from agentfly.errors import ConfigError, EnvError, ToolError
-from agentfly.sandbox.box import Box, BoxFailedError
-from agentfly.sandbox.cell import CellResult, CellStatus, harmless
-from agentfly.sandbox.channel import SandboxDiedError
+from agentfly.runtime.threads import WorkerThreads
+from agentfly.sandbox import answers
+from agentfly.sandbox.box import Box, BoxFailedError, Ending
+from agentfly.sandbox.cell import CellResult, CellStatus
+from agentfly.sandbox.channel import ChannelError, Fault
 from agentfly.sandbox.isolation import Isolation
 from agentfly.sandbox.levels import Level, choose
 from agentfly.sandbox.limits import SandboxLimits
-from agentfly.types import Image, Seed, Step, Task
+from agentfly.sandbox.wire import NonsenseError
+from agentfly.types import Seed, Step, Task
+
+T = TypeVar("T")
 
 FILE_SECONDS = 10.0
 """For reading, writing or listing files."""
+INLINE_BYTES = 1 << 14
+"""Longer answers are read in a thread, where they hold up nobody else."""
 _AFRESH = "The interpreter starts afresh: variables and files are gone."
-_DEATHS = {
+_ENDINGS: dict[str | None, str] = {
     "memory": "All processes together held more than the memory limit of {memory_mb} MB. ",
     "cpu": "The CPU limit of {cpu_seconds} s for a process was reached. ",
-    "nonsense": "The interpreter's own machinery was disturbed. ",
+    Fault.TIME: (
+        "The cell ran longer than {seconds:g} s, did not stop when interrupted, and was killed. "
+    ),
+    Fault.NONSENSE: "The interpreter's own machinery was disturbed. ",
 }
 
 
@@ -52,7 +64,8 @@ class PythonSandbox:
             limits: What code may use.
             preload: Packages to import once for all sandboxes, beside numpy and sympy.
             readable: Folders outside that code may read, at their own paths.
-            isolation: A level to insist on; the best that needs no daemon if not given.
+            isolation: A level to insist on; the best that needs no daemon if not given. The level
+                `unsafe` needs `unsafe=True` too.
             unsafe: Run without isolation where none can be had.
         """
         if isolation is not None and isolation not in tuple(Isolation):
@@ -60,8 +73,8 @@ class PythonSandbox:
             raise ConfigError(f"unknown isolation {isolation!r}. Known: {known}")
         self.limits = limits or SandboxLimits()
         self._level = Level(
-            preload=tuple(preload),
-            readable=tuple(readable),
+            preload=_several("preload", preload),
+            readable=_several("readable", readable),
             isolation=None if isolation is None else Isolation(isolation),
             unsafe=unsafe,
         )
@@ -107,69 +120,78 @@ class PythonSandbox:
 
     async def read_file(self, path: str) -> bytes:
         """Return a file's content; ToolError if it can't be read."""
-        content = await self._file_request({"op": "read", "path": path})
-        try:
-            return base64.b64decode(content)
-        except (TypeError, binascii.Error) as error:
-            raise ToolError(f"{path} could not be read") from error
+        return await self._request_files({"op": "read", "path": path}, answers.read_content)
 
     async def write_file(self, path: str, content: str | bytes) -> None:
         """Write a file and make its folders; ToolError if it can't be written."""
-        data = content.encode() if isinstance(content, str) else content
+        data = content.encode("utf-8", "replace") if isinstance(content, str) else content
         encoded = base64.b64encode(data).decode()
-        await self._file_request({"op": "write", "path": path, "data": encoded})
+        request = {"op": "write", "path": path, "data": encoded}
+        await self._request_files(request, answers.read_written)
 
     async def list_files(self, path: str = ".") -> list[str]:
         """Return the files below a folder, sorted; ToolError if there is no such folder."""
-        names = await self._file_request({"op": "list", "path": path})
-        return [harmless(str(name)) for name in names] if isinstance(names, list) else []
+        return await self._request_files({"op": "list", "path": path}, answers.read_names)
 
     async def _execute(self, request: dict[str, Any]) -> CellResult:
+        most = answers.max_cell_bytes(self.limits)
         async with self._turn:
             box = self._box or await self._start()
             try:
-                return _result(await self._answer(box, request), self.limits)
-            except SandboxDiedError as death:
-                await self._discard()
-                if box.announces_its_end and death.cause is None and death.code is None:
-                    raise EnvError("the server of the sandbox has crashed") from death
-                return self._obituary(death)
-            except (KeyError, TypeError, ValueError):
-                await self._discard()
-                return self._obituary(SandboxDiedError("nonsense", None))
+                body = await self._answer(box, request, most)
+                return await self._read(body, box.channel.number, answers.read_cell)
+            except ChannelError as error:
+                return self._killed_result(error.fault, await self._end(box))
             except BaseException:
                 # A cell that nobody waits for any more must not go on, nor its state be used.
                 await self._discard()
                 raise
 
-    async def _answer(self, box: Box, request: dict[str, Any]) -> dict[str, Any]:
-        """Ask, wait, interrupt, wait, give up."""
-        await box.channel.send(request)
-        answer = await _within(self.limits.seconds, box)
-        if answer is None:
-            await box.interrupt()
-            answer = await _within(self.limits.grace_seconds, box)
-        if answer is None:
-            raise SandboxDiedError("time", None)
-        return answer
+    async def _answer(self, box: Box, request: dict[str, Any], most: int) -> bytes:
+        """Send a request and wait; interrupt a cell whose time is up, and wait once more.
 
-    async def _file_request(self, request: dict[str, Any]) -> Any:
+        An answer that arrived while this event loop was held up is still taken: the interrupt
+        then comes too late for its cell, and is ignored.
+        """
+        box.channel.send(request)
+        body = await _within(self.limits.seconds, box, most)
+        if body is None:
+            body = await _within(self.limits.grace_seconds, box, most, interrupted=True)
+        if body is None:
+            raise ChannelError(Fault.TIME)
+        return body
+
+    async def _request_files(
+        self, request: dict[str, Any], read: Callable[[bytes, int, SandboxLimits], T]
+    ) -> T:
         async with self._turn:
             box = self._box or await self._start()
             try:
-                await box.channel.send(request)
-                answer = await _within(FILE_SECONDS, box)
-            except SandboxDiedError:
-                answer = None
+                box.channel.send(request)
+                body = await _within(FILE_SECONDS, box, answers.MAX_FILE_BYTES)
+                if body is None:
+                    raise ChannelError(Fault.TIME)
+                return await self._read(body, box.channel.number, read)
+            except ChannelError as error:
+                await self._end(box)
+                raise ToolError(f"The interpreter did not answer. {_AFRESH}") from error
+            except ToolError:
+                raise
             except BaseException:
                 await self._discard()
                 raise
-            if answer is None:
-                await self._discard()
-                raise ToolError(f"The interpreter did not answer. {_AFRESH}")
-        if problem := answer.get("problem"):
-            raise ToolError(harmless(str(problem)))
-        return answer.get("result")
+
+    async def _read(
+        self, body: bytes, number: int, read: Callable[[bytes, int, SandboxLimits], T]
+    ) -> T:
+        """Read an answer; a long one in a thread, so that no event loop waits for it."""
+        call = partial(read, body, number, self.limits)
+        try:
+            if len(body) <= INLINE_BYTES:
+                return call()
+            return await _readers().run(call, name="reading a sandbox's answer")
+        except NonsenseError as error:
+            raise ChannelError(Fault.NONSENSE, str(error)) from error
 
     async def _start(self) -> Box:
         try:
@@ -179,45 +201,63 @@ class PythonSandbox:
             raise EnvError(f"no sandbox could be made: {error}") from error
         return self._box
 
+    async def _end(self, box: Box) -> Ending:
+        """End a sandbox that gave no answer, and return how it ended.
+
+        Any end of its process or its channel is the code's own doing, unless this program or its
+        fork server brought it about: that is an EnvError.
+        """
+        if self._box is not box:
+            raise EnvError("the sandbox was closed while it was in use")
+        self._box = None
+        try:
+            return await box.end()
+        except BoxFailedError as error:
+            raise EnvError(f"the machinery of the sandbox has crashed: {error}") from error
+
     async def _discard(self) -> None:
         box, self._box = self._box, None
         if box is not None:
             with suppress(BoxFailedError):  # Its server has gone, and took it along.
                 await box.close()
 
-    def _obituary(self, death: SandboxDiedError) -> CellResult:
-        limits = self.limits.to_dict()
-        if death.cause == "time":
-            said = "The cell ran longer than {seconds:g} s, did not stop when interrupted, and was "
-            said = said.format(**limits) + "killed. "
-        elif death.cause in _DEATHS:
-            said = _DEATHS[death.cause].format(**limits)
-        else:
-            said = f"The interpreter ended itself ({_ending(death.code)}). "
-        limit = death.cause if death.cause in ("time", "memory", "cpu") else None
-        return CellResult(status=CellStatus.KILLED, limit=limit, note=said + _AFRESH)
+    def _killed_result(self, fault: Fault, ending: Ending) -> CellResult:
+        said = _ENDINGS.get(ending.cause) or _ENDINGS.get(fault)
+        if said is None:
+            said = f"The interpreter ended itself ({_how(ending.code)}). "
+        limit = ending.cause or (str(fault) if fault is Fault.TIME else None)
+        note = said.format(**self.limits.to_dict()) + _AFRESH
+        return CellResult(status=CellStatus.KILLED, limit=limit, note=note)
 
 
-async def _within(seconds: float, box: Box) -> dict[str, Any] | None:
+def _several(option: str, given: Iterable[str]) -> tuple[str, ...]:
+    """Return an option's names; refuse a string, whose characters would be taken for names."""
+    if isinstance(given, str):
+        raise ConfigError(f"`{option}` takes a tuple of names, got {given!r}: write ({given!r},)")
+    return tuple(given)
+
+
+@cache
+def _readers() -> WorkerThreads:
+    """Return threads of their own: reading must not wait for hung tools."""
+    return WorkerThreads(size=4)
+
+
+async def _within(
+    seconds: float, box: Box, most: int, *, interrupted: bool = False
+) -> bytes | None:
+    """Wait for an answer, at first for the interrupt if one is due; None if it does not come."""
     try:
         async with asyncio.timeout(seconds):
-            return await box.channel.answer()
+            if interrupted:
+                with suppress(BoxFailedError):  # Its server has gone: so will the channel.
+                    await box.interrupt()
+            return await box.channel.receive(most)
     except TimeoutError:
         return None
 
 
-def _result(answer: dict[str, Any], limits: SandboxLimits) -> CellResult:
-    notes = [answer["note"]] if answer["note"] else []
-    if answer["interrupted"]:
-        text = f"Interrupted after {limits.seconds:g} s, the time limit. Variables are kept."
-        notes.append(text)
-    if ended := answer["processes_ended"]:
-        notes.append(f"{ended} background process(es) were ended with the cell.")
-    images = tuple(Image(data=base64.b64decode(image)) for image in answer["images"])
-    return CellResult.read(answer, images=images, note=harmless(" ".join(map(str, notes))))
-
-
-def _ending(code: int | None) -> str:
-    if code is None:
-        return "nobody knows how"
+def _how(code: int | None) -> str:
+    if code is None or code == -signal.SIGKILL:
+        return "it closed its channel or was killed"
     return f"by signal {-code}" if code < 0 else f"exit code {code}"

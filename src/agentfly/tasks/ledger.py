@@ -3,17 +3,21 @@
 It is what resume, staleness, evaluation and the progress bar ask. On disk it is a journal of plain
 lines, of which each is whole or absent:
 
-    {"v":1,"kind":"ledger","do":"open","tasks":"9f…","count":3,"seed":7,"shuffle":true}
-    {"v":1,"kind":"ledger","do":"issue","groups":["b/0","a/0"]}
-    {"v":1,"kind":"ledger","do":"finish","group":"b/0","stops":{"answered":8}}
-    {"v":1,"kind":"ledger","do":"train","groups":["b/0"],"step":1}
+    {"v":2,"kind":"ledger","do":"open","tasks":"9f…","count":3,"seed":7,"shuffle":true,"crc":"…"}
+    {"v":2,"kind":"ledger","do":"issue","groups":["b/0","a/0"],"crc":"…"}
+    {"v":2,"kind":"ledger","do":"finish","group":"b/0","stops":{"answered":8},"crc":"…"}
+    {"v":2,"kind":"ledger","do":"train","groups":["b/0"],"step":1,"crc":"…"}
+    {"v":2,"kind":"ledger","do":"save","step":1,"crc":"…"}
 
 Each line outlives this process as soon as it is written, `kill -9` included. Training is also
 synced to the disk, with all before it: after a power cut, work may be done again, but nothing is
 trained twice. For that, keep this order: save a group's trajectories, then `finish`; update the
-weights, then `train`, then save the checkpoint.
+weights, then `train`, then save the checkpoint, then `save`. A run that resumes compares the last
+`save` with the checkpoint that it found, and warns of an older one. Lines of version 1 have no
+checksums, and there is no `save` among them.
 """
 
+import logging
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +33,15 @@ from agentfly.tasks.state import LedgerState, in_order
 from agentfly.types import Seed, StopReason, Task
 
 KIND = "ledger"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+CHECKSUMS_FROM = 2
+NEW_RUN = (
+    "start a new run under another name, with `model.name` set to the folder of this one's last "
+    "checkpoint"
+)
+WAY_OUT = f"Restore it from a copy, or {NEW_RUN}"
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +104,12 @@ class Ledger:
             weights: The share of each source, where there are several.
             epochs: How often to go through all tasks; None for as long as they are asked for.
             step: The step of the checkpoint that a run resumes from. Whatever the journal holds
-                after that step's training is undone, because the weights don't know of it.
+                after that step's training is undone, because the weights don't know of it. A step
+                before the last one that was saved is warned of.
+
+        Raises:
+            FormatError: The journal is damaged or missing, or it tells of checkpoints although
+                `step` is 0.
         """
         order: Order | Mixture
         if weights is None:
@@ -101,7 +118,8 @@ class Ledger:
             order = Mixture(tasks, weights, seed=seed, shuffle=shuffle)
         if path is None:
             return cls(LedgerState(order), None, epochs)
-        journal = Journal(path, kind=KIND, version=FORMAT_VERSION)
+        _require_there(Path(path), step)
+        journal = Journal(path, kind=KIND, version=FORMAT_VERSION, checksums=True)
         try:
             header = {"tasks": order.digest, "count": len(order), "seed": seed.value}
             state = _restore(journal, {"do": "open", **header, "shuffle": shuffle}, order, step)
@@ -159,6 +177,12 @@ class Ledger:
     def train(self, group_ids: Iterable[str], *, step: int) -> None:
         """Say that the weights of `step` have learnt from these groups; it is on disk on return."""
         self._change({"do": "train", "groups": list(group_ids), "step": step})
+        if self._journal:
+            self._journal.sync()
+
+    def save(self) -> None:
+        """Say that there is a checkpoint of the last step; it is on disk on return."""
+        self._change({"do": "save", "step": self.step})
         if self._journal:
             self._journal.sync()
 
@@ -221,6 +245,8 @@ def _restore(
         lines = [(1, header)]
     _require_same(journal.path, lines[0][1], header)
     kept = _without_undone(lines, journal.path)
+    if step is not None:
+        _compare_with_last_save(lines, step, journal.path)
     if step is not None and (mark := _mark(kept, step, journal.path)) < len(kept):
         journal.append({"do": "rewind", "step": step})
         journal.sync()
@@ -232,7 +258,37 @@ _Lines = list[tuple[int, dict[str, Any]]]
 
 
 def _lines(path: Path) -> _Lines:
-    return list(read_records(path, kind=KIND, version=FORMAT_VERSION))
+    records = read_records(path, kind=KIND, version=FORMAT_VERSION, checksums_from=CHECKSUMS_FROM)
+    try:
+        return list(records)
+    except FormatError as error:
+        raise FormatError(f"{error}, or {NEW_RUN}") from error
+
+
+def _require_there(path: Path, step: int | None) -> None:
+    if step and not (path.exists() and path.stat().st_size):
+        raise FormatError(
+            f"{path} is lost, and nothing else says which tasks the {step} steps of this run were "
+            f"trained on. {WAY_OUT}"
+        )
+
+
+def _compare_with_last_save(lines: _Lines, step: int, path: Path) -> None:
+    """Refuse or warn when the run goes on from before the newest checkpoint that it has saved."""
+    saves = [change.get("step") for _, change in lines if change.get("do") in ("save", "rewind")]
+    last = saves[-1] if saves else 0
+    if not isinstance(last, int) or step >= last:
+        return
+    if step == 0:
+        raise FormatError(
+            f"{path} says that a checkpoint of step {last} was saved, and there is none. Restore "
+            "the checkpoint from a copy, or start a new run under another name"
+        )
+    _log.warning(
+        "the run goes back to step %d, although a checkpoint of step %d was saved: the steps "
+        "between are taken again. To go on from there, restore that checkpoint from a copy",
+        *(step, last),
+    )
 
 
 def _replayed(lines: _Lines, path: Path, order: Order | Mixture) -> LedgerState:
@@ -240,8 +296,10 @@ def _replayed(lines: _Lines, path: Path, order: Order | Mixture) -> LedgerState:
     for number, change in lines:
         try:
             state.apply(change)
-        except ValueError as error:
-            raise FormatError(f"{path}:{number}: {error}") from error
+        except (ValueError, TypeError) as error:
+            raise FormatError(
+                f"{path}:{number} can't follow the lines before it: {error}. {WAY_OUT}"
+            ) from error
     return state
 
 
@@ -260,20 +318,20 @@ def _without_undone(lines: _Lines, path: Path) -> _Lines:
     kept: _Lines = []
     for number, change in lines[1:]:
         if change.get("do") == "rewind":
-            del kept[_mark(kept, change["step"], path) :]
+            del kept[_mark(kept, change.get("step"), path) :]
         else:
             kept.append((number, change))
     return kept
 
 
-def _mark(lines: _Lines, step: int, path: Path) -> int:
+def _mark(lines: _Lines, step: object, path: Path) -> int:
     """Return how many lines there are up to the training of a step."""
     if step == 0:
         return 0
     for count, (_, change) in enumerate(lines, start=1):
         if change.get("do") == "train" and change.get("step") == step:
             return count
-    raise ConfigError(
+    raise FormatError(
         f"{path} knows of no training at step {step}, so a checkpoint of that step can't be "
-        "resumed with it: the two are of different runs"
+        f"resumed with it: lines are lost, or the two are of different runs. {WAY_OUT}"
     )

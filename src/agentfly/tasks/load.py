@@ -3,6 +3,7 @@
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ from agentfly.runtime.names import look_up
 from agentfly.tasks.hub import HUB, HubDataset
 from agentfly.types import Task
 
-Row = Mapping[str, Any]
+Row = Mapping[str, Any] | Task
 Rows = str | Path | Iterable[Row] | Callable[[], Iterable[Row]]
-"""A name as in a run's settings, a file, the rows themselves, or a function that gives them."""
+"""A name as in a run's settings, a file, rows or tasks, or a function that gives them."""
 
 SHOWN = 10
 """How many bad rows an error lists."""
@@ -77,13 +78,15 @@ def find_rows(name: str, *, base: Path | None = None) -> Rows:
 
 
 def _task(row: object, source: str) -> Task:
+    if isinstance(row, Task):
+        return replace(row, source=source)
     if not isinstance(row, Mapping) or not all(isinstance(key, str) for key in row):
         raise ConfigError(f'a row is a dict such as {{"question": "2+2?"}}, got {row!r}')
     return Task.from_row(row, source=source)
 
 
 def _take_id(row: Row, where: str, taken: dict[str, str]) -> None:
-    if row.get("id") is None:
+    if isinstance(row, Task) or row.get("id") is None:
         return
     first = taken.setdefault(str(row["id"]), where)
     if first != where:

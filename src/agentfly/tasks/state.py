@@ -43,6 +43,8 @@ class LedgerState:
                 self._abandon(group)
             case {"do": "train", "groups": [*groups], "step": int(step)}:
                 self._train(groups, step)
+            case {"do": "save", "step": int(step)}:
+                self._require_last_step(step)
             case _:
                 raise ValueError(f"unknown change {dict(change)!r}")
 
@@ -76,6 +78,10 @@ class LedgerState:
             del self.finished[group], self.step_of_issue[group]
             self.trained[group] = step
         self.step = step
+
+    def _require_last_step(self, step: int) -> None:
+        if step != self.step:
+            raise ValueError(f"step {step} was saved, and the last trained step is {self.step}")
 
 
 def _take(groups: dict[str, Visit], group: str, expected: str) -> Visit:

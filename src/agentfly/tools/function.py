@@ -79,7 +79,11 @@ class FunctionTool(Generic[P, R]):
         read = read_arguments(call.arguments, self.arguments, self.spec)
         if isinstance(read, ToolResult):
             return presentable(read, self.max_length)
+        asked_at = context.clock.now()
         given = await injected(self.spec.name, self.sources, context, self.defaults)
+        # What it took to lease environments is not charged to the chain.
+        waited = context.clock.now() - asked_at
+        context = dataclasses.replace(context, deadline=context.deadline + waited)
         result = await self._answer({**read.values, **given}, context)
         if read.repaired:
             result = dataclasses.replace(result, repaired=True)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from agentfly.errors import ConfigError, DeadlineError
+from agentfly.runtime.clock import in_seconds
 from agentfly.tools.from_schema import tool_from_schema
 from agentfly.tools.function import DEFAULT_SECONDS, FunctionTool
 from agentfly.tools.mcp_connection import CONNECT_SECONDS, Connection, over_http
@@ -112,7 +113,7 @@ async def _call(
         )
     except DeadlineError:
         await connection.require_alive(_list_tools, seconds=PROBE_SECONDS)
-        raise DeadlineError(f"tool {tool!r} did not answer within {seconds:.3g} s") from None
+        raise DeadlineError(f"tool {tool!r} did not answer within {in_seconds(seconds)}") from None
     return _to_result(answer)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from agentfly.errors import AgentFlyError, DeadlineError, EnvError, ToolError
+from agentfly.runtime.clock import in_seconds
 
 if TYPE_CHECKING:
     from mcp import Client, MCPError
@@ -53,7 +54,9 @@ class Connection:
             async with asyncio.timeout(seconds):
                 return await send(client)
         except TimeoutError as error:
-            raise DeadlineError(f"{self._server} did not answer in {seconds:.3g} s") from error
+            raise DeadlineError(
+                f"{self._server} did not answer in {in_seconds(seconds)}"
+            ) from error
         except MCPError as error:
             raise self._classified(error, link) from error
 

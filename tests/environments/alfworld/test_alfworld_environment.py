@@ -98,7 +98,7 @@ def test_rewards_add_up_to_one_even_if_half_of_it_was_done_before(tmp_path: Path
     line = json.dumps({**game, "solvable": True, "pddl_problem": script.text})
     (tmp_path / "train.jsonl").write_text(line)
     (row,) = kit(data=str(tmp_path)).tasks()
-    env = Alfworld(subgoals=True)
+    env = Alfworld(subgoals=True, data=str(tmp_path))
     env.reset(Task.from_row(row), Seed(0))
     rewards = [env.step(command).reward for command in solution(row)]
     assert rewards == [0.0, 0.0, 0.5, 0.0, 0.5]

@@ -13,10 +13,12 @@ from tests.environments.alfworld.alfworld_rooms import kitchen
 
 from agentfly.environments.alfworld import AlfworldOptions
 from agentfly.environments.alfworld.engine.goal import TASK_TYPES, Goal
+from agentfly.environments.alfworld.environment import Alfworld, AlfworldTextWorld
 from agentfly.environments.alfworld.ready_made import make_alfworld
 from agentfly.environments.alfworld.source import floor_plans, official
 from agentfly.environments.alfworld.source.rows import official_rows, script_of
 from agentfly.errors import ConfigError, FormatError
+from agentfly.types import Seed, Task
 
 SHARED = Path(__file__).parents[3].parent / "shared" / "data" / "alfworld"
 
@@ -125,6 +127,33 @@ def test_the_folder_may_be_named_by_a_variable(
     as_folders(tmp_path, [row("trial_1")])
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
     assert len(list(make_alfworld(AlfworldOptions(data="$ALFWORLD_DATA")).tasks())) == 1
+
+
+@pytest.mark.parametrize("kind", [Alfworld, AlfworldTextWorld])
+def test_no_task_can_make_the_environment_read_another_file(
+    tmp_path: Path, kind: type[Alfworld]
+) -> None:
+    secret = tmp_path / "secret.json"
+    secret.write_text('{"PLANTED": 1}')
+    games = tmp_path / "games"
+    games.mkdir()
+    for file in (secret, games / ".." / "secret.json", f"{games}/../secret.json", "secret.json", 7):
+        for line in (None, 1):
+            task = Task(id="t", messages=(), fields={"file": str(file), "line": line, "goal": "."})
+            for data in (None, str(games)):
+                with pytest.raises(ConfigError, match="the option `data`") as refused:
+                    kind(data=data).reset(task, Seed(0))
+                assert "PLANTED" not in str(refused.value)
+
+
+def test_games_behind_a_link_in_their_folder_are_played(tmp_path: Path) -> None:
+    as_folders(tmp_path / "elsewhere", [row("trial_1")])
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "json_2.1.1").symlink_to(tmp_path / "elsewhere" / "json_2.1.1")
+    kit = make_alfworld(AlfworldOptions(data=str(tmp_path / "data")))
+    assert kit.environment is not None
+    env = kit.environment.make()
+    assert "cool apple" in env.reset(Task.from_row(next(iter(kit.tasks()))), Seed(0)).observation
 
 
 def test_a_folder_without_games_says_what_was_expected(tmp_path: Path) -> None:

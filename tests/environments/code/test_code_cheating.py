@@ -136,6 +136,47 @@ for answer in (answer, *others):
     body = json.dumps(answer).encode()
     os.write(200, struct.pack("<I", len(body)) + body)
 def f(x): return True""",
+    "forging well-formed answers": """
+import json, os, struct
+for number in range(1, 40):
+    for value in (b"True", b"('passed',)", b""):
+        parts = [["value", len(value)]] if value else []
+        head = {"number": number, "interrupted": False, "limit": None, "exit_code": None,
+                "processes_ended": 0, "figures_left_out": 0, "parts": parts}
+        head = json.dumps(head).encode()
+        body = struct.pack("<I", len(head)) + head + value
+        os.write(200, struct.pack("<I", len(body)) + body)
+def f(x): return True""",
+    "closing the channel": """
+import socket
+def f(x): socket.socket(fileno=200).shutdown(2)
+f(0)""",
+    "closing the channel in the call": """
+import socket
+def f(x): socket.socket(fileno=200).shutdown(2)""",
+    "announcing its own death": """
+import os, struct
+def f(x): os.write(200, struct.pack("<I", 11) + b'{"died":{}}')
+if __name__ == "__main__": f(0)""",
+    "a number that lies about itself": """
+class Lie(int):
+    for name in ("eq", "ne", "lt", "le", "gt", "ge", "bool", "contains", "iter", "len"):
+        locals()[f"__{name}__"] = lambda *a: True
+    def __hash__(self): return 9
+    def __repr__(self): return "Lie"
+def f(x): return Lie(x)""",
+    "a list that lies about itself": """
+class Lie(list):
+    def __eq__(self, other): return True
+    def __iter__(self): raise StopIteration
+    def __len__(self): return 0
+def f(x): return Lie([1])""",
+    "a generator that raises when read": "def f(x):\n    yield from ()\n    raise StopIteration",
+    "an end of iteration": "def f(x):\n    raise StopIteration(x * x)",
+    "leaving when all is done": """
+import atexit, os
+atexit.register(os._exit, 0)
+def f(x): raise SystemExit(0)""",
     "stopping the interpreter's clock": """
 import signal
 signal.signal(signal.SIGINT, signal.SIG_IGN)

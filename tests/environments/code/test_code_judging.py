@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+from typing import Any, cast
 
 import pytest
 from tests.sandbox.escape_runner import descendants
@@ -18,7 +19,7 @@ from agentfly.environments.code.judging import (
     read_cases,
 )
 from agentfly.environments.code.judging.judge import same_output
-from agentfly.errors import RewardError
+from agentfly.errors import ConfigError, RewardError
 from agentfly.sandbox import PythonSandbox, SandboxLimits
 from agentfly.types import EnvSpec, Task
 
@@ -215,3 +216,8 @@ def test_outputs_are_compared_word_by_word(printed: str, expected: str, verdict:
 
 def test_a_judges_sandbox_shows_long_answers_whole() -> None:
     assert JUDGE.make().limits.output_chars >= 100_000
+
+
+async def test_what_is_no_test_is_refused_instead_of_passed() -> None:
+    with pytest.raises(ConfigError, match=r"got str: 'assert f\(1\) == 2'.*Check\(source="):
+        await judge(SQUARE, cast(Any, ["assert f(1) == 2"]))

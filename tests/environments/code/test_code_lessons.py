@@ -34,6 +34,21 @@ async def test_a_full_pool_outlives_interpreters_that_end_themselves() -> None:
         assert (stock.leased, stock.waiting) == (0, 0)
 
 
+SHUT = "import socket; socket.socket(fileno=200).shutdown(2)"
+DIED = "import os, struct; os.write(200, struct.pack('<I', 11) + b'{\"died\":{}}')"
+
+
+@pytest.mark.parametrize("code", [SHUT, DIED], ids=["a closed channel", "a forged death"])
+async def test_code_can_not_escape_its_score(code: str) -> None:
+    row = {"question": "f?", "tests": [{"call": "f(1)", "expected": 1}, "assert f(2) == 2"]}
+    answer = f"```python\ndef f(x):\n    {code}\n```"
+    agent = Agent(engine([cell(code), answer]), tools=kit().tools, reward=unit_tests())
+    result = await agent.run(row, num_chains=4, retries=0)
+    assert [t.stop for t in result.trajectories] == [StopReason.ANSWERED] * 4
+    assert [t.reward for t in result.trajectories] == [0.0] * 4
+    assert all("starts afresh" in said for t in result.trajectories for said in observations(t))
+
+
 async def test_an_interpreters_variables_and_files_never_reach_the_next_chain() -> None:
     leave = cell("secret = 1; import builtins; builtins.left = 1; open('left', 'w').close()")
     look = "import os; ('secret' in globals(), hasattr(__builtins__, 'left'), os.listdir())"

@@ -63,6 +63,20 @@ async def test_shell_files_and_interpreter_work_in_one_place() -> None:
     assert said == ["4 characters written.", "data/a.txt", "2 data/a.txt", "3"]
 
 
+async def test_files_are_shown_within_the_limits() -> None:
+    code = "open('long', 'w').write('x' * 10 ** 6)\nopen('steering', 'w').write('\x1b[2Jgone')\n"
+    code += "for n in range(100): open(f'{n}' * 50, 'w').close()"
+    asked = [call("read_file", path=path).calls[0] for path in ("long", "steering")]
+    made = Say(calls=call("code_interpreter", code=code).calls)
+    looks = Say(calls=(*asked, *call("list_files").calls))
+    trajectory = await run(made, looks, tool="all", output_chars=2000)
+    _, long, steering, names = observations(trajectory)
+    assert long == f"{'x' * 1000}\n[… 998000 characters left out …]\n{'x' * 1000}"
+    assert steering == "␛[2Jgone"
+    assert "characters left out" in names
+    assert len(names) < 2100
+
+
 async def test_what_files_lack_is_said() -> None:
     made = call("code_interpreter", code="open('b', 'wb').write(b'\\xff'); open('e', 'w').close()")
     asked = [call("read_file", path=p).calls[0] for p in ("none", "b", "e")]

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +16,7 @@ from tests.environments.scienceworld.scienceworld_play import (
     needs_simulator,
     task,
 )
+from tests.patience import wait_until
 
 from agentfly.environments import Say, Scene, call
 from agentfly.environments.scienceworld import ScienceWorld
@@ -56,12 +56,6 @@ def opened(home: Fleet) -> Iterator[Callable[[], World]]:
     yield open_one
     for world in made:
         world.close()
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait; the test's own time limit is the deadline."""
-    while not true():
-        time.sleep(0.05)
 
 
 def test_worlds_fill_jvms_up_to_a_bound(home: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +104,7 @@ def test_an_idle_jvm_is_ended(home: Fleet, monkeypatch: pytest.MonkeyPatch) -> N
     world = World(home)
     pid = world.pid
     world.close()
-    until(lambda: not is_running(pid))
+    wait_until(lambda: not is_running(pid))
     assert home.jvms == ()
 
 
@@ -136,7 +130,7 @@ def test_a_killed_jvm_fails_its_worlds_and_is_replaced(
     os.kill(killed, signal.SIGKILL)
     with pytest.raises(EnvError, match="the simulator's JVM"):
         doomed.step("wait1")
-    until(lambda: not doomed.alive)
+    wait_until(lambda: not doomed.alive)
     with pytest.raises(EnvError, match="JVM"):
         doomed.load(*EASY)
     assert other.step("teleport to kitchen").said == "You teleport to the kitchen."
@@ -159,7 +153,7 @@ def test_a_hung_jvm_is_ended(opened: Callable[[], World], monkeypatch: pytest.Mo
             step.result()
         with pytest.raises(EnvError, match="JVM"):
             load.result()
-    until(lambda: not is_running(pid))
+    wait_until(lambda: not is_running(pid))
     monkeypatch.undo()
     assert opened().pid != pid
 
@@ -232,7 +226,7 @@ def test_no_jvm_outlives_a_killed_run() -> None:
         pid = int(run.stdout.readline())
         assert is_running(pid)
         run.kill()
-    until(lambda: not is_running(pid))
+    wait_until(lambda: not is_running(pid))
 
 
 def test_no_jvm_outlives_a_run_that_ends() -> None:
@@ -249,7 +243,7 @@ def test_an_environment_whose_jvm_died_can_be_reset() -> None:
     env.reset(task(*EASY), Seed(0))
     (jvm,) = [jvm for jvm in fleet().jvms if jvm.worlds]
     os.kill(jvm.pid, signal.SIGKILL)
-    until(lambda: not jvm.alive)
+    wait_until(lambda: not jvm.alive)
     with pytest.raises(EnvError, match="SIGKILL"):
         env.step("look around")
     assert env.reset(task(*EASY), Seed(0)).observation.startswith("Your task")

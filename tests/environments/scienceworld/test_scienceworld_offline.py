@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.environments.scienceworld.scienceworld_play import kit
+from tests.patience import PATIENCE
 
 from agentfly.environments.scienceworld.simulator import java
 from agentfly.environments.scienceworld.simulator.lock import SharedLock
@@ -18,7 +19,7 @@ from agentfly.environments.scienceworld.suggestion import nearest_action
 from agentfly.environments.scienceworld.tasks import VARIATIONS, loaded, variations
 from agentfly.errors import ConfigError, EnvError
 
-SOON = 5.0
+SOON = PATIENCE
 
 
 def test_splits_are_disjoint_and_whole() -> None:

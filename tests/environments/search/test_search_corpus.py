@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from tests.patience import PATIENCE
 
 from agentfly.environments.search import Corpus, Cut, Passage
 from agentfly.environments.search.corpus import Document, passages_of, read_documents, write_corpus
@@ -314,7 +315,7 @@ write_corpus(Path(sys.argv[1]), passages())
 
 def test_a_killed_process_leaves_no_half_corpus(tmp_path: Path) -> None:
     killed = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path / "corpus")], check=False, timeout=60
+        [sys.executable, "-c", KILLED, str(tmp_path / "corpus")], check=False, timeout=PATIENCE
     )
     assert killed.returncode == -9
     assert not (tmp_path / "corpus").exists()

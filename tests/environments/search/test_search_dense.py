@@ -49,7 +49,8 @@ def test_embedders_of_one_model_take_turns(monkeypatch: pytest.MonkeyPatch) -> N
     loaded: list[str] = []
 
     class Model:
-        def __init__(self, name: str) -> None:
+        def __init__(self, name: str, *, trust_remote_code: bool) -> None:
+            assert not trust_remote_code
             loaded.append(name)
             threading.Event().wait(0.05)
 

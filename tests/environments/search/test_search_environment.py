@@ -9,10 +9,10 @@ from random import Random
 import pytest
 
 from agentfly import Agent, ScriptedEngine
-from agentfly.agents.outfit import make_kit
+from agentfly.agents.outfit import find_brought
 from agentfly.chat import CHATML_TOKENS, ByteTokenizer
 from agentfly.config import SourceSettings
-from agentfly.environments import PlayerModel, Say, Scene, call
+from agentfly.environments import Kit, PlayerModel, Say, Scene, call
 from agentfly.environments.search import (
     SEARCH,
     Passage,
@@ -271,8 +271,8 @@ def test_paths_of_a_run_are_looked_for_beside_its_file(
     options: dict[str, str], place: Place
 ) -> None:
     source = SourceSettings(environment="search", options=options)
-    kit = make_kit(source, base=Path("/runs"))
-    assert kit is not None
+    kit = find_brought(source, base=Path("/runs"))
+    assert isinstance(kit, Kit)
     ((spec,),) = (tool.environments for tool in kit.tools)
     assert dict(spec.options)["place"] == place
 

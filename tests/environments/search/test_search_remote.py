@@ -13,7 +13,12 @@ from tests.engines.http_standin import Received, Reply, standing_in
 
 from agentfly.engines.remote import Endpoint, Retry
 from agentfly.environments.search import Bm25, Passage, RemoteRetriever, retrieval_server
+from agentfly.environments.search.environment import SearchEnvironment
+from agentfly.environments.search.library import AtServer, searched_at
 from agentfly.errors import EnvError
+from agentfly.resources import wire
+from agentfly.runtime.http.address import split_token
+from agentfly.types import EnvSpec
 
 PASSAGES = [
     Passage(id="7", title="Cats", text="Cats purr.\nThey nap."),
@@ -24,8 +29,10 @@ BM25 = Bm25.in_memory(PASSAGES)
 FAST = Retry(attempts=3, first_wait=0.001, longest_wait=0.01)
 
 
-def post(url: str, body: bytes) -> tuple[int, object]:
-    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+def post(url: str, path: str, body: bytes) -> tuple[int, object]:
+    bare, token = split_token(url)
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+    request = urllib.request.Request(bare + path, body, headers)
     try:
         with urllib.request.urlopen(request, timeout=10) as response:
             return response.status, json.loads(response.read())
@@ -48,7 +55,7 @@ def test_a_served_retriever_answers_as_itself() -> None:
 def test_the_wire_is_search_r1s() -> None:
     with retrieval_server(BM25) as url:
         asked = {"queries": ["purr", "bark"], "topk": 1, "return_scores": True}
-        status, answer = post(f"{url}/retrieve", json.dumps(asked).encode())
+        status, answer = post(url, "/retrieve", json.dumps(asked).encode())
         score = BM25.search("purr", 1)[0].score
         assert status == 200
         assert isinstance(answer, dict)
@@ -56,8 +63,43 @@ def test_the_wire_is_search_r1s() -> None:
         document = {"id": "7", "contents": '"Cats"\nCats purr.\nThey nap.'}
         assert first == [{"document": document, "score": pytest.approx(score)}]
         assert len(second) == 1
-        _, bare = post(f"{url}/retrieve", json.dumps({"queries": ["purr"]}).encode())
+        _, bare = post(url, "/retrieve", json.dumps({"queries": ["purr"]}).encode())
         assert bare == {"result": [[document]]}
+        # The published server takes null for its default.
+        status, answer = post(url, "/retrieve", b'{"queries": ["barks cats"], "topk": null}')
+        assert isinstance(answer, dict)
+        assert (status, len(answer["result"][0])) == (200, 3)
+
+
+def test_a_client_that_can_only_be_given_an_address_finds_the_token_in_it() -> None:
+    with retrieval_server(BM25) as url:
+        bare, token = split_token(url)
+        request = urllib.request.Request(
+            f"{bare}/retrieve?token={token}",
+            b'{"queries": ["purr"]}',
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=10) as response:
+            assert response.status == 200
+        with (
+            closing(RemoteRetriever(bare)) as stranger,
+            pytest.raises(EnvError, match=r"401: .*needs its token"),
+        ):
+            stranger.search("purr", 1)
+        with closing(RemoteRetriever(f"{bare}/retrieve?token={token}")) as friend:
+            assert friend.search("purr", 1)
+
+
+BARE = "http://localhost:8001"
+ADDRESS = f"{BARE}/?token=s3cret"
+
+
+def test_the_token_is_shown_nowhere() -> None:
+    for place in (searched_at(ADDRESS), AtServer(ADDRESS), AtServer(BARE, "s3cret")):
+        assert place == AtServer(BARE, "s3cret")
+        assert "s3cret" not in repr(place)
+        assert "s3cret" not in EnvSpec(SearchEnvironment, (("place", place),)).name
+        assert "s3cret" not in str(wire.plain_option(place))
 
 
 @pytest.mark.parametrize(
@@ -68,32 +110,37 @@ def test_the_wire_is_search_r1s() -> None:
         ("/retrieve", b'{"queries": "purr"}', 400),
         ("/retrieve", b'{"queries": ["a"], "topk": 0}', 400),
         ("/retrieve", b'{"queries": ["a"], "topk": 99999}', 400),
-        ("/retrieve", b'{"queries": ["' + b"a" * 2**20 + b'"]}', 400),
+        ("/retrieve", b'{"queries": ["a"], "topk": "many"}', 400),
+        ("/retrieve", b'{"queries": ["a"], "topk": NaN}', 400),
+        ("/retrieve", b'{"queries": ' + b"[" * 5000 + b"]" * 5000 + b"}", 400),
+        ("/retrieve", b'{"queries": ["' + b"a" * 2**20 + b'"]}', 413),
         ("/other", b"{}", 404),
     ],
 )
 def test_a_bad_request_is_told_what_is_wrong(path: str, body: bytes, status: int) -> None:
     with retrieval_server(BM25) as url:
-        got, answer = post(url + path, body)
+        got, answer = post(url, path, body)
         assert got == status
         assert isinstance(answer, dict)
-        assert answer["error"]
-        assert post(f"{url}/retrieve", b'{"queries": ["purr"]}')[0] == 200  # and it goes on
+        assert answer["error"]["message"]
+        assert post(url, "/retrieve", b'{"queries": ["purr"]}')[0] == 200  # and it goes on
 
 
 @contextmanager
-def connected() -> Iterator[http.client.HTTPConnection]:
-    """One connection to a server, which is kept."""
+def connected() -> Iterator[tuple[http.client.HTTPConnection, dict[str, str]]]:
+    """One connection to a server, which is kept, and the headers to send."""
     with retrieval_server(BM25) as url:
-        connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=10)
+        bare, token = split_token(url)
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+        connection = http.client.HTTPConnection(bare.removeprefix("http://"), timeout=10)
         with closing(connection):
-            yield connection
+            yield connection, headers
 
 
 def test_a_connection_goes_on_after_a_request_for_something_else() -> None:
-    with connected() as kept:
+    with connected() as (kept, headers):
         for path, status in (("/other", 404), ("/retrieve", 200), ("/other", 404)):
-            kept.request("POST", path, b'{"queries": ["purr"]}')
+            kept.request("POST", path, b'{"queries": ["purr"]}', headers)
             response = kept.getresponse()
             assert (response.status, bool(response.read())) == (status, True)
             assert kept.sock is not None  # which is still the first
@@ -101,13 +148,15 @@ def test_a_connection_goes_on_after_a_request_for_something_else() -> None:
 
 @pytest.mark.parametrize("length", ["abc", "-5", "9" * 5000])
 def test_a_length_that_is_none_is_told(length: str) -> None:
-    with connected() as asked:
+    with connected() as (asked, headers):
         asked.putrequest("POST", "/retrieve")
+        for name, value in headers.items():
+            asked.putheader(name, value)
         asked.putheader("Content-Length", length)
         asked.endheaders()
         response = asked.getresponse()
         assert response.status == 400
-        assert "a body has 1 to" in json.loads(response.read())["error"]
+        assert "Content-Length" in json.loads(response.read())["error"]["message"]
 
 
 async def test_many_threads_ask_at_once() -> None:
@@ -124,8 +173,8 @@ async def test_many_threads_ask_at_once() -> None:
 GOOD = {"result": [[{"document": {"id": 3, "contents": '"T"\ntext'}, "score": 2}]]}
 
 
-async def search(url: str, **options: float) -> list[str]:
-    with closing(RemoteRetriever(Endpoint(url=url, retry=FAST), **options)) as remote:
+async def search(url: str, seconds: float = 20.0) -> list[str]:
+    with closing(RemoteRetriever(Endpoint(url=url, retry=FAST), seconds=seconds)) as remote:
         hits = await asyncio.to_thread(remote.search, "q", 3)
     return [f"{hit.passage.id} {hit.passage.title} {hit.passage.text}" for hit in hits]
 

@@ -15,6 +15,7 @@ from agentfly.environments.webshop import WebShopOptions
 from agentfly.environments.webshop import visit as visiting
 from agentfly.environments.webshop.web import MAX_BODY, shop_site
 from agentfly.environments.webshop.web_page import visit_page
+from agentfly.runtime.http.address import split_token
 
 SCRIPT = "<script>alert('x')</script>"
 EVIL = {
@@ -53,14 +54,21 @@ def browser() -> Iterator[httpx2.Client]:
         yield client
 
 
+def enter(browser: httpx2.Client, site: str) -> httpx2.Response:
+    """Open the address that was printed; the browser is known by a cookie from then on."""
+    page = browser.get(site)
+    assert "token" not in str(page.url)
+    return page
+
+
 def actions_of(page: str) -> list[str]:
     return [html.unescape(found) for found in re.findall(r'value="(click\[.*?\])"', page)]
 
 
 def test_a_person_clicks_from_the_goal_to_the_purchase(site: str, browser: httpx2.Client) -> None:
-    page = browser.get(f"{site}/")
+    page = enter(browser, site)
     here = str(page.url)
-    assert re.fullmatch(rf"{site}/visits/[0-9a-f]+", here)
+    assert re.fullmatch(rf"{split_token(site)[0]}/visits/[0-9a-f]{{32}}", here)
     goal = re.search(r"Instruction: (.*)", page.text)
     assert goal
     found = browser.post(here, data={"query": html.unescape(goal.group(1))}).text
@@ -81,7 +89,7 @@ def test_a_person_clicks_from_the_goal_to_the_purchase(site: str, browser: httpx
 def test_an_impossible_action_is_answered_as_the_agent_is(
     site: str, browser: httpx2.Client
 ) -> None:
-    here = str(browser.get(f"{site}/").url)
+    here = str(enter(browser, site).url)
     page = browser.post(here, data={"action": "click[buy now]"}).text
     assert "There is no &#x27;buy now&#x27; to click on this page." in page
 
@@ -91,7 +99,7 @@ def past_of(page: str) -> list[str]:
 
 
 def test_the_expert_plays_a_step_for_each_click(site: str, browser: httpx2.Client) -> None:
-    page = browser.get(f"{site}/")
+    page = enter(browser, site)
     here, text = str(page.url), page.text
     steps = 0
     while "Reward " not in text:
@@ -111,7 +119,7 @@ def test_the_expert_plays_a_step_for_each_click(site: str, browser: httpx2.Clien
 def test_the_expert_plays_the_rest_wherever_a_person_left_off(
     site: str, browser: httpx2.Client
 ) -> None:
-    here = str(browser.get(f"{site}/").url)
+    here = str(enter(browser, site).url)
     found = browser.post(here, data={"query": "bed frame"}).text
     first = next(action for action in actions_of(found) if action.startswith("click[G"))
     browser.post(here, data={"expert": "step"})
@@ -134,7 +142,7 @@ def test_the_expert_says_so_when_it_finds_nothing(tmp_path: Path, browser: httpx
     unheard_of = {"instruction": "Find me zebras", "instruction_attributes": ["striped"]}
     (tmp_path / "items_ins_v2.json").write_text(json.dumps({"B1": unheard_of}))
     with shop_site(WebShopOptions(data=tmp_path)) as site:
-        here = str(browser.get(f"{site}/").url)
+        here = str(enter(browser, site).url)
         text = browser.post(here, data={"expert": "game"}).text
         assert past_of(text) == ["search[zebras] (expert)"]
         assert "The expert found nothing to buy." in text
@@ -146,7 +154,7 @@ def test_the_expert_says_so_when_it_finds_nothing(tmp_path: Path, browser: httpx
 
 
 def test_what_the_expert_does_is_no_markup_either(evil_site: str, browser: httpx2.Client) -> None:
-    here = str(browser.get(f"{evil_site}/").url)
+    here = str(enter(browser, evil_site).url)
     text = browser.post(here, data={"expert": "game"}).text
     assert past_of(text)[0].startswith("search[script alert")
     assert "<script" not in text
@@ -171,8 +179,36 @@ def test_a_page_is_shown_as_it_was_at_one_moment() -> None:
     assert [deed.action for deed in visit.history][1:] == ["click[back to search]"]
 
 
+def test_without_the_token_there_is_no_shop(site: str, browser: httpx2.Client) -> None:
+    bare = split_token(site)[0]
+    for answer in (browser.get(bare), browser.get(f"{bare}/?token=guessed"), browser.post(bare)):
+        assert answer.status_code == 401
+        assert "needs its token" in answer.text
+    assert not browser.cookies
+    here = str(enter(browser, site).url)
+    assert browser.get(here).status_code == 200
+    stranger = httpx2.get(here)
+    assert stranger.status_code == 401
+
+
+def test_a_page_of_another_server_can_not_click_for_a_person(
+    site: str, browser: httpx2.Client
+) -> None:
+    here = str(enter(browser, site).url)
+    for origin in ("http://127.0.0.1:1", "http://evil.example", "null"):
+        answer = browser.post(here, data={"query": "mug"}, headers={"Origin": origin})
+        assert (answer.status_code, "may not use" in answer.text) == (403, True)
+    own = {"Origin": split_token(site)[0]}
+    assert browser.post(here, data={"query": "mug"}, headers=own).status_code == 200
+    rebound = browser.get(here, headers={"Host": "evil.example"})
+    assert rebound.status_code == 403
+
+
 def test_visits_are_apart(site: str, browser: httpx2.Client) -> None:
-    one, other = str(browser.get(f"{site}/").url), str(browser.post(f"{site}/", data={}).url)
+    one, other = (
+        str(enter(browser, site).url),
+        str(browser.post(f"{split_token(site)[0]}/", data={}).url),
+    )
     assert one != other
     browser.post(one, data={"query": "blue mug"})
     assert "blue mug" in browser.get(one).text
@@ -183,19 +219,21 @@ def test_visits_are_apart(site: str, browser: httpx2.Client) -> None:
 def test_an_unknown_page_or_session_is_said_to_be(
     site: str, browser: httpx2.Client, path: str
 ) -> None:
-    for answer in (browser.get(site + path), browser.post(site + path, data={"query": "mug"})):
+    enter(browser, site)
+    bare = split_token(site)[0]
+    for answer in (browser.get(bare + path), browser.post(bare + path, data={"query": "mug"})):
         assert answer.status_code == 404
         assert "There is no such page or session." in answer.text
 
 
 def test_a_body_that_is_too_long_is_refused(site: str, browser: httpx2.Client) -> None:
-    here = str(browser.get(f"{site}/").url)
+    here = str(enter(browser, site).url)
     assert browser.post(here, data={"query": "x" * MAX_BODY}).status_code == 413
     assert browser.get(here).status_code == 200
 
 
 def test_texts_of_products_are_never_markup(evil_site: str, browser: httpx2.Client) -> None:
-    here = str(browser.get(f"{evil_site}/").url)
+    here = str(enter(browser, evil_site).url)
     steps = [
         {"query": f"mug {SCRIPT}"},
         {"action": "click[B0001]"},
@@ -232,7 +270,7 @@ def test_the_oldest_visits_are_forgotten(
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 def test_a_real_browser_shows_it(site: str, browser: httpx2.Client, tmp_path: Path) -> None:
-    here = str(browser.get(f"{site}/").url)
+    here = str(enter(browser, site).url)
     browser.post(here, data={"query": "bed frame"})
     shown = subprocess.run(
         [
@@ -242,7 +280,7 @@ def test_a_real_browser_shows_it(site: str, browser: httpx2.Client, tmp_path: Pa
             "--disable-gpu",
             f"--user-data-dir={tmp_path}",
             "--dump-dom",
-            here,
+            f"{here}?token={split_token(site)[1]}",
         ],
         capture_output=True,
         text=True,

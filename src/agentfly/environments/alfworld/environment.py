@@ -9,9 +9,9 @@ from agentfly.environments.alfworld.engine.progress import progress
 from agentfly.environments.alfworld.engine.state import State
 from agentfly.environments.alfworld.engine.textworld import TextWorldEngine
 from agentfly.environments.alfworld.engine.wording import WELCOME
-from agentfly.environments.alfworld.source.rows import game_of, script_of
+from agentfly.environments.alfworld.source.rows import game_of, require_own_file, script_of
 from agentfly.errors import EnvError
-from agentfly.resources import Pooling
+from agentfly.resources import ClientOptions, Pooling
 from agentfly.types import Seed, Step, Task
 
 OVER = "The game is over."
@@ -48,8 +48,14 @@ class Alfworld:
     """A room in which things have to be found, treated and put somewhere, by commands in words."""
 
     pooling: ClassVar[Pooling] = Pooling(max_instances=4096)
+    client_options: ClassVar[ClientOptions] = {
+        "show_commands": (False, True),
+        "subgoals": (False, True),
+    }
 
-    def __init__(self, *, show_commands: bool = False, subgoals: bool = False) -> None:
+    def __init__(
+        self, *, show_commands: bool = False, subgoals: bool = False, data: str | None = None
+    ) -> None:
         """Choose what a step shows and is rewarded for.
 
         Args:
@@ -57,10 +63,13 @@ class Alfworld:
             subgoals: Whether a step is rewarded for the share of the way that it goes, instead of
                 the last one alone for all of it. Either way the rewards of a game that is won add
                 up to 1.
+            data: The folder of the benchmark's games. Files elsewhere are never read, whatever a
+                task says; without it only generated games can be played.
         """
         self.won = False
         self._show_commands = show_commands
         self._subgoals = subgoals
+        self._data = data
         self._engine: Engine | None = None
         self._progress = self._start_progress = 0.0
         # The calls of one turn run side by side.
@@ -69,6 +78,7 @@ class Alfworld:
     def reset(self, task: Task, seed: Seed) -> Step:
         """Begin a task's game, which is the same whatever the seed."""
         del seed
+        require_own_file(task.fields, self._data)
         with self._lock:
             self._engine = self._open(task)
             said = self._engine.start().removeprefix(WELCOME)

@@ -68,7 +68,8 @@ def make_alfworld(options: AlfworldOptions) -> Kit:
         raise ConfigError(textworld.MISSING)
     kind = Alfworld if options.engine == "fast" else AlfworldTextWorld
     shown = (("show_commands", options.show_commands), ("subgoals", options.subgoals))
-    spec = EnvSpec(kind, shown)
+    read = () if options.data is None else (("data", options.data),)
+    spec = EnvSpec(kind, (*shown, *read))
     acting = (tool(act, env=spec),)
     asking = (tool(commands, env=spec),)
     scored = share_of_the_way if options.subgoals else success
@@ -76,7 +77,7 @@ def make_alfworld(options: AlfworldOptions) -> Kit:
         tasks=partial(_rows, options, held_out=False),
         eval_tasks=partial(_rows, options, held_out=True),
         tools=acting if options.show_commands else acting + asking,
-        reward=reward(env=spec)(scored),
+        reward=reward(env=spec, range=(0, 1))(scored),
         environment=spec,
         system_prompt=SYSTEM_PROMPT,
         max_turns=options.max_turns,

@@ -70,8 +70,10 @@ class CodeOptions(Settings):
     output_chars: int = Field(default=1000, ge=1)
     """How much of a call's output the model is shown."""
     preload: tuple[str, ...] = ()
-    """Packages that shall be there without being imported anew, beside numpy and sympy."""
-    isolation: Literal["warm", "bubblewrap", "docker", "podman"] | None = None
+    """Packages to import once for all sandboxes, beside numpy and sympy."""
+    isolation: Literal["warm", "warm-without-landlock", "bubblewrap", "docker", "podman"] | None = (
+        None
+    )
     """The best that needs no daemon by default."""
     unsafe: bool = False
     """Run code without isolation where none can be had."""

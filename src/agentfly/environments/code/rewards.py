@@ -72,7 +72,7 @@ def _tested(
     total_seconds: float,
     name: str,
 ) -> FunctionReward[..., Any]:
-    @reward(name=name, timeout=total_seconds + _SLACK_SECONDS)
+    @reward(name=name, timeout=total_seconds + _SLACK_SECONDS, range=(0, 1))
     async def score(trajectory: Trajectory, context: Context) -> dict[str, float]:
         task = trajectory.task
         cases, code = read_cases(task, field_of(task)), final_code(trajectory)

@@ -6,6 +6,7 @@ from typing import Any
 from agentfly.environments.code.one_shot import OneShotPython
 from agentfly.errors import ToolError
 from agentfly.sandbox import CellResult, PythonSandbox, SandboxLimits
+from agentfly.sandbox.cell import shown
 from agentfly.tools import FunctionTool, tool
 from agentfly.types import EnvSpec, ToolResult
 
@@ -57,9 +58,10 @@ async def read_file(path: str, sandbox: PythonSandbox) -> str:
     """
     content = await sandbox.read_file(path)
     try:
-        return content.decode() or "(empty file)"
+        text = content.decode()
     except UnicodeDecodeError:
         raise ToolError(f"{path} is not a text: {len(content)} bytes that are not UTF-8") from None
+    return shown(text, sandbox.limits.output_chars) or "(empty file)"
 
 
 @tool(timeout=_TIMEOUT)
@@ -83,7 +85,8 @@ async def list_files(sandbox: PythonSandbox, path: str = ".") -> str:
         path: From the working folder.
         sandbox: The chain's own.
     """
-    return "\n".join(await sandbox.list_files(path)) or "(no files)"
+    names = "\n".join(await sandbox.list_files(path))
+    return shown(names, sandbox.limits.output_chars) or "(no files)"
 
 
 FILE_TOOLS = (shell, read_file, write_file, list_files)

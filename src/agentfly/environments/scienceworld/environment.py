@@ -14,7 +14,7 @@ from agentfly.environments.scienceworld.simulator.world import (
 from agentfly.environments.scienceworld.suggestion import NOT_UNDERSTOOD, nearest_action
 from agentfly.environments.scienceworld.tasks import loaded
 from agentfly.errors import EnvError
-from agentfly.resources import Pooling
+from agentfly.resources import ClientOptions, Pooling
 from agentfly.types import Seed, Step, Task
 
 OVER = "The task is over."
@@ -33,6 +33,7 @@ class ScienceWorld:
     pooling: ClassVar[Pooling] = Pooling(
         max_instances=32, memory_mb=80, close_seconds=LOAD_SECONDS + STEP_SECONDS
     )
+    client_options: ClassVar[ClientOptions] = {"penalty": (False, True)}
 
     def __init__(
         self, *, show: tuple[Shown, ...] = (), max_moves: int = 100, penalty: bool = False

@@ -78,7 +78,7 @@ def make_scienceworld(options: ScienceWorldOptions) -> Kit:
         tasks=partial(chosen_rows, "train"),
         eval_tasks=partial(chosen_rows, options.eval_split),
         tools=tuple(tool(function, env=spec, timeout=TOOL_SECONDS) for function in functions),
-        reward=reward(env=spec)(final_score),
+        reward=reward(env=spec, range=(-1 if options.penalty else 0, 1))(final_score),
         environment=spec,
         system_prompt=SYSTEM_PROMPT,
         max_turns=options.max_turns,

@@ -3,13 +3,14 @@
 import json
 from collections.abc import Sequence
 from hashlib import blake2b
+from typing import ClassVar
 
 from agentfly.chat.formats import tag_format
 from agentfly.environments.search.library import Place, open_library
 from agentfly.environments.search.passage import Hit, Passage
 from agentfly.environments.search.retrieval.retriever import MAX_QUERY
 from agentfly.errors import ToolError
-from agentfly.resources import Pooling
+from agentfly.resources import ClientOptions, Pooling
 from agentfly.rewards.gold import listed_answers
 from agentfly.rewards.qa import normalize_answer
 from agentfly.types import Seed, Step, Task, ToolCall
@@ -34,6 +35,7 @@ class SearchEnvironment:
 
     # An instance is a few hundred bytes; the first of a process opens the library for all.
     pooling = Pooling(max_instances=4096, make_seconds=600.0)
+    client_options: ClassVar[ClientOptions] = {"k": tuple(range(1, MOST + 1))}
 
     def __init__(self, place: Place, *, k: int = 3, snippet: int = 300) -> None:
         self._library = open_library(place)

@@ -6,7 +6,7 @@ processes; each process opens a place once, and all its environments share what 
 
 import threading
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Protocol
@@ -27,6 +27,7 @@ from agentfly.environments.search.web import CachedSearch, DiskCache, PageReader
 from agentfly.environments.search.web.page import PER_MINUTE
 from agentfly.environments.search.world import World
 from agentfly.errors import ConfigError
+from agentfly.runtime.http.address import split_token
 
 HTTP = ("http://", "https://")
 """How a server's address begins."""
@@ -99,10 +100,17 @@ class AtServer:
     """A retrieval server, as `agentfly search serve` and Search-R1 run one."""
 
     url: str
+    token: str | None = field(default=None, repr=False)
+    """Its secret, which is taken out of the address."""
+
+    def __post_init__(self) -> None:
+        url, token = split_token(self.url)
+        object.__setattr__(self, "url", url)
+        object.__setattr__(self, "token", token or self.token)
 
     def open(self) -> Library:
         """Connect at the first search; of its pages only those that were found can be opened."""
-        return Library(retriever=RemoteRetriever(self.url), find=lambda _: None)
+        return Library(retriever=RemoteRetriever(self.url, token=self.token), find=lambda _: None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +145,7 @@ class OnWeb:
 
 
 def searched_at(where: str, by: By = "bm25") -> AtServer | InFolder:
-    """Tell a server's address from a folder.
+    """Tell a server's address, with its token or without, from a folder.
 
     >>> searched_at("http://localhost:8001"), searched_at("httpdocs")
     (AtServer(url='http://localhost:8001'), InFolder(folder='httpdocs', by='bm25'))

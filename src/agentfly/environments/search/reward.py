@@ -31,7 +31,7 @@ def search_reward(
     return combine(weights, name="search")
 
 
-@reward(name="format")
+@reward(name="format", range=(0, 1))
 def well_formed(trajectory: Trajectory) -> bool:
     """Score 1 for a chain that ends with an answer, and made no call wrongly."""
     turns = trajectory.turns
@@ -46,7 +46,7 @@ def retrieval_hit(spec: EnvSpec) -> Reward:
     Without any support known, 1 if a passage that was found holds a right answer.
     """
 
-    @reward(name="hit", env=spec)
+    @reward(name="hit", env=spec, range=(0, 1))
     def hit(task: Task, env: SearchEnvironment) -> float:
         found = env.found
         support = task.fields.get("support") or ()

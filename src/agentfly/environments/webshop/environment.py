@@ -11,7 +11,7 @@ from agentfly.environments.webshop.scoring import Verdict, judge
 from agentfly.environments.webshop.spot import AtEnd, AtItem, AtResults, AtSearch, Spot
 from agentfly.environments.webshop.storefront import Storefront, follow, open_storefront
 from agentfly.errors import EnvError
-from agentfly.resources import Pooling
+from agentfly.resources import ClientOptions, Pooling
 from agentfly.types import Seed, Step, Task
 
 SHOWN_ACTIONS = 40
@@ -26,6 +26,12 @@ class WebShop:
     """
 
     pooling: ClassVar[Pooling] = Pooling(max_instances=10_000)
+    client_options: ClassVar[ClientOptions] = {
+        "observation": ("compact", "text", "rich"),
+        "clickables": (False, True),
+        "repeat_instruction": (False, True),
+        "page_size": tuple(range(1, 51)),
+    }
 
     __slots__ = ("_front", "_goal", "options", "page", "spot", "verdict")
 

@@ -1,5 +1,6 @@
 """The catalogue's entry `webshop`."""
 
+from contextlib import AbstractContextManager
 from functools import partial
 
 from agentfly.environments.kit import Kit, ReadyMade
@@ -9,8 +10,9 @@ from agentfly.environments.webshop.players import gold_in, play_expert, play_ran
 from agentfly.environments.webshop.reward import purchase_reward
 from agentfly.environments.webshop.tasks import held_out_tasks, training_tasks
 from agentfly.environments.webshop.tools import one_tool, three_tools
-from agentfly.environments.webshop.web import serve_shop
 from agentfly.runtime.extra import missing_packages
+from agentfly.runtime.http import require_server_packages
+from agentfly.runtime.http.address import Listen
 from agentfly.types import EnvSpec, Tool
 
 _TOLD = {
@@ -37,7 +39,7 @@ def make_webshop(options: WebShopOptions) -> Kit:
         expert=speaking(play_expert, options.actions),
         gold=speaking(gold_in(options), options.actions),
         random=speaking(play_random, options.actions),
-        pages=partial(serve_shop, options),
+        pages=partial(_site, options),
     )
 
 
@@ -45,6 +47,13 @@ def _tools(options: WebShopOptions, shop: EnvSpec) -> tuple[Tool, ...]:
     if options.actions == "text":
         return ()
     return three_tools(shop) if options.actions == "tools" else one_tool(shop)
+
+
+def _site(options: WebShopOptions, listen: Listen) -> AbstractContextManager[str]:
+    require_server_packages("the shop as a site")
+    from agentfly.environments.webshop.web import shop_site
+
+    return shop_site(options, listen)
 
 
 WEBSHOP = ReadyMade(

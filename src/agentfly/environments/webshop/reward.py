@@ -8,7 +8,7 @@ from agentfly.types import EnvSpec, Reward, Score
 def purchase_reward(shop: EnvSpec) -> Reward:
     """Return the reward that looks at the session of this environment."""
 
-    @reward(name="purchase", env=shop)
+    @reward(name="purchase", env=shop, range=(0, 1))
     def purchase(env: WebShop) -> Score:
         verdict = env.verdict
         if verdict is None:

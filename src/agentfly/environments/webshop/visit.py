@@ -89,7 +89,7 @@ class Visits:
         session = WebShop(**self._options.model_dump())
         opening = session.reset(task, Seed(0)).observation
         visit = Visit(
-            id=secrets.token_hex(8),
+            id=secrets.token_hex(16),
             task=task,
             session=session,
             observation=opening,

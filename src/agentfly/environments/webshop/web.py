@@ -1,100 +1,79 @@
 """The shop as a site to click through or to watch the expert in, with the agent's view beside."""
 
-import logging
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from http import HTTPStatus
 from urllib.parse import parse_qs
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
 
 from agentfly.environments.webshop.options import WebShopOptions
 from agentfly.environments.webshop.visit import Visit, Visits
 from agentfly.environments.webshop.web_page import message_page, visit_page
-from agentfly.runtime.http_server import Handler, listening
+from agentfly.runtime.http.address import Listen
+from agentfly.runtime.http.guard import Application, BodyLimits
+from agentfly.runtime.http.messages import RefusalError, run_blocking
+from agentfly.runtime.http.server import serving_in_thread
 
 MAX_BODY = 1 << 16
 """A form has fewer bytes than this."""
+SECONDS = 60.0
+"""For one click; the expert plays to the end in less."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'"
 """No script runs and nothing is fetched, whatever a product's text says."""
-
-_log = logging.getLogger(__name__)
-
-
-def serve_shop(options: WebShopOptions, host: str = "127.0.0.1", port: int = 8701) -> None:
-    """Serve the shop until this is interrupted. There is no password."""
-    with shop_site(options, host, port) as address:
-        _log.warning("the shop is open at %s", address)
-        threading.Event().wait()
+_HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+_METHODS = ("GET", "POST")
 
 
 @contextmanager
-def shop_site(options: WebShopOptions, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
-    """Serve the shop in the background; yield its address. Port 0 means any that is free."""
-    with listening(_Handler, host=host, port=port, visits=Visits(options)) as address:
+def shop_site(options: WebShopOptions, listen: Listen | None = None) -> Iterator[str]:
+    """Serve the shop in the background; yield its address, which carries the token."""
+    site = Application(
+        routes=_routes(Visits(options)),
+        limits=BodyLimits(max_bytes=MAX_BODY),
+        render=_refusal_page,
+        cookies=True,
+    )
+    with serving_in_thread(site, listen or Listen()) as address:
         yield address
 
 
-class _Handler(Handler):
-    """One connection: a page for GET, an action and a redirection to its page for POST."""
+def _routes(visits: Visits) -> Sequence[BaseRoute]:
+    """Answer GET with a page, and POST with an action and a redirection to its page."""
 
-    visits: Visits
+    async def begin(request: Request) -> Response:
+        visit = await run_blocking(visits.begin, name="begin a visit", seconds=SECONDS)
+        return await _after(visit, request)
 
-    def do_GET(self) -> None:
-        if self.path == "/":
-            self._redirect(self.visits.begin())
-            return
-        visit = self._visit()
-        if visit is not None:
-            self._send(HTTPStatus.OK, visit_page(visit))
-
-    def do_POST(self) -> None:
-        form = self._form()
-        if form is None:
-            return
-        visit = self.visits.begin() if self.path == "/" else self._visit()
+    async def go_on(request: Request) -> Response:
+        visit = visits.find(request.path_params["visit"])
         if visit is None:
-            return
-        _do(visit, form)
-        self._redirect(visit)
+            raise RefusalError(HTTPStatus.NOT_FOUND, "NoVisit", "")
+        if request.method == "POST":
+            return await _after(visit, request)
+        page = await run_blocking(partial(visit_page, visit), name="a page", seconds=SECONDS)
+        return _page(page)
 
-    def _visit(self) -> Visit | None:
-        """Find the visit of this address, or say that there is none."""
-        start, _, visit_id = self.path.rpartition("/")
-        visit = self.visits.find(visit_id) if start == "/visits" else None
-        if visit is None:
-            self._send(HTTPStatus.NOT_FOUND, message_page("There is no such page or session."))
-        return visit
+    return [
+        Route("/", begin, methods=_METHODS),
+        Route("/visits/{visit}", go_on, methods=_METHODS),
+    ]
 
-    def _form(self) -> dict[str, str] | None:
-        """Read what was sent, or say why it can't be."""
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > MAX_BODY:
-            self.close_connection = True
-            too_long = message_page(f"A request may have {MAX_BODY} bytes.")
-            self._send(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, too_long)
-            return None
-        sent = self.rfile.read(int(length)).decode(errors="replace")
-        fields = parse_qs(sent, keep_blank_values=True)
-        return {name: values[-1] for name, values in fields.items()}
 
-    def _redirect(self, visit: Visit) -> None:
-        self.send_response(HTTPStatus.SEE_OTHER)
-        self.send_header("Location", f"/visits/{visit.id}")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def _send(self, status: HTTPStatus, page: str) -> None:
-        body = page.encode(errors="replace")
-        self.send_response(status)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
-        self.send_header("Content-Security-Policy", POLICY)
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("Content-Length", str(len(body)))
-        if self.close_connection:
-            self.send_header("Connection", "close")  # Else it would be used again.
-        self.end_headers()
-        self.wfile.write(body)
+async def _after(visit: Visit, request: Request) -> Response:
+    """Do what a button asks for, and show what became of it."""
+    sent = (await request.body()).decode(errors="replace")
+    form = {name: values[-1] for name, values in parse_qs(sent, keep_blank_values=True).items()}
+    await run_blocking(partial(_do, visit, form), name="an action", seconds=SECONDS)
+    return RedirectResponse(f"/visits/{visit.id}", HTTPStatus.SEE_OTHER, _HEADERS)
 
 
 def _do(visit: Visit, form: dict[str, str]) -> None:
@@ -108,3 +87,16 @@ def _do(visit: Visit, form: dict[str, str]) -> None:
             visit.let_expert_finish()
         case {"action": action} if action:
             visit.act(action)
+
+
+def _refusal_page(refusal: RefusalError) -> Response:
+    no_page = refusal.status == HTTPStatus.NOT_FOUND
+    message = "There is no such page or session." if no_page else str(refusal)
+    return _page(message_page(message), refusal.status, refusal.headers)
+
+
+def _page(
+    page: str, status: HTTPStatus = HTTPStatus.OK, headers: dict[str, str] | None = None
+) -> Response:
+    body = page.encode(errors="replace")
+    return Response(body, status, {**_HEADERS, **(headers or {})}, "text/html")

@@ -70,7 +70,7 @@ def load_tokenizer(folder: Path) -> "PreTrainedTokenizerBase":
     """Load a saved tokenizer."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(folder)
+    return AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
 
 
 def _mark(text: str) -> Any:

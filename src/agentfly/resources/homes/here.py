@@ -49,8 +49,9 @@ class HereInstance:
         if not self._closed:
             self._closed = True
             doing = f"closing environment {self._name}"
-            seconds = self._pooling.close_seconds
-            await _bounded(lambda: self.environment.close(), doing, self._clock, seconds)
+            with boundary(EnvError, doing):
+                close = self.environment.close
+            await _bounded(close, doing, self._clock, self._pooling.close_seconds)
 
 
 async def _bounded(call: Callable[[], Any], doing: str, clock: Clock, seconds: float) -> Any:

@@ -17,7 +17,7 @@ class Instance(Protocol):
 
     @property
     def unfit(self) -> str | None:
-        """Why it must not be lent again, as far as can be told without asking it."""
+        """Why it must not be lent again, as far as is known without asking it."""
 
     @property
     def methods(self) -> Mapping[str, bool]:
@@ -46,4 +46,5 @@ def methods_of(environment: object) -> dict[str, bool]:
     kind = type(environment)
     # Looked up on the class, or every property would be computed.
     found = {name: getattr(kind, name, None) for name in dir(kind) if name[:2] != "__"}
-    return {name: is_async(own) for name, own in found.items() if callable(own)}
+    methods = {name: own for name, own in found.items() if not isinstance(own, type)}
+    return {name: is_async(own) for name, own in methods.items() if callable(own)}

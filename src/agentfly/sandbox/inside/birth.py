@@ -5,6 +5,7 @@
 Each step needs rights that a later one takes away; after the last, nothing can be taken back.
 """
 
+import importlib
 import os
 import resource
 import signal
@@ -12,22 +13,25 @@ import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from agentfly.sandbox.inside import kernel, landlock, seccomp, stage
+from agentfly.sandbox.inside import kernel, landlock, open_files, seccomp, stage
 from agentfly.sandbox.limits import SandboxLimits
 
-_ALL_NAMESPACES = (
-    kernel.CLONE_NEWUSER
-    | kernel.CLONE_NEWNET
+_NAMESPACES_OF_THE_USERS = (
+    kernel.CLONE_NEWNET
     | kernel.CLONE_NEWIPC
     | kernel.CLONE_NEWUTS
     | kernel.CLONE_NEWNS
     | kernel.CLONE_NEWCGROUP
 )
 _USER_INSIDE = 1000
-_OPEN_FILES = 256
+OPEN_FILES = 256
+"""Maximum number of open files of each process in a sandbox."""
+_PENDING_SIGNALS = 1024
+"""Signals in a queue, and timers: the kernel counts them for all processes of a user together."""
 CHANNEL = 200
-"""The descriptor over which a sandbox first hears of its owner, and then talks to it."""
+"""The descriptor over which a sandbox receives its owner's channel, and then that channel."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +83,20 @@ def confine() -> None:
     seccomp.load()
 
 
+def fork_workers() -> None:
+    """Let multiprocessing fork, unless code chooses otherwise.
+
+    Its default from Python 3.14 on, a fork server, needs a socket with a name.
+    """
+    if sys.version_info >= (3, 14):
+        context: Any = importlib.import_module("multiprocessing.context")
+        context._default_context._default_context = context._concrete_contexts["fork"]
+
+
 def set_limits(limits: SandboxLimits, address_space: int, *, count_processes: bool = True) -> None:
     """Set the kernel's limits for this process and all below it; they can't be raised again.
 
+    Where this process already is under a lower one, that one stays.
     Processes can be counted only in a user namespace: elsewhere the kernel counts all of the user.
     """
     megabyte = 1 << 20
@@ -89,27 +104,29 @@ def set_limits(limits: SandboxLimits, address_space: int, *, count_processes: bo
         resource.RLIMIT_AS: address_space + limits.memory_mb * megabyte,
         resource.RLIMIT_CPU: limits.cpu_seconds,
         resource.RLIMIT_FSIZE: limits.file_mb * megabyte,
-        resource.RLIMIT_NOFILE: _OPEN_FILES,
+        resource.RLIMIT_NOFILE: OPEN_FILES,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_MEMLOCK: 0,
     }
     if sys.platform == "linux":
         kernel_limits[resource.RLIMIT_MSGQUEUE] = 0
+        kernel_limits[resource.RLIMIT_SIGPENDING] = _PENDING_SIGNALS
     if count_processes:
         kernel_limits[resource.RLIMIT_NPROC] = limits.processes
     for which, value in kernel_limits.items():
-        resource.setrlimit(which, (value, value))
+        _, hard = resource.getrlimit(which)
+        lower = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(which, (lower, lower))
 
 
 def keep_only(channel: int, proc: int) -> None:
     """Close every descriptor but these two, the channel under its fixed number."""
-    os.dup2(proc, CHANNEL + 1)
-    os.dup2(channel, CHANNEL, inheritable=False)
-    os.dup2(CHANNEL + 1, proc)
-    last = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    assert proc < CHANNEL, "opened before there were sandboxes"
+    if channel != CHANNEL:
+        os.dup2(channel, CHANNEL, inheritable=False)
     os.closerange(0, proc)
     os.closerange(proc + 1, CHANNEL)
-    os.closerange(CHANNEL + 1, last)
+    os.closerange(CHANNEL + 1, open_files.limit())
 
 
 def _take_on(uid: int) -> None:
@@ -122,7 +139,8 @@ def _take_on(uid: int) -> None:
 
 def _enter_namespaces(proc: int) -> None:
     uid, gid = os.getuid(), os.getgid()
-    kernel.unshare(_ALL_NAMESPACES)
+    kernel.unshare(kernel.CLONE_NEWUSER)
+    kernel.unshare(_NAMESPACES_OF_THE_USERS)
     _write(proc, "setgroups", "deny")
     _write(proc, "uid_map", f"{_USER_INSIDE} {uid} 1")
     _write(proc, "gid_map", f"{_USER_INSIDE} {gid} 1")

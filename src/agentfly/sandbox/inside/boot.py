@@ -15,38 +15,64 @@ from pathlib import Path
 from typing import Any
 
 PASSING = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
-"""Errors of a crowded machine; whatever else a system call refuses, it refuses the next time."""
+"""Errors of a crowded machine; any other refusal of a system call is permanent."""
 
 
 def main(settings: dict[str, Any]) -> None:
     """Prepare, say so, and serve; or say what failed."""
     sys.path.insert(0, str(Path(__file__).parents[3]))
     from agentfly.runtime.registry import TOKEN_VARIABLE
-    from agentfly.sandbox.inside import kernel, landlock, server, stage
+    from agentfly.sandbox.inside import birth, cgroup, kernel, landlock, open_files, server, stage
 
     sys.path.pop(0)
     os.environ.pop(TOKEN_VARIABLE, None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control, outer_pid = socket.socket(fileno=os.dup(0)), os.getpid()
+    groups = _groups(cgroup)
     try:
+        open_files.raise_limit()
         own_uids = _enter_namespaces(kernel)
         _continue_as_first_process(kernel)
         proc = stage.build(settings["readable"])
         unimportable = _preload(settings["preload"])
+        birth.fork_workers()
         stage.seal()
-        serving = server.ForkServer(control, proc, outer_pid=outer_pid, own_uids=own_uids)
-    except Exception as error:  # noqa: BLE001 - told to the owner, whatever it is
+        serving = server.ForkServer(
+            control,
+            proc,
+            outer_pid=outer_pid,
+            own_uids=own_uids,
+            groups=None if isinstance(groups, str) else groups,
+        )
+        serving.rehearse()
+    except Exception as error:  # noqa: BLE001 - any error is sent to the owner
+        if not isinstance(groups, str):
+            groups.discard()
         refused = isinstance(error, OSError) and error.errno not in PASSING
         report = {"failed": _said(error), "refused": refused}
         control.send(json.dumps(report).encode())
         return
-    layers = {"landlock": landlock.abi(), "own_uids": own_uids, "watched": proc.own}
+    layers = {
+        "landlock": landlock.abi(),
+        "own_uids": own_uids,
+        "watched": proc.own,
+        "cgroup": None if isinstance(groups, str) else str(groups.path),
+        "no_cgroup": groups if isinstance(groups, str) else None,
+    }
     control.send(json.dumps({"layers": layers, "unimportable": unimportable}).encode())
     # What is frozen is never walked by the collector, whose marks would unshare every page.
     gc.collect()
     gc.freeze()
     gc.disable()
     serving.serve()
+
+
+def _groups(cgroup: Any) -> Any:
+    """Return what makes a cgroup for each sandbox, or the reason why nothing can."""
+    try:
+        return cgroup.Groups.make()
+    except cgroup.NoCgroupError as error:
+        return str(error)
 
 
 def _enter_namespaces(kernel: Any) -> bool:

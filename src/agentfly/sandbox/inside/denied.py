@@ -100,8 +100,39 @@ MEMORY_OUTSIDE_THE_LIMITS = {
     "set_mempolicy": Number(238, 237),
     "mbind": Number(237, 235),
     "set_mempolicy_home_node": _everywhere(450),
+    "io_setup": Number(206, 0),
+    "landlock_create_ruleset": _everywhere(444),
+    "landlock_add_rule": _everywhere(445),
+    "landlock_restrict_self": _everywhere(446),
+    "seccomp": Number(317, 277),
 }
-"""Memory that outlives its mapping, so that neither RLIMIT_AS nor the disk quota counts it."""
+"""Memory that outlives its mapping, or is the kernel's own, so that no limit counts it.
+
+One descriptor of a ruleset holds megabytes of rules; `io_setup` draws on a number that the whole
+machine shares.
+"""
+
+NAMED_SOCKETS = {
+    "socket": Number(41, 198),
+    "connect": Number(42, 203),
+    "bind": Number(49, 200),
+    "listen": Number(50, 201),
+    "accept": Number(43, 202),
+    "accept4": Number(288, 242),
+    "setsockopt": Number(54, 208),
+}
+"""All sockets but pairs: a filter can't see which address a call names.
+
+A socket in a folder that a sandbox may read leads to whoever listens there, and the queue of one
+that listens holds hundreds of megabytes. A larger buffer of a pair would do the same.
+"""
+
+WATCHES_ON_FILES = {
+    "inotify_init": Number(253, None),
+    "inotify_init1": Number(294, 26),
+    "inotify_add_watch": Number(254, 27),
+}
+"""Telling when somebody else, in another sandbox or outside, opens a file that both can read."""
 
 THE_MACHINE = {
     "reboot": Number(169, 142),
@@ -131,6 +162,8 @@ DENIED = {
     **OTHER_PROCESSES,
     **LARGE_ATTACK_SURFACE,
     **MEMORY_OUTSIDE_THE_LIMITS,
+    **NAMED_SOCKETS,
+    **WATCHES_ON_FILES,
     **THE_MACHINE,
 }
 """All of them: refused with EPERM, which programs handle."""
@@ -138,14 +171,51 @@ DENIED = {
 CLONE = Number(56, 220)
 CLONE3 = Number(435, 435)
 """Refused as if it did not exist (its flags are out of a filter's sight): libc falls back."""
-SOCKET = Number(41, 198)
 SOCKETPAIR = Number(53, 199)
 IOCTL = Number(16, 29)
 PRCTL = Number(157, 167)
+MMAP = Number(9, 222)
+FLOCK = Number(73, 32)
+"""Does nothing, and says that it succeeded: see `LOCK_COMMANDS`."""
+FCNTL = Number(72, 25)
 
 AF_UNIX = 1
-"""The only kind of socket: asyncio and multiprocessing wake themselves through pairs of them."""
+"""The only family of a pair: asyncio and multiprocessing wake themselves through them."""
+DATAGRAMS = 2
+"""The bit that sets SOCK_DGRAM and SOCK_RAW apart: such a pair could still send to a name."""
 FORBIDDEN_IOCTLS = {"TIOCSTI": 0x5412, "TIOCLINUX": 0x541C}
 """Typing into a terminal on behalf of the person before it."""
-PR_SET_PDEATHSIG = 1
-"""Refused, so that no sandbox unties itself from its server."""
+FORBIDDEN_PRCTLS = {"PR_SET_PDEATHSIG": 1, "PR_SET_DUMPABLE": 4, "PR_SET_SECCOMP": 22}
+"""Untying itself from its server; hiding from the watch over its memory; see `seccomp`."""
+MAP_SHARED, MAP_ANONYMOUS, MAP_HUGETLB = 0x01, 0x20, 0x40000
+"""Shared memory without a file stays when it is unmapped or given back in part, and is then
+counted nowhere; huge pages come from a reserve of the machine."""
+
+FILE_COMMANDS = {
+    "F_DUPFD": 0,
+    "F_GETFD": 1,
+    "F_SETFD": 2,
+    "F_GETFL": 3,
+    "F_SETFL": 4,
+    "F_GETLK": 5,
+    "F_SETOWN": 8,
+    "F_GETOWN": 9,
+    "F_SETSIG": 10,
+    "F_GETSIG": 11,
+    "F_SETOWN_EX": 15,
+    "F_GETOWN_EX": 16,
+    "F_OFD_GETLK": 36,
+    "F_DUPFD_QUERY": 1027,
+    "F_DUPFD_CLOEXEC": 1030,
+    "F_GETPIPE_SZ": 1032,
+    "F_GET_SEALS": 1034,
+}
+"""All that `fcntl` may do. The others change an inode that sandboxes and the host may share
+(leases, notification, write hints), or enlarge a pipe's buffer."""
+LOCK_COMMANDS = {"F_SETLK": 6, "F_SETLKW": 7, "F_OFD_SETLK": 37, "F_OFD_SETLKW": 38}
+"""Locks that are granted without being set.
+
+A filter can't tell a sandbox's own file from one that it shares with others, where a lock would
+pass a bit to them, or keep the host from its own file. Refused, they would cost SQLite, `shelve`
+and HDF5, which lock every file that they open.
+"""

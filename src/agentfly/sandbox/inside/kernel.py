@@ -40,7 +40,8 @@ def machine() -> str:
 
 
 def unshare(flags: int) -> None:
-    check(_libc.unshare(flags), "unshare")
+    kind = "user namespace" if flags & CLONE_NEWUSER else "namespace"
+    check(_libc.unshare(flags), f"making a {kind}")
 
 
 def setns(descriptor: int, flags: int) -> None:
@@ -75,13 +76,13 @@ def unmount(target: str) -> None:
     check(_libc.umount2(target.encode(), MNT_DETACH), f"unmounting {target}")
 
 
-def protect(target: str) -> None:
+def protect(target: str, flags: int = MS_RDONLY | MS_NOSUID | MS_NODEV) -> None:
     """Make a mount, and all mounts below it, read-only and without devices and set-uid files.
 
     Other than a remount, this only ever adds flags, so that it never fails for a flag that an
     outer namespace has locked.
     """
-    attributes = (ctypes.c_uint64 * 4)(MS_RDONLY | MS_NOSUID | MS_NODEV, 0, 0, 0)
+    attributes = (ctypes.c_uint64 * 4)(flags, 0, 0, 0)
     done = system_call(
         MOUNT_SETATTR, _AT_FDCWD, target.encode(), _AT_RECURSIVE, ctypes.byref(attributes), 32
     )

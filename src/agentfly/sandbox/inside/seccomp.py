@@ -3,13 +3,16 @@
 load architecture; not ours → kill
 load number; beyond the newest reviewed → ENOSYS
 one jump for each denied number → EPERM
-clone with a flag for a new namespace, sockets but of AF_UNIX, … → EPERM
+clone with a flag for a new namespace, a shared mapping without a file, … → EPERM
+locks on files → 0, as if they had been set
 all else → allow
 """
 
 import ctypes
 import errno
 import struct
+from collections.abc import Mapping
+from functools import cache
 
 from agentfly.sandbox.inside import denied, kernel
 
@@ -17,7 +20,7 @@ _LOAD, _RETURN = 0x20, 0x06
 _JUMP_IF_EQUAL, _JUMP_IF_GREATER, _JUMP_IF_ANY_BIT = 0x15, 0x25, 0x45
 
 _KILL, _ALLOW, _ERRNO = 0x8000_0000, 0x7FFF_0000, 0x0005_0000
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, (16, 24, 32, 40)
 """Where things are in the kernel's `struct seccomp_data`; of an argument, the lower half."""
 
 _ARCHITECTURES = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
@@ -31,11 +34,14 @@ _NEW_NAMESPACES = (
     | kernel.CLONE_NEWNET
 )
 
+_INSTRUCTION = struct.Struct("<HBBI")
 Instruction = tuple[int, int, int, int]
 """Operation, how many to skip if true, how many if false, operand."""
 
+_PERMIT: Instruction = (_RETURN, 0, 0, _ALLOW)
 _DENY: Instruction = (_RETURN, 0, 0, _ERRNO | errno.EPERM)
 _PRETEND_ABSENT: Instruction = (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)
+_PRETEND_DONE: Instruction = (_RETURN, 0, 0, _ERRNO)
 
 
 def is_known(machine: str) -> bool:
@@ -60,23 +66,45 @@ def program(machine: str) -> list[Instruction]:
     for number in sorted(_numbers(machine)):
         instructions += [(_JUMP_IF_EQUAL, 0, 1, number), _DENY]
     instructions += [(_JUMP_IF_EQUAL, 0, 1, _on(machine, denied.CLONE3)), _PRETEND_ABSENT]
-    instructions += _unless_any_bit(_on(machine, denied.CLONE), _NEW_NAMESPACES)
-    for call in (denied.SOCKET, denied.SOCKETPAIR):
-        instructions += _only_if_equal(_on(machine, call), denied.AF_UNIX)
-    for request in denied.FORBIDDEN_IOCTLS.values():
-        instructions += _unless_equal(_on(machine, denied.IOCTL), _SECOND_ARGUMENT, request)
-    instructions += _unless_equal(
-        _on(machine, denied.PRCTL), _FIRST_ARGUMENT, denied.PR_SET_PDEATHSIG
-    )
-    return [*instructions, (_RETURN, 0, 0, _ALLOW)]
+    instructions += [(_JUMP_IF_EQUAL, 0, 1, _on(machine, denied.FLOCK)), _PRETEND_DONE]
+    rules = {
+        denied.CLONE: _deny_bits(0, _NEW_NAMESPACES),
+        denied.SOCKETPAIR: [
+            *_deny_unless(0, denied.AF_UNIX),
+            *_deny_bits(1, denied.DATAGRAMS),
+        ],
+        denied.IOCTL: _cases(1, dict.fromkeys(denied.FORBIDDEN_IOCTLS.values(), _DENY)),
+        denied.PRCTL: _cases(0, dict.fromkeys(denied.FORBIDDEN_PRCTLS.values(), _DENY)),
+        denied.MMAP: [
+            *_deny_bits(3, denied.MAP_HUGETLB),
+            (_JUMP_IF_ANY_BIT, 0, 2, denied.MAP_ANONYMOUS),
+            (_JUMP_IF_ANY_BIT, 0, 1, denied.MAP_SHARED),
+            _DENY,
+        ],
+        denied.FCNTL: _cases(
+            1,
+            dict.fromkeys(denied.FILE_COMMANDS.values(), _PERMIT)
+            | dict.fromkeys(denied.LOCK_COMMANDS.values(), _PRETEND_DONE),
+            otherwise=_DENY,
+        ),
+    }
+    for call, rule in rules.items():
+        body = [*rule, _PERMIT]
+        instructions += [(_JUMP_IF_EQUAL, 0, len(body), _on(machine, call)), *body]
+    return [*instructions, _PERMIT]
+
+
+@cache
+def assembled(machine: str) -> bytes:
+    """Return the filter for a processor as the kernel takes it; made once, before any fork."""
+    return b"".join(_INSTRUCTION.pack(*instruction) for instruction in program(machine))
 
 
 def load() -> None:
-    """Put the filter in force for this process and all below it, for ever."""
-    instructions = program(kernel.machine())
-    code = b"".join(struct.pack("<HBBI", *instruction) for instruction in instructions)
+    """Put the filter in force for this process and all below it; it can't be removed."""
+    code = assembled(kernel.machine())
     kept = ctypes.create_string_buffer(code, len(code))
-    header = struct.pack("<HxxxxxxQ", len(instructions), ctypes.addressof(kept))
+    header = struct.pack("<HxxxxxxQ", len(code) // _INSTRUCTION.size, ctypes.addressof(kept))
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
     kernel.set_seccomp(ctypes.create_string_buffer(header, len(header)))
 
@@ -90,34 +118,20 @@ def _on(machine: str, number: denied.Number) -> int:
     return int(getattr(number, machine))
 
 
-def _unless_equal(call: int, argument: int, value: int) -> list[Instruction]:
-    """Deny a call if an argument has this value, and go on with the number loaded again."""
-    return [
-        (_JUMP_IF_EQUAL, 0, 4, call),
-        (_LOAD, 0, 0, argument),
-        (_JUMP_IF_EQUAL, 0, 1, value),
-        _DENY,
-        (_LOAD, 0, 0, _NUMBER),
-    ]
+def _cases(
+    argument: int, verdicts: Mapping[int, Instruction], otherwise: Instruction | None = None
+) -> list[Instruction]:
+    """Decide by the value of an argument; without a verdict for it, go on."""
+    body: list[Instruction] = [(_LOAD, 0, 0, _ARGUMENTS[argument])]
+    for value, verdict in verdicts.items():
+        body += [(_JUMP_IF_EQUAL, 0, 1, value), verdict]
+    return body if otherwise is None else [*body, otherwise]
 
 
-def _only_if_equal(call: int, value: int) -> list[Instruction]:
-    """Deny a call unless its first argument has this value."""
-    return [
-        (_JUMP_IF_EQUAL, 0, 4, call),
-        (_LOAD, 0, 0, _FIRST_ARGUMENT),
-        (_JUMP_IF_EQUAL, 1, 0, value),
-        _DENY,
-        (_LOAD, 0, 0, _NUMBER),
-    ]
+def _deny_unless(argument: int, value: int) -> list[Instruction]:
+    return [(_LOAD, 0, 0, _ARGUMENTS[argument]), (_JUMP_IF_EQUAL, 1, 0, value), _DENY]
 
 
-def _unless_any_bit(call: int, bits: int) -> list[Instruction]:
-    """Deny a call if its first argument has any of these bits."""
-    return [
-        (_JUMP_IF_EQUAL, 0, 4, call),
-        (_LOAD, 0, 0, _FIRST_ARGUMENT),
-        (_JUMP_IF_ANY_BIT, 0, 1, bits),
-        _DENY,
-        (_LOAD, 0, 0, _NUMBER),
-    ]
+def _deny_bits(argument: int, bits: int) -> list[Instruction]:
+    """Deny a call if an argument has any of these bits."""
+    return [(_LOAD, 0, 0, _ARGUMENTS[argument]), (_JUMP_IF_ANY_BIT, 0, 1, bits), _DENY]

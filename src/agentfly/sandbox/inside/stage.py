@@ -4,7 +4,7 @@
     /usr /lib …     the system's programs and libraries, read-only
     <the Python>    the interpreter and its packages, read-only, wherever they are outside
     /etc            five harmless files
-    /dev            null, zero, random, urandom; shm leads into the scratch folder
+    /dev            null, random, urandom, zero; shm leads into the scratch folder
     /box            where each sandbox mounts its own scratch folder: work, tmp, shm
 
 Nothing else of the host exists in it: no home, no /proc, no /sys, no /run. Binding folders by open
@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from agentfly.sandbox.inside import kernel
+from agentfly.sandbox.inside import kernel, landlock
 
 BOX = "/box"
 WORK = "/box/work"
@@ -26,7 +26,6 @@ WORK = "/box/work"
 
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin")
 _ETC = ("ld.so.cache", "localtime", "mime.types", "alternatives", "fonts")
-_DEVICES = ("null", "zero", "random", "urandom")
 _PLACE = "/tmp"
 """Where the new root is mounted before it becomes the root; of the host only this view changes."""
 
@@ -44,7 +43,7 @@ def build(readable: Iterable[str]) -> Proc:
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     system = _open_all([*_SYSTEM, *(f"/etc/{name}" for name in _ETC)], os.O_NOFOLLOW)
     chosen = _open_all(_uncovered(readable), 0)
-    devices = _open_all((f"/dev/{name}" for name in _DEVICES), 0)
+    devices = _open_all((f"/dev/{name}" for name in devices_shown()), 0)
     outer_proc = os.open("/proc", os.O_RDONLY | os.O_DIRECTORY)
     kernel.mount("tmpfs", _PLACE, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755,size=64m")
     for path, descriptor in {**system, **chosen}.items():
@@ -52,6 +51,8 @@ def build(readable: Iterable[str]) -> Proc:
             kernel.protect(_PLACE + path)
     for path, descriptor in devices.items():
         _bind(path, descriptor)
+        # Writing to a device is no writing to its mount; touching it is.
+        kernel.protect(_PLACE + path, kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NOEXEC)
     _furnish()
     proc = _fresh_proc()
     kernel.pivot_root(_PLACE)
@@ -59,6 +60,15 @@ def build(readable: Iterable[str]) -> Proc:
         return Proc(outer_proc, own=False)
     os.close(outer_proc)
     return Proc(proc, own=True)
+
+
+def devices_shown() -> tuple[str, ...]:
+    """Return the names of the devices that a sandbox sees.
+
+    Whoever may write to /dev/zero can map it, which gives memory that no limit counts; only
+    Landlock makes it a device for reading.
+    """
+    return ("null", "random", "urandom", *(("zero",) if landlock.abi() else ()))
 
 
 def seal() -> None:
@@ -115,10 +125,10 @@ def _furnish() -> None:
     (etc / "group").write_text("box:x:1000:\n")
     for folder in ("work", "tmp", "shm"):
         (box / folder).mkdir(parents=True)
-    Path(_PLACE + "/dev/shm").symlink_to(f"{BOX}/shm")
-    # Unless a folder below the host's own is shown; TMPDIR names the right one anyway.
-    with suppress(FileExistsError):
-        Path(_PLACE + "/tmp").symlink_to(f"{BOX}/tmp", target_is_directory=True)
+    for path, target in {"/dev/shm": f"{BOX}/shm", "/tmp": f"{BOX}/tmp"}.items():
+        # Unless a folder below the host's own is shown; TMPDIR names the right one anyway.
+        with suppress(FileExistsError):
+            Path(_PLACE + path).symlink_to(target, target_is_directory=True)
 
 
 def _fresh_proc() -> int | None:

@@ -65,20 +65,42 @@ class Cells:
 
 
 def describe(error: BaseException) -> str:
-    """Return the traceback without the frames of the interpreter itself."""
+    """Return the traceback without the frames of the interpreter itself.
+
+    An exception whose own methods raise, or that is too deep or too large, is described by less.
+    """
+    for description in (_traceback, _summary):
+        with suppress(BaseException):  # Foreign methods may raise anything.
+            return description(error)
+    return f"{_type_name(type(error))}: its message can't be shown\n"
+
+
+def _traceback(error: BaseException) -> str:
     described = traceback.TracebackException.from_exception(error)
     _trim(described)
     return "".join(described.format())
 
 
+def _summary(error: BaseException) -> str:
+    return f"{_type_name(type(error))}: {error}\n"
+
+
+_type_name = type.__dict__["__name__"].__get__
+"""Returns a class's name even if its metaclass has other ideas."""
 _OWN_FOLDER = f"{Path(__file__).parent}{os.sep}"
 
 
 def _trim(described: traceback.TracebackException) -> None:
-    """Cut off the interpreter's own frames: above the cell, and below it after an interrupt."""
-    frames = list(described.stack)
-    first = next((i for i, f in enumerate(frames) if f.filename.startswith("<cell ")), len(frames))
-    described.stack[:] = [f for f in frames[first:] if not f.filename.startswith(_OWN_FOLDER)]
-    for inner in (described.__cause__, described.__context__):
-        if inner is not None:
-            _trim(inner)
+    """Cut off the interpreter's own frames: above the cell, and below it after an interrupt.
+
+    Chains of exceptions can be longer than the stack is deep, so this does not recurse.
+    """
+    todo: list[traceback.TracebackException | None] = [described]
+    while todo:
+        if (one := todo.pop()) is None:
+            continue
+        frames = list(one.stack)
+        inside = (i for i, frame in enumerate(frames) if frame.filename.startswith("<cell "))
+        first = next(inside, len(frames))
+        one.stack[:] = [f for f in frames[first:] if not f.filename.startswith(_OWN_FOLDER)]
+        todo += [one.__cause__, one.__context__, *(getattr(one, "exceptions", None) or ())]

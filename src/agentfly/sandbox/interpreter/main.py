@@ -1,33 +1,59 @@
-r"""The sandbox's side of the conversation: one request, one answer, until the channel ends.
+"""The sandbox's side of the connection: one request, one answer, until the channel ends.
 
-{"op": "run", "code": "1+1", "number": 1}            {"number": 1, "value": "2", …}
-{"op": "shell", "command": "ls", "number": 2}        {"number": 2, "stdout": "a.csv\n", …}
-{"op": "read", "path": "a.csv", "number": 3}         {"number": 3, "result": "<base64>"}
+    {"op": "run", "code": "1+1", "number": 1}            {"number": 1, …} and the part "value"
+    {"op": "shell", "command": "ls", "number": 2}        {"number": 2, …} and the part "stdout"
+    {"op": "read", "path": "a.csv", "number": 3}         {"number": 3} and the part "content"
+    {"op": "interrupt", "number": 4}                     no answer
+
+An interrupt is a SIGINT, and a request that says which cell it is meant for. It is sent before the
+signal and read by the signal's handler, so that a signal that comes late can't hit the next cell.
 """
 
 import os
 import random
+import select
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from agentfly.sandbox import wire
 from agentfly.sandbox.interpreter import cell, files, hints, plots
 from agentfly.sandbox.interpreter.output import Output, shorten
 from agentfly.sandbox.limits import SandboxLimits
 
-Answer = dict[str, Any]
+PROBLEM_CHARS = 1000
+"""Characters that are shown of what went wrong with a file."""
+
+
+class Failure(NamedTuple):
+    """The reason why foreign code did not run to its end."""
+
+    error: str | None = None
+    limit: str | None = None
+    exit_code: int | None = None
+
+
+class Outcome(NamedTuple):
+    """The result of foreign code."""
+
+    parts: list[wire.Part]
+    exit_code: int | None = None
+    figures_left_out: int = 0
 
 
 def serve(interpreter: "Interpreter", reading: int, writing: int) -> None:
     """Answer requests until the channel ends."""
-    _send(writing, {"ready": True})
+    interpreter.reading = reading
+    _send(writing, wire.pack({"ready": True}))
     while (request := _receive(reading)) is not None:
-        _send(writing, interpreter.answer(request))
+        if request["op"] == "interrupt":
+            interpreter.expect_signal()
+        else:
+            _send(writing, interpreter.answer(request))
 
 
 def seed_generators(seed: int) -> None:
@@ -46,70 +72,82 @@ class Interpreter:
         self._output = Output(shown=limits.output_chars, room=limits.output_mb << 20)
         self._cells = cell.Cells(_fresh_main())
         self._pid = os.getpid()
-        self._running = False
+        self._running: int | None = None
+        """Number of the cell that may be interrupted."""
         self._interrupted = False
+        self._signals_to_come = 0
+        """Interrupts whose request was read before their SIGINT came, less the contrary."""
+        self.reading = -1
+        """Descriptor over which requests come."""
 
-    def answer(self, request: dict[str, Any]) -> Answer:
+    def answer(self, request: dict[str, Any]) -> bytes:
         """Do what a request asks for."""
-        operations: dict[str, Callable[[], Answer]] = {
-            "run": lambda: self._run(request["code"]),
-            "shell": lambda: self._shell(request["command"]),
-            "read": lambda: _file_answer(lambda: files.read(request["path"]), self._limits),
-            "write": lambda: _file_answer(
-                lambda: files.write(request["path"], request["data"]), self._limits
-            ),
-            "list": lambda: _file_answer(lambda: files.names(request["path"]), self._limits),
-        }
-        return operations[request["op"]]() | {"number": request["number"]}
+        number: int = request["number"]
+        match request:
+            case {"op": "run", "code": code}:
+                return self._captured(number, lambda: self._run(code))
+            case {"op": "shell", "command": command}:
+                return self._captured(number, lambda: _shell(command))
+            case {"op": "read", "path": path}:
+                return _file_answer(number, lambda: [("content", files.read(path))])
+            case {"op": "list", "path": path}:
+                return _file_answer(number, lambda: [("names", files.names(path))])
+            case {"op": "write", "path": path, "data": data}:
+                return _file_answer(number, lambda: _written(path, data))
+        raise ValueError(f"unknown request {request['op']!r}")
 
-    def _run(self, code: str) -> Answer:
-        def cell_and_figures() -> Answer:
-            value = self._cells.run(code)
-            shown = None if value is None else shorten(repr(value), self._limits.output_chars)
-            return {"value": shown, "images": plots.drain()}
+    def expect_signal(self) -> None:
+        """Note that a SIGINT comes, or came, for a cell that has ended."""
+        self._signals_to_come += 1
 
-        return self._captured(cell_and_figures)
+    def _run(self, code: str) -> Outcome:
+        value, parts = self._cells.run(code), []
+        if value is not None:
+            parts.append(("value", _encoded(shorten(repr(value), self._limits.output_chars))))
+        figures = plots.drain()
+        parts += [("image", image) for image in figures.images]
+        return Outcome(parts, figures_left_out=figures.left_out)
 
-    def _shell(self, command: str) -> Answer:
-        def execute() -> Answer:
-            with subprocess.Popen(["/bin/sh", "-c", command]) as child:
-                try:
-                    return {"exit_code": child.wait()}
-                except BaseException:
-                    child.kill()
-                    raise
-
-        return self._captured(execute)
-
-    def _captured(self, action: Callable[[], Answer]) -> Answer:
-        """Run foreign code; whatever it prints, returns or raises is part of the answer."""
+    def _captured(self, number: int, action: Callable[[], Outcome]) -> bytes:
+        """Run foreign code; all that it prints, returns or raises is part of the answer."""
         self._output.begin()
-        self._listen_for_interrupts()
-        answer: Answer = {"value": None, "images": [], "error": None}
-        error: BaseException | None = None
+        self._interrupted = False
+        self._take_back_interrupts()
+        outcome, failure = Outcome([]), Failure()
         try:
-            self._running = True
-            answer |= action()
-            self._running = False
-        except BaseException as raised:  # noqa: BLE001 - foreign code may raise anything
-            self._running = False
-            error = raised
+            self._running = number
+            try:
+                self._stop_if_asked()
+                # All requests that were sent are read: further signals came from inside.
+                self._signals_to_come = max(0, self._signals_to_come)
+                outcome = action()
+            except BaseException as error:  # noqa: BLE001 - foreign code may raise anything
+                failure = self._failure(error)
+            finally:
+                self._running = None
+        except BaseException as error:  # noqa: BLE001 - the interrupt, between the code and here
+            failure = Failure(error=f"{type(error).__name__}\n")
+        self._take_back_interrupts()
         self._leave_if_forked()
         ended = _end_other_processes()
         printed = self._output.end()
-        hint = hints.of(error, self._limits) if error is not None else None
-        if printed.overflowed:
-            hint = hints.output(self._limits)
-        if error is not None and not isinstance(error, SystemExit):
-            answer["error"] = shorten(cell.describe(error), self._limits.output_chars)
-        return answer | {
-            "stdout": printed.stdout,
-            "stderr": printed.stderr,
-            "limit": hint.limit if hint else None,
-            "note": hint.text if hint else None,
+        head = {
+            "number": number,
             "interrupted": self._interrupted,
+            "limit": "output" if printed.overflowed else failure.limit,
+            "exit_code": outcome.exit_code if failure.exit_code is None else failure.exit_code,
             "processes_ended": ended,
+            "figures_left_out": outcome.figures_left_out,
         }
+        texts = {"stdout": printed.stdout, "stderr": printed.stderr, "error": failure.error}
+        said = [(name, _encoded(text)) for name, text in texts.items() if text is not None]
+        return wire.pack_answer(head, [*said, *outcome.parts])
+
+    def _failure(self, error: BaseException) -> Failure:
+        if issubclass(type(error), SystemExit):
+            return Failure(exit_code=_exit_code(error))
+        text = shorten(cell.describe(error), self._limits.output_chars)
+        return Failure(error=text, limit=hints.limit_of(error))
 
     def _leave_if_forked(self) -> None:
         """End a child that foreign code has forked: it must not answer in its parent's name."""
@@ -117,25 +155,69 @@ class Interpreter:
             self._output.end()
             os._exit(0)
 
-    def _listen_for_interrupts(self) -> None:
-        """Take SIGINT back from whoever took it in an earlier cell."""
-        self._interrupted = False
+    def _take_back_interrupts(self) -> None:
+        """Handle SIGINT again, whoever did so before."""
         signal.signal(signal.SIGINT, self._interrupt)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        # One that comes too late must not hit this loop itself.
-        if self._running:
-            self._interrupted = True
-            raise KeyboardInterrupt
+        """Handle a SIGINT: stop the running cell if it is meant for it, or comes from it."""
+        self._signals_to_come -= 1
+        if self._running is not None:
+            self._stop_if_asked()
+            if self._signals_to_come < 0:
+                self._signals_to_come = 0
+                raise KeyboardInterrupt
+
+    def _stop_if_asked(self) -> None:
+        """Stop the running cell if a request to interrupt it is there."""
+        if select.select([self.reading], [], [], 0)[0]:
+            request = _receive(self.reading)
+            if request is not None:
+                self._signals_to_come += 1
+                if request["number"] == self._running:
+                    self._running = None
+                    self._interrupted = True
+                    raise KeyboardInterrupt
 
 
-def _file_answer(action: Callable[[], object], limits: SandboxLimits) -> Answer:
+def _shell(command: str) -> Outcome:
+    with subprocess.Popen(["/bin/sh", "-c", command]) as child:
+        try:
+            return Outcome([], exit_code=child.wait())
+        except BaseException:
+            child.kill()
+            raise
+
+
+def _exit_code(error: BaseException) -> int:
+    """Return the code of a SystemExit; like Python, print anything else and return 1."""
+    with suppress(BaseException):  # Foreign classes may raise anything.
+        code = error.code  # type: ignore[attr-defined]
+        if code is None or type(code) is int:
+            return (code or 0) & 0xFF
+        sys.stderr.write(f"{code}\n")
+    return 1
+
+
+def _written(path: str, data: str) -> list[wire.Part]:
+    files.write(path, data)
+    return []
+
+
+def _file_answer(number: int, action: Callable[[], list[wire.Part]]) -> bytes:
+    head: dict[str, Any] = {"number": number, "limit": None}
     try:
-        return {"result": action()}
+        return wire.pack_answer(head, action())
     except (OSError, ValueError, MemoryError) as error:
-        hint = hints.of(error, limits)
-        return {"problem": hint.text if hint else f"{type(error).__name__}: {error}"}
+        problem = shorten(f"{type(error).__name__}: {error}", PROBLEM_CHARS)
+        head["limit"] = hints.limit_of(error)
+        return wire.pack_answer(head, [("problem", _encoded(problem))])
+
+
+def _encoded(text: str) -> bytes:
+    """Encode a text; what UTF-8 can't say is shown as Python writes it."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 def _end_other_processes() -> int:
@@ -179,7 +261,7 @@ def _read(descriptor: int, size: int) -> bytes | None:
     return b"".join(parts)
 
 
-def _send(descriptor: int, message: dict[str, Any]) -> None:
-    data = memoryview(wire.pack(message))
+def _send(descriptor: int, message: bytes) -> None:
+    data = memoryview(message)
     while data:
         data = data[os.write(descriptor, data) :]

@@ -10,6 +10,8 @@ import sys
 from contextlib import suppress
 from typing import NamedTuple
 
+MARK_ROOM = 64
+"""Characters, at most, of the mark where the middle of a text is left out."""
 _OVERFLOWS = (errno.ENOSPC, errno.EFBIG)
 _PAGE = 4096
 
@@ -57,7 +59,7 @@ class Output:
             if error.errno in _OVERFLOWS:
                 self._drop_buffered(stream)
                 return True
-        except Exception:  # noqa: BLE001 - code may have put anything in its place
+        except BaseException:  # noqa: BLE001 - code may have put anything in its place
             return False
         return False
 
@@ -66,7 +68,7 @@ class Output:
         number = 2 if stream is sys.stderr else 1
         saved, nowhere = os.dup(number), os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, number)
-        with suppress(Exception):
+        with suppress(BaseException):
             stream.flush()  # type: ignore[attr-defined]
         os.dup2(saved, number)
         os.close(saved)

@@ -3,6 +3,7 @@
 For the levels that start a process for each sandbox. Requests come on stdin, answers go to stdout.
 """
 
+import fcntl
 import json
 import os
 import sys
@@ -28,6 +29,7 @@ def main(settings: dict[str, Any]) -> None:
     _move_channel()
     birth.set_limits(limits, ADDRESS_SPACE, count_processes=settings["count_processes"])
     if settings["confine"]:
+        birth.fork_workers()
         birth.confine()
     interpreter.seed_generators(settings["seed"])
     interpreter.serve(interpreter.Interpreter(limits), READING, WRITING)
@@ -40,12 +42,18 @@ def _enter(box: Path) -> None:
 
 
 def _move_channel() -> None:
-    """Put the channel out of the way, nothing at stdin, and nameless files at stdout and stderr."""
+    """Put the channel out of the way, nothing at stdin, and nameless files at stdout and stderr.
+
+    What is printed is appended, or the next cell's would begin where the last one's ended, after
+    a hole.
+    """
     os.dup2(0, READING, inheritable=False)
     os.dup2(1, WRITING, inheritable=False)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for number in (1, 2):
-        with tempfile.TemporaryFile("a+b") as file:
+        with tempfile.TemporaryFile() as file:
+            flags = fcntl.fcntl(file.fileno(), fcntl.F_GETFL)
+            fcntl.fcntl(file.fileno(), fcntl.F_SETFL, flags | os.O_APPEND)
             os.dup2(file.fileno(), number)
 
 

@@ -57,9 +57,14 @@ class OfficialGame:
         return _sentence(Random(self.id).choice(self.human))
 
 
+def data_folder(data: str) -> Path:
+    """Return the folder that a person named, `$ALFWORLD_DATA` or `~` resolved."""
+    return Path(os.path.expandvars(data)).expanduser()
+
+
 def official_games(data: str, split: Split) -> Iterator[OfficialGame]:
     """Return the solvable games of a split; ConfigError if there are none."""
-    folder = Path(os.path.expandvars(data)).expanduser()
+    folder = data_folder(data)
     games_folder = folder / LAYOUT / split
     files = [folder / f"{split}.jsonl.gz", folder / f"{split}.jsonl"]
     file = next((file for file in files if file.is_file()), None)

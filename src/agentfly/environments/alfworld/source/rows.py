@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from agentfly.environments.alfworld.engine.game import Game, Script
@@ -12,6 +13,7 @@ from agentfly.environments.alfworld.source.generator import Recipe, Rooms, Size,
 from agentfly.environments.alfworld.source.official import (
     GoalText,
     OfficialGame,
+    data_folder,
     official_games,
     official_script,
     read_problem,
@@ -59,6 +61,25 @@ def script_of(fields: Mapping[str, Any]) -> Script:
         "a task of alfworld needs `recipe` (a generated game) or `file` (one of the benchmark's), "
         f"and this one has: {', '.join(fields) or 'nothing'}. Take rows from the kit's tasks()"
     )
+
+
+def require_own_file(fields: Mapping[str, Any], data: str | None) -> None:
+    """Raise ConfigError if a row names a file outside the folder of games.
+
+    The rows of an environment server come from its clients, who may read nothing else there.
+    """
+    file = fields.get("file")
+    if "recipe" in fields or file is None:
+        return
+    if data is None:
+        raise ConfigError(
+            "this task's game is in a file, and the environment was made without a folder of "
+            "games: give the option `data`"
+        )
+    path, folder = Path(str(file)), data_folder(data)
+    # Compared as written, for the folder may hold links to elsewhere.
+    if ".." in path.parts or not path.absolute().is_relative_to(folder.absolute()):
+        raise ConfigError("this task's file is outside the folder of games, the option `data`")
 
 
 def game_of(fields: Mapping[str, Any]) -> Game:

@@ -1,6 +1,6 @@
 """Judging code by hidden tests, outside the process that runs it.
 
-    judge ──► Candidate      a sandbox that holds the code: it hears calls and inputs, nothing else
+    judge ──► Candidate      a sandbox that holds the code: it gets calls and inputs, nothing else
           └─► Examination    a sandbox that holds test programs, and asks the first one by proxy
 
 What is expected never enters the candidate's sandbox, and what comes out of it is read as a plain

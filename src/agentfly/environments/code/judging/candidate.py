@@ -1,10 +1,11 @@
-"""The code under test, in a sandbox of its own. It hears calls, and never what is expected."""
+"""The code under test, in a sandbox of its own. It receives calls, and never what is expected."""
 
 import asyncio
 from dataclasses import dataclass
 from typing import Any
 
 from agentfly.environments.code.judging.literal import NotPlainError, read_value
+from agentfly.errors import RewardError, ToolError
 from agentfly.sandbox import CellResult, CellStatus, PythonSandbox
 from agentfly.types import Seed
 
@@ -28,11 +29,13 @@ _SEED = Seed(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the code gave: a plain value, or why there is none."""
+    """The code's result: a plain value, or why there is none."""
 
     value: Any = None
     problem: str | None = None
     """For people, with the exception's type in front: "ValueError: too small"."""
+    raised: bool = False
+    """Whether the problem is an exception that a test might expect, and not a limit or an exit."""
 
 
 class Candidate:
@@ -42,14 +45,14 @@ class Candidate:
         self, sandbox: PythonSandbox, *, code: str, setup: str, total_seconds: float
     ) -> None:
         self._sandbox = sandbox
-        self._sources = (_AS_MODULE, setup, code)
+        self._setup = setup
         self._code = code
         self._defined = False
         self._broken: Answer | None = None
         self._end = asyncio.get_running_loop().time() + total_seconds
 
     async def call(self, expression: str) -> Answer:
-        """Evaluate an expression after the code; one that was killed begins anew."""
+        """Evaluate an expression after the code; one that was killed is loaded again."""
         if self._is_late():
             return _LATE
         if not self._defined:
@@ -65,19 +68,31 @@ class Candidate:
         if self._is_late():
             return _LATE
         await self._sandbox.reset(None, _SEED)
-        await self._sandbox.write_file(INPUT_FILE, stdin)
-        await self._sandbox.run(_OPEN_INPUT)
+        try:
+            await self._sandbox.write_file(INPUT_FILE, stdin)
+        except ToolError as error:
+            raise RewardError(f"the input of a test can't be given to the code: {error}") from error
+        await self._prepare(_OPEN_INPUT)
         result = await self._sandbox.run(self._code)
-        return Answer(value=result.stdout) if result.ok else Answer(problem=_problem(result))
+        # As for any program, its exit code is not looked at.
+        exited = result.error is None and result.exit_code is not None
+        return Answer(value=result.stdout) if result.ok or exited else _failure(result)
 
     async def _define(self) -> Answer | None:
         """Load the code; return what is wrong with it, if anything."""
         await self._sandbox.reset(None, _SEED)
-        for source in self._sources:
-            result = await self._sandbox.run(source)
-            if not result.ok:
-                return Answer(problem=_problem(result))
-        return None
+        await self._prepare(_AS_MODULE)
+        await self._prepare(self._setup)
+        result = await self._sandbox.run(self._code)
+        if result.ok and result.exit_code is None:
+            return None
+        return Answer(problem=_problem(result))
+
+    async def _prepare(self, source: str) -> None:
+        """Run what is not the code's own, before it."""
+        result = await self._sandbox.run(source)
+        if not result.ok:
+            raise RewardError(f"the task's setup fails: {result.error or result.note}")
 
     def _is_late(self) -> bool:
         return asyncio.get_running_loop().time() >= self._end
@@ -86,19 +101,31 @@ class Candidate:
 _LATE = Answer(problem="TimeoutError: the time for all tests together is up")
 
 
+_EXITS = ("SystemExit", "KeyboardInterrupt", "GeneratorExit")
+"""Exceptions that are not errors: no test expects them of the code."""
+
+
 def _answer(result: CellResult) -> Answer:
-    if not result.ok:
-        return Answer(problem=_problem(result))
+    if not result.ok or result.exit_code is not None:
+        return _failure(result)
     try:
         return Answer(value=None if result.value is None else read_value(result.value))
     except NotPlainError as error:
         return Answer(problem=f"TypeError: {error}")
 
 
+def _failure(result: CellResult) -> Answer:
+    problem = _problem(result)
+    raised = result.status is CellStatus.ERROR and result.limit is None
+    return Answer(problem=problem, raised=raised and not problem.startswith(_EXITS))
+
+
 def _problem(result: CellResult) -> str:
     """Say in a line what went wrong."""
     if result.limit == "time":
         return "TimeoutError: it took too long"
-    if result.limit is not None or result.error is None:
-        return f"RuntimeError: {result.note or 'it ended itself'}"
-    return result.error.strip().rpartition("\n")[2]
+    if result.limit is None and result.error is not None:
+        return result.error.strip().rpartition("\n")[2]
+    if result.exit_code is not None:
+        return f"SystemExit: {result.exit_code}"
+    return f"RuntimeError: {result.note or 'it ended itself'}"

@@ -1,4 +1,4 @@
-"""Test programs, run in a sandbox of their own; whatever they ask of the code goes through here."""
+"""Run test programs in a sandbox of their own, and pass their calls on to the code."""
 
 import ast
 import builtins
@@ -36,10 +36,15 @@ class Examination:
         """Run a test; return why it failed, None if it passed."""
         if not self._is_open:
             await self._open()
-        event = await self._tell(f"examiner.begin({source!r})")
+        event = await self._ask(f"examiner.begin({source!r})")
         while event[0] == "called":
             answer = await self._candidate.call(_call(*event[1:]))
-            event = await self._tell(f"examiner.go_on({_written(answer)})")
+            event = await self._ask(f"examiner.go_on({_written(answer, name=event[1])})")
+        if event[0] == "unsendable":
+            raise RewardError(
+                f"the test can't be judged: it gives the code something that is no plain value: "
+                f"{event[1]}"
+            )
         return None if event[0] == "passed" else str(event[1])
 
     async def _open(self) -> None:
@@ -50,17 +55,16 @@ class Examination:
                 raise RewardError(f"the task's setup fails: {result.error or result.note}")
         self._is_open = True
 
-    async def _tell(self, expression: str) -> Any:
+    async def _ask(self, expression: str) -> Any:
         result = await self._sandbox.run(expression)
-        if not result.ok or result.value is None:
-            self._is_open = False  # Its thread may still be at it.
-            return "failed", f"the test itself did not end: {result.error or result.note}"
-        try:
-            return read_value(result.value)
-        except NotPlainError as error:
-            raise RewardError(
-                f"the test can't be judged: it gives the code something that is {error}"
-            ) from error
+        problem = f"the test itself did not end: {result.error or result.note}"
+        if result.ok and result.value is not None:
+            try:
+                return read_value(result.value)
+            except NotPlainError as error:
+                problem = f"the code is given something that can't be sent: {error}"
+        self._is_open = False  # Its thread may still be at it.
+        return "failed", problem
 
 
 def free_names(source: str) -> set[str]:
@@ -91,7 +95,9 @@ def _call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     return f"{name}({', '.join(given)})"
 
 
-def _written(answer: Answer) -> str:
-    if answer.problem is not None:
-        return write_value(("raised", answer.problem))
-    return write_value(("returned", answer.value))
+def _written(answer: Answer, *, name: str) -> str:
+    if answer.problem is None:
+        return write_value(("returned", answer.value))
+    missing = answer.problem.startswith(f"NameError: name {name!r} is not defined")
+    how = "raised" if answer.raised and not missing else "failed"
+    return write_value((how, answer.problem))

@@ -5,60 +5,241 @@ value of a cell; the next cell brings the answer in:
 
     begin("assert f(3) == 9")         → ("called", "f", (3,), {})
     go_on(("returned", 9))            → ("passed",)
+
+An exception of the code fails the test unless the test itself catches it, by `except` or `with`.
+Python swallows some in silence: `all(map(f, …))` takes a StopIteration for the end of the list.
+So test programs are compiled with marks in their handlers, and what no handler saw is a failure.
 """
 
+import ast
 import builtins
 import queue
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
 Event = tuple[Any, ...]
 
+MOST_CHARACTERS = 90_000
+"""Maximum length of arguments that can be sent."""
+MOST_NESTED = 90
+_PLAIN = (bool, int, float, complex, str, bytes, type(None))
+_CONTAINERS = (list, tuple, set, frozenset, dict)
+_PLAIN_PACKAGES = ("numpy", "collections", "array")
+"""Where types come from whose values are written as those of built-in types."""
+_HELPERS = {("unittest", "handle"), ("_pytest", "raises")}
+"""Functions that call the code and catch what it raises: `assertRaises(ValueError, f, 1)`."""
+_CAUGHT, _WATCHED = "__caught__", "__watched__"
+
+
+class CodeFailedError(BaseException):
+    """The code gave no answer: no `except Exception` of a test can make up for it."""
+
 
 class Examiner:
     """Holds the tests' variables and one running test."""
 
     def __init__(self, setup: str, names: Iterable[str], entry_point: str | None) -> None:
-        self._asked: queue.Queue[Event] = queue.Queue()
-        self._answers: queue.Queue[Event] = queue.Queue()
-        self._namespace: dict[str, Any] = {"__name__": "tests"}
+        self._test: _Test | None = None
+        self._namespace: dict[str, Any] = {
+            "__name__": "tests",
+            _CAUGHT: lambda: self._note_caught(sys.exc_info()[1]),
+            _WATCHED: lambda manager: _Watched(manager, self._note_caught),
+        }
         for name in names:
             self._namespace[name] = self._stand_in(name)
-        exec(setup, self._namespace)
+        exec(_marked(setup), self._namespace)
         if entry_point is not None:  # What the setup may hold of it is a mere outline.
             self._namespace[entry_point] = self._stand_in(entry_point)
 
     def begin(self, source: str) -> Event:
         """Start a test; return its first call, or how it ended."""
-        threading.Thread(target=self._run, args=(source,), daemon=True).start()
-        return self._asked.get()
+        self._test = _Test(_marked(source), self._namespace)
+        return self._test.begin()
 
     def go_on(self, answer: Event) -> Event:
         """Answer the last call; return the next one, or how the test ended."""
-        self._answers.put(answer)
-        return self._asked.get()
-
-    def _run(self, source: str) -> None:
-        try:
-            exec(source, self._namespace)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the test has failed
-            self._asked.put(("failed", f"{type(error).__name__}: {error}"))
-        else:
-            self._asked.put(("passed",))
+        assert self._test is not None, "begun before"
+        return self._test.go_on(answer)
 
     def _stand_in(self, name: str) -> Callable[..., Any]:
         def ask(*args: object, **kwargs: object) -> object:
-            self._asked.put(("called", name, args, kwargs))
-            how, what = self._answers.get()
-            if how == "returned":
-                return what
-            kind, _, text = what.partition(": ")
-            raise _exception(kind)(text)
+            if self._test is None:
+                raise RuntimeError(f"{name} is called before any test runs")
+            return self._test.ask(name, args, kwargs)
 
         return ask
+
+    def _note_caught(self, error: BaseException | None) -> None:
+        if self._test is not None:
+            self._test.note_caught(error)
+
+
+class _Test:
+    """One test in its thread."""
+
+    def __init__(self, program: Any, namespace: dict[str, Any]) -> None:
+        self._program = program
+        self._namespace = namespace
+        self._events: queue.Queue[Event] = queue.Queue()
+        self._answers: queue.Queue[Event] = queue.Queue()
+        self._one_call = threading.Lock()
+        self._failed: str | None = None
+        self._raised: list[Exception] = []
+        """Exceptions of the code."""
+        self._caught: dict[int, BaseException] = {}
+        """Exceptions that were caught, by id; kept, so that their ids stay their own."""
+
+    def begin(self) -> Event:
+        threading.Thread(target=self._run, daemon=True).start()
+        return self._events.get()
+
+    def go_on(self, answer: Event) -> Event:
+        self._answers.put(answer)
+        return self._events.get()
+
+    def ask(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
+        """Put a call to the code, and return or raise what it gives."""
+        with self._one_call:
+            how, what = self._answer_to(name, args, kwargs)
+        if how == "returned":
+            return what
+        if how == "failed":
+            self._failed = self._failed or what
+            raise CodeFailedError(what)
+        kind, _, text = what.partition(": ")
+        error = _exception(kind)(text)
+        self._raised.append(error)
+        if not isinstance(error, (StopIteration, StopAsyncIteration)) and _is_called_by_helper():
+            self.note_caught(error)
+        raise error
+
+    def note_caught(self, error: BaseException | None) -> None:
+        """Note that the test has caught an exception, and with it what that comes from."""
+        while error is not None and id(error) not in self._caught:
+            self._caught[id(error)] = error
+            for inner in getattr(error, "exceptions", ()):
+                self.note_caught(inner)
+            error = error.__cause__ or error.__context__
+
+    def _answer_to(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Event:
+        if self._failed is not None:
+            return "failed", self._failed
+        if (stranger := _stranger(args, kwargs)) is not None:
+            self._events.put(("unsendable", f"{stranger!r:.80}"))
+        elif _is_too_large(args, kwargs):
+            return "failed", f"{name} is given a value that is too large to be sent"
+        else:
+            self._events.put(("called", name, args, kwargs))
+        return self._answers.get()
+
+    def _run(self) -> None:
+        problem = None
+        try:
+            exec(self._program, self._namespace)
+        except BaseException as error:  # noqa: BLE001 - on any error the test has failed
+            problem = _said(error)
+        problem = self._failed or problem or self._unnoticed()
+        self._events.put(("passed",) if problem is None else ("failed", problem))
+
+    def _unnoticed(self) -> str | None:
+        """Return an exception of the code that the test did not catch and did not pass on."""
+        for error in self._raised:
+            if id(error) not in self._caught:
+                return _said(error)
+        return None
+
+
+class _Watched:
+    """A context manager of a test; notes which exceptions it catches."""
+
+    def __init__(self, manager: Any, note: Callable[[BaseException | None], None]) -> None:
+        self._manager = manager
+        self._note = note
+
+    def __enter__(self) -> object:
+        return type(self._manager).__enter__(self._manager)
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        caught = bool(type(self._manager).__exit__(self._manager, kind, error, traceback))
+        if caught:
+            self._note(error)
+        return caught
+
+
+class _Marks(ast.NodeTransformer):
+    """Lets every `except` and `with` of a program note what it catches."""
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
+        self.generic_visit(node)
+        node.body.insert(0, ast.Expr(_call(_CAUGHT)))
+        return node
+
+    def visit_With(self, node: ast.With) -> ast.AST:
+        self.generic_visit(node)
+        for item in node.items:
+            item.context_expr = _call(_WATCHED, item.context_expr)
+        return node
+
+
+def _call(name: str, *args: ast.expr) -> ast.Call:
+    return ast.Call(func=ast.Name(id=name, ctx=ast.Load()), args=list(args), keywords=[])
+
+
+def _marked(source: str) -> Any:
+    tree = ast.fix_missing_locations(_Marks().visit(ast.parse(source)))
+    return compile(tree, "<test>", "exec")
+
+
+def _is_called_by_helper() -> bool:
+    """Tell whether a function of a test framework has made this call to catch an exception."""
+    frame = sys._getframe()
+    while (caller := frame.f_back) is not None:
+        package = str(caller.f_globals.get("__name__")).partition(".")[0]
+        if (package, caller.f_code.co_name) in _HELPERS:
+            return True
+        frame = caller
+    return False
+
+
+def _stranger(*values: Any) -> Any:
+    """Return something among these values that is of no plain type; None if there is nothing."""
+    todo = list(values)
+    for _ in range(MOST_CHARACTERS):
+        if not todo:
+            break
+        value = todo.pop()
+        kind = type(value)
+        if kind in _CONTAINERS:
+            todo += _parts(value)
+        elif kind not in _PLAIN and kind.__module__.partition(".")[0] not in _PLAIN_PACKAGES:
+            return value
+    return None
+
+
+def _is_too_large(*values: Any) -> bool:
+    layer = list(values)
+    for _ in range(MOST_NESTED):
+        layer = [part for item in layer if type(item) in _CONTAINERS for part in _parts(item)]
+        if not layer:
+            break
+        if len(layer) > MOST_CHARACTERS:
+            return True
+    try:
+        return bool(layer) or len(repr(values)) > MOST_CHARACTERS
+    except ValueError:  # Whole numbers of too many digits.
+        return True
+
+
+def _parts(container: Any) -> list[Any]:
+    return [*container, *container.values()] if type(container) is dict else list(container)
 
 
 def _exception(name: str) -> type[Exception]:
     kind = getattr(builtins, name, RuntimeError)
     return kind if isinstance(kind, type) and issubclass(kind, Exception) else RuntimeError
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -9,7 +9,7 @@ from agentfly.environments.code.judging.candidate import Answer, Candidate
 from agentfly.environments.code.judging.case import Call, Case, Check, Program
 from agentfly.environments.code.judging.examination import Examination
 from agentfly.environments.code.judging.literal import MOST_CHARACTERS, same
-from agentfly.errors import EnvError, RewardError
+from agentfly.errors import ConfigError, EnvError, RewardError
 from agentfly.sandbox import PythonSandbox, SandboxLimits
 from agentfly.sandbox.cell import harmless
 from agentfly.types import EnvSpec
@@ -57,8 +57,10 @@ async def judge(
         total_seconds: What all tests together may take; the rest then count as failed.
 
     Raises:
+        ConfigError: One of the cases is no test.
         RewardError: A test can't be judged, or no sandbox could be had.
     """
+    _require_cases(cases)
     sources = [case.source for case in cases if isinstance(case, Check)]
     try:
         async with AsyncExitStack() as stack:
@@ -76,6 +78,16 @@ async def judge(
     except EnvError as error:
         raise RewardError(f"the code could not be judged: {error}") from error
     return Verdict(problems=tuple(problems))
+
+
+def _require_cases(cases: Sequence[object]) -> None:
+    """Raise ConfigError for anything that is no test: it would pass without being run."""
+    for case in cases:
+        if not isinstance(case, Call | Check | Program):
+            raise ConfigError(
+                f"a test must be a Call, a Check or a Program, got {type(case).__name__}: "
+                f"{case!r:.80}. Wrap assertions as Check(source=...)"
+            )
 
 
 def _made(sandbox: EnvSpec, stack: AsyncExitStack) -> PythonSandbox:

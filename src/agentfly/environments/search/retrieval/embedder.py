@@ -69,7 +69,8 @@ _loading = threading.Lock()
 def _load(name: str) -> _Loaded:
     library = import_extra("sentence_transformers", extra="dense", purpose="dense retrieval")
     with boundary(ConfigError, f"loading the embedding model {name!r}"):
-        return _Loaded(library.SentenceTransformer(_folder_of_small() if name == SMALL else name))
+        folder = _folder_of_small() if name == SMALL else name
+        return _Loaded(library.SentenceTransformer(folder, trust_remote_code=False))
 
 
 def _folder_of_small() -> str:

@@ -16,6 +16,7 @@ from agentfly.environments.search.corpus.rows import split_contents
 from agentfly.environments.search.passage import Hit, Passage
 from agentfly.environments.search.retrieval.retriever import MAX_HITS, MAX_QUERY, mended
 from agentfly.errors import EnvError
+from agentfly.runtime.http.address import split_token
 
 PATH = "/retrieve"
 
@@ -48,13 +49,20 @@ class RemoteRetriever:
     """Asks a server.
 
     Args:
-        server: Its address, such as `http://localhost:8001`, or an `Endpoint` with more wishes.
+        server: Its address, such as `http://localhost:8001` or one with `/?token=...` behind it, or
+            an `Endpoint`.
         seconds: For one query with all attempts.
+        token: The server's secret, if it has one and the address does not carry it.
     """
 
-    def __init__(self, server: str | Endpoint, *, seconds: float = SECONDS) -> None:
+    def __init__(
+        self, server: str | Endpoint, *, seconds: float = SECONDS, token: str | None = None
+    ) -> None:
         if isinstance(server, str):
-            server = Endpoint(url=server.removesuffix(PATH), retry=Retry(attempts=4))
+            url, own_token = split_token(server)
+            token = token or own_token
+            server = Endpoint(url=url.removesuffix(PATH), retry=Retry(attempts=4))
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self._client = Client(server, seconds=seconds)
 
     def search(self, query: str, k: int) -> list[Hit]:
@@ -63,7 +71,8 @@ class RemoteRetriever:
             return []
         asked = [mended(query[:MAX_QUERY])]
         body = {"queries": asked, "topk": min(k, MAX_HITS), "return_scores": True}
-        answer = self._client.ask(Call(path=PATH, body=body), _Answer, 'a "result"')
+        call = Call(path=PATH, body=body, headers=self._headers)
+        answer = self._client.ask(call, _Answer, 'a "result"')
         if len(answer.result) != 1:
             raise EnvError(f"the server gave {len(answer.result)} results for one query")
         found = answer.result[0][:k]

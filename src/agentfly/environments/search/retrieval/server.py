@@ -1,86 +1,101 @@
 """A retriever as a server, in the form of `RemoteRetriever`."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
 from agentfly.environments.search.passage import Hit
 from agentfly.environments.search.retrieval.remote import PATH
 from agentfly.environments.search.retrieval.retriever import MAX_HITS, Retriever
-from agentfly.runtime.http_server import Handler, listening
+from agentfly.runtime.http import require_server_packages
+from agentfly.runtime.http.address import Listen
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import BaseRoute
 
 MAX_BYTES = 2**20
 """Of a request."""
 MAX_QUERIES = 1024
 """Of one request."""
+DEFAULT_HITS = 3
+SEARCH_SECONDS = 300.0
+"""For all queries of one request."""
 
 
 class _Request(BaseModel):
     queries: list[str] = Field(max_length=MAX_QUERIES)
-    topk: int = Field(default=3, ge=1, le=MAX_HITS)
+    topk: int | None = Field(default=None, ge=1, le=MAX_HITS)
     return_scores: bool = False
 
 
 @contextmanager
 def retrieval_server(
-    retriever: Retriever, *, host: str = "127.0.0.1", port: int = 0
+    retriever: Retriever,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    token: str | None = None,
+    allowed_hosts: tuple[str, ...] = (),
 ) -> Iterator[str]:
-    """Serve in the background while the body runs; yield the address.
-
-    There is no password: whoever reaches the port can search.
+    """Serve in the background while the body runs; yield the address, which carries the token.
 
     Args:
         retriever: What answers.
         host: Which of this machine's addresses to listen on.
         port: 0 means any that is free.
+        token: The secret that every request must carry; a new one is made if not given.
+        allowed_hosts: Names by which clients may address the server, besides `host` itself and
+            `localhost`.
     """
-    with listening(_Handler, host=host, port=port, retriever=retriever) as address:
-        yield address
+    require_server_packages("a retrieval server")
+    from agentfly.runtime.http.guard import Application, BodyLimits
+    from agentfly.runtime.http.server import serving_in_thread
+
+    listen = Listen(host=host, port=port, token=token, allowed_hosts=allowed_hosts)
+    limits = BodyLimits(max_bytes=MAX_BYTES)
+    with serving_in_thread(Application(routes=_routes(retriever), limits=limits), listen) as url:
+        yield url
 
 
-class _Handler(Handler):
-    """One connection."""
+def _routes(retriever: Retriever) -> "Sequence[BaseRoute]":
+    from starlette.routing import Route
 
-    retriever: Retriever
+    from agentfly.runtime.http.messages import (
+        RefusalError,
+        json_answer,
+        json_bytes,
+        read_json,
+        run_blocking,
+    )
 
-    def do_POST(self) -> None:
+    async def describe(request: "Request") -> "Response":
+        return json_answer({"retrieve": PATH})
+
+    async def retrieve(request: "Request") -> "Response":
         try:
-            body = self._body()  # Read in any case: the next request comes behind it.
-            if self.path != PATH:
-                self._send(HTTPStatus.NOT_FOUND, {"error": f"POST to {PATH}, not {self.path}"})
-                return
-            # ValidationError is a ValueError that says what is wrong.
-            request = _Request.model_validate_json(body)
-        except ValueError as error:
-            self._send(HTTPStatus.BAD_REQUEST, {"error": str(error)})
-            return
-        self._send(HTTPStatus.OK, {"result": [self._found(q, request) for q in request.queries]})
+            asked = _Request.model_validate(await read_json(request))
+        except ValidationError as error:
+            raise RefusalError(HTTPStatus.BAD_REQUEST, "BadRequest", str(error)) from error
+        answer = partial(_answer, retriever, asked)
+        body = await run_blocking(answer, name="search", seconds=SEARCH_SECONDS)
+        return json_bytes(body)
 
-    def do_GET(self) -> None:
-        self._send(HTTPStatus.OK, {"retrieve": PATH})
+    return [Route("/", describe), Route(PATH, retrieve, methods=["POST"])]
 
-    def _body(self) -> bytes:
-        told = self.headers.get("Content-Length", "0")
-        if not (told.isascii() and told.isdecimal() and 0 < int(told[:20]) <= MAX_BYTES):
-            self.close_connection = True
-            raise ValueError(f"a body has 1 to {MAX_BYTES} bytes, got {told:.20}")
-        return self.rfile.read(int(told))
 
-    def _found(self, query: str, request: _Request) -> list[Any]:
-        hits = self.retriever.search(query, request.topk)
-        return [_row(hit, scored=request.return_scores) for hit in hits]
-
-    def _send(self, status: HTTPStatus, answer: object) -> None:
-        body = json.dumps(answer).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+def _answer(retriever: Retriever, asked: _Request) -> bytes:
+    # The published server takes null for its default, too.
+    k = DEFAULT_HITS if asked.topk is None else asked.topk
+    found = (retriever.search(query, k) for query in asked.queries)
+    rows = [[_row(hit, scored=asked.return_scores) for hit in hits] for hits in found]
+    return json.dumps({"result": rows}).encode()
 
 
 def _row(hit: Hit, *, scored: bool) -> dict[str, Any]:

@@ -1,0 +1,147 @@
+"""Reading what a sandbox answers.
+
+The interpreter shares its process with foreign code, so any answer may be forged. Everything is
+checked here, every limit on what is shown is applied again, and what is not an answer to the
+request raises NonsenseError, and nothing else.
+"""
+
+from collections.abc import Collection
+
+from agentfly.errors import ToolError
+from agentfly.sandbox import wire
+from agentfly.sandbox.cell import CellResult, CellStatus, harmless, shown
+from agentfly.sandbox.interpreter import hints, plots
+from agentfly.sandbox.interpreter.files import LARGEST_LIST, LARGEST_READ, MOST_LISTED
+from agentfly.sandbox.interpreter.main import PROBLEM_CHARS
+from agentfly.sandbox.interpreter.output import MARK_ROOM
+from agentfly.sandbox.limits import SandboxLimits
+from agentfly.sandbox.wire import NonsenseError
+from agentfly.types import Image
+
+MAX_FILE_BYTES = wire.MAX_HEAD_BYTES + max(LARGEST_READ, LARGEST_LIST)
+"""Size of the largest answer to a request for files."""
+_TEXTS = ("stdout", "stderr", "value", "error")
+_EXIT_CODES = range(-255, 256)
+_COUNTS = range(1 << 16)
+
+
+def max_cell_bytes(limits: SandboxLimits) -> int:
+    """Return the size of the largest answer that an honest interpreter gives to a cell."""
+    texts = len(_TEXTS) * 4 * (limits.output_chars + MARK_ROOM)
+    return wire.HEADER.size + wire.MAX_HEAD_BYTES + texts + plots.MAX_BYTES
+
+
+def read_cell(body: bytes, number: int, limits: SandboxLimits) -> CellResult:
+    """Read the result of a cell or command."""
+    head, parts = _read(body, number, (*_TEXTS, "image"))
+    texts = {name: _text(data, limits.output_chars) for name, data in parts if name in _TEXTS}
+    exit_code = _optional_number(head.get("exit_code"), _EXIT_CODES)
+    failed = "error" in texts or bool(exit_code)
+    interrupted = head.get("interrupted") is True
+    limit = _limit(head.get("limit"))
+    return CellResult(
+        status=_status(interrupted=interrupted, failed=failed),
+        stdout=texts.get("stdout", ""),
+        stderr=texts.get("stderr", ""),
+        value=texts.get("value"),
+        error=texts.get("error"),
+        images=_images(parts),
+        exit_code=exit_code,
+        limit="time" if interrupted else limit,
+        note=_note(head, limit, limits) or None,
+    )
+
+
+def read_content(body: bytes, number: int, limits: SandboxLimits) -> bytes:
+    """Read a file's bytes; raise ToolError with the reason if the file could not be read."""
+    return _read_part(body, number, "content", limits)
+
+
+def read_names(body: bytes, number: int, limits: SandboxLimits) -> list[str]:
+    """Read the list of a folder's files; raise ToolError if there is no such folder."""
+    joined = _read_part(body, number, "names", limits)
+    names = joined.decode("utf-8", "replace").split("\0") if joined else []
+    if len(joined) > LARGEST_LIST or len(names) > MOST_LISTED:
+        raise NonsenseError(f"a list of {len(names)} files in {len(joined)} bytes")
+    return [harmless(name) for name in names]
+
+
+def read_written(body: bytes, number: int, limits: SandboxLimits) -> None:
+    """Read that a file was written; raise ToolError if it was not."""
+    _read_part(body, number, None, limits)
+
+
+def _read(body: bytes, number: int, names: Collection[str]) -> wire.Answer:
+    """Read an answer to this request with parts of these names; of texts, one of each."""
+    answer = wire.unpack_answer(body)
+    if not _is_number(answer.head.get("number")) or answer.head["number"] != number:
+        raise NonsenseError(f"not the answer to request {number}")
+    found = [name for name, _ in answer.parts]
+    unknown = [name for name in found if name not in names]
+    if unknown or any(found.count(name) > 1 for name in set(found) - {"image"}):
+        raise NonsenseError(f"no such parts are in an answer: {found!r:.80}")
+    return answer
+
+
+def _read_part(body: bytes, number: int, name: str | None, limits: SandboxLimits) -> bytes:
+    head, parts = _read(body, number, [*([name] if name else []), "problem"])
+    found = dict(parts)
+    if "problem" in found:
+        limit = _limit(head.get("limit"))
+        problem = _text(found["problem"], PROBLEM_CHARS)
+        raise ToolError(hints.text(limit, limits) if limit else problem)
+    if name is None:
+        return b""
+    if name not in found:
+        raise NonsenseError(f"an answer without {name}")
+    return found[name]
+
+
+def _text(data: bytes, limit: int) -> str:
+    return shown(data.decode("utf-8", "replace"), limit)
+
+
+def _images(parts: list[wire.Part]) -> tuple[Image, ...]:
+    images = [data for name, data in parts if name == "image"]
+    if not plots.fits(images):
+        raise NonsenseError(f"{len(images)} images that no interpreter sends")
+    return tuple(Image(data=image) for image in images)
+
+
+def _status(*, interrupted: bool, failed: bool) -> CellStatus:
+    if interrupted:
+        return CellStatus.INTERRUPTED
+    return CellStatus.ERROR if failed else CellStatus.OK
+
+
+def _note(head: dict[str, object], limit: str | None, limits: SandboxLimits) -> str:
+    notes = [hints.text(limit, limits)] if limit else []
+    if head.get("interrupted") is True:
+        notes.append(f"Interrupted after {limits.seconds:g} s, the time limit. Variables are kept.")
+    if ended := _optional_number(head.get("processes_ended"), _COUNTS):
+        notes.append(f"{ended} background process(es) were ended with the cell.")
+    if left_out := _optional_number(head.get("figures_left_out"), _COUNTS):
+        room = f"{plots.MAX_FIGURES} of {plots.MAX_BYTES >> 20} MB together"
+        notes.append(f"{left_out} figure(s) were left out: a cell may show {room}.")
+    return " ".join(notes)
+
+
+def _limit(value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or value not in hints.TEXTS:
+        raise NonsenseError(f"no such limit: {value!r:.80}")
+    return value
+
+
+def _optional_number(value: object, allowed: range) -> int | None:
+    if value is None:
+        return None
+    if not _is_number(value) or value not in allowed:
+        raise NonsenseError(f"expected a number of {allowed}, got {value!r:.80}")
+    return value  # type: ignore[return-value]
+
+
+def _is_number(value: object) -> bool:
+    """Return whether it is a whole number, which True and 1.0 only equal."""
+    return type(value) is int

@@ -1,0 +1,257 @@
+"""An exception, an exit or a lazy object of the code passes no test that does not ask for it."""
+
+import gc
+import sys
+import weakref
+
+import pytest
+
+from agentfly.environments.code.judging import Call, Case, Check, Program, Verdict, examiner, judge
+from agentfly.environments.code.judging.literal import MOST_CHARACTERS
+from agentfly.errors import RewardError
+from agentfly.sandbox import PythonSandbox, SandboxLimits
+from agentfly.types import EnvSpec
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux namespaces")
+
+LIMITS = SandboxLimits(seconds=30.0, grace_seconds=0.2, output_chars=MOST_CHARACTERS)
+PATIENT = EnvSpec(PythonSandbox, (("limits", LIMITS),))
+QUICK_LIMITS = SandboxLimits(seconds=1.0, grace_seconds=0.2, output_chars=MOST_CHARACTERS)
+QUICK = EnvSpec(PythonSandbox, (("limits", QUICK_LIMITS),))
+
+
+async def verdict_on(code: str, *sources: str, setup: str = "") -> Verdict:
+    checks = [Check(source=source) for source in sources]
+    return await judge(code, checks, setup=setup, sandbox=PATIENT, total_seconds=600)
+
+
+def passed(verdict: Verdict, sources: list[str]) -> list[str]:
+    named = zip(sources, verdict.problems, strict=True)
+    return [source for source, problem in named if problem is None]
+
+
+SWALLOWING = [
+    "assert all(map(f, [1, 2]))",
+    "assert not any(map(f, [1, 2]))",
+    "assert list(map(f, [1, 2])) == []",
+    "assert [*map(f, [1, 2])] == []",
+    "assert next(map(f, [1]), 5) == 5",
+    "for y in map(f, [1]): assert y == 7",
+    "assert max(map(f, [1]), default=3) == 3",
+    "assert sum(map(f, [1])) == 0",
+    "assert list(iter(lambda: f(1), None)) == []",
+    "assert dict(zip([1], map(f, [1]))) == {}",
+    "assert list(filter(f, [1])) == []",
+    "assert ''.join(map(f, 'ab')) == ''",
+    "assert 3 not in map(f, [1])",
+    "a, *b = [0, *map(f, [1])]\nassert b == []",
+    "import itertools\nassert list(itertools.chain(map(f, [1]))) == []",
+    "import heapq\nassert list(heapq.merge(map(f, [1]))) == []",
+    "class S:\n    def __getitem__(self, i): return f(i)\nassert list(S()) == []",
+    "class P:\n    x = property(lambda self: f(1))\nassert not hasattr(P(), 'x')",
+    "class P:\n    x = property(lambda self: f(1))\nassert getattr(P(), 'x', 9) == 9",
+    "class L:\n    def __len__(self): return f(1)\n    def __iter__(self): return iter(())\n"
+    "assert list(L()) == []",
+    "import threading\nt = threading.Thread(target=f, args=(1,))\nt.start()\nt.join()",
+    "class D:\n    def __del__(self): f(1)\nD()",
+    "def g():\n    try: yield 1\n    finally: f(1)\nfor _ in g(): break",
+    "def g():\n    try: return f(1)\n    finally: return 2\nassert g() == 2",
+    "async def run():\n    async for _ in A(): pass\n"
+    "class A:\n    def __aiter__(self): return self\n    async def __anext__(self): return f(1)\n"
+    "import asyncio\nasyncio.run(run())",
+    "assert f(1) is None",
+    "assert not f(1)",
+]
+"""Tests that pass if Python, and not they themselves, swallows what the code raises."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "StopIteration",
+        "StopAsyncIteration",
+        "GeneratorExit",
+        "KeyboardInterrupt",
+        "SystemExit",
+        "SystemExit(0)",
+        "IndexError",
+        "AttributeError",
+        "TypeError",
+        "type('StopIteration', (StopIteration,), {})",
+        "type('Sly', (Exception,), {'__class__': property(lambda self: SystemExit)})",
+    ],
+)
+async def test_an_exception_that_python_swallows_is_a_failure(error: str) -> None:
+    code = f"def f(*args):\n    raise {error}"
+    assert passed(await verdict_on(code, *SWALLOWING), SWALLOWING) == []
+
+
+async def test_without_an_exception_such_a_test_may_pass() -> None:
+    verdict = await verdict_on("def f(x): return x", *SWALLOWING[:1])
+    assert verdict.problems == (None,)
+
+
+EXPECTING = [
+    "try:\n    f(1)\nexcept ValueError as error:\n    assert str(error) == 'too small'\n"
+    "else:\n    raise AssertionError",
+    "try:\n    f(1)\nexcept (TypeError, ValueError): pass\nelse: raise AssertionError",
+    "try:\n    f(1)\nexcept: pass\nelse: raise AssertionError",
+    "try:\n    f(1)\nexcept* ValueError: pass\nelse: raise AssertionError",
+    "import contextlib\nwith contextlib.suppress(ValueError):\n    f(1)\n    raise AssertionError",
+    "import unittest\nwith unittest.TestCase().assertRaises(ValueError):\n    f(1)",
+    "import unittest\nunittest.TestCase().assertRaises(ValueError, f, 1)",
+    "import unittest\nunittest.TestCase().assertRaises(ValueError, lambda: f(1))",
+    "import unittest\n"
+    "with unittest.TestCase().assertRaisesRegex(ValueError, 'small') as seen:\n    f(1)\n"
+    "assert 'too' in str(seen.exception)",
+    "import contextlib\n@contextlib.contextmanager\ndef raises():\n    try:\n        yield\n"
+    "    except ValueError: return\n    raise AssertionError\nwith raises():\n    f(1)",
+    "assert raised(lambda: f(1)) == 'ValueError'",
+    "def g(n):\n    try: return f(n)\n    except ValueError: return 7\nassert [g(1)] == [7]",
+    "try:\n    list(f(n) for n in [1])\nexcept ValueError: pass\nelse: raise AssertionError",
+]
+"""Tests that expect a ValueError of the code."""
+RAISED = """
+def raised(call):
+    try: call()
+    except Exception as error: return type(error).__name__
+"""
+
+
+async def test_an_exception_that_a_test_expects_is_no_failure() -> None:
+    right = "def f(x):\n    raise ValueError('too small')"
+    assert passed(await verdict_on(right, *EXPECTING, setup=RAISED), EXPECTING) == EXPECTING
+    wrong = "def f(x): return 1"
+    assert passed(await verdict_on(wrong, *EXPECTING, setup=RAISED), EXPECTING) == []
+
+
+async def test_an_expected_stop_iteration_is_no_failure() -> None:
+    source = "try:\n    f(1)\nexcept StopIteration: pass\nelse: raise AssertionError"
+    assert (await verdict_on("def f(x): raise StopIteration", source)).share == 1.0
+
+
+ANY_ERROR = "try:\n    f(1)\nexcept Exception:\n    pass\nelse:\n    raise AssertionError"
+NO_ERROR = {
+    "leaving": "import os\ndef f(x): os._exit(0)",
+    "killing itself": "import os\ndef f(x): os.kill(os.getpid(), 9)",
+    "a system exit": "def f(x): raise SystemExit(1)",
+    "an interrupt": "def f(x): raise KeyboardInterrupt",
+    "an object": "def f(x): return object()",
+    "a generator": "def f(x): yield 1",
+    "a lazy map": "def f(x): return map(int, 'x')",
+    "a coroutine": "async def f(x): return 1",
+    "an answer that is too long": "def f(x): return 'x' * 200_000",
+    "an answer that is too deep": "def f(x):\n  y = []\n  for _ in range(300): y = [y]\n  return y",
+    "too much memory": "def f(x): return bytearray(4 << 30)",
+    "no function": "g = 1",
+    "a function of another name": "def ff(x): raise ValueError",
+    "code that is none": "def f(x",
+    "code that raises": "def f(x): raise ValueError\nraise ValueError",
+    "code that leaves": "def f(x): raise ValueError\nraise SystemExit",
+    "a closed channel": "import socket\ndef f(x): socket.socket(fileno=200).shutdown(2)",
+    "a message of death": (
+        "import os, struct\ndef f(x):\n    os.write(200, struct.pack('<I', 11) + b'{\"died\":{}}')"
+    ),
+}
+"""Ways to give no answer: a test that expects some error must not take them for it."""
+
+
+@pytest.mark.parametrize("code", NO_ERROR.values(), ids=NO_ERROR)
+async def test_no_answer_is_not_an_expected_exception(code: str) -> None:
+    broad = ANY_ERROR.replace("Exception", "BaseException")
+    assert passed(await verdict_on(code, ANY_ERROR, broad), [ANY_ERROR, broad]) == []
+
+
+async def test_a_limit_is_not_an_expected_exception() -> None:
+    checks = [Check(source=ANY_ERROR)]
+    verdict = await judge("def f(x):\n    while True: pass", checks, sandbox=QUICK)
+    assert verdict.problems == ("TimeoutError: it took too long",)
+
+
+@pytest.mark.parametrize("code", ["def f(x): raise SystemExit", "def f(x): exit(0)"])
+async def test_an_exit_is_no_value(code: str) -> None:
+    cases: list[Case] = [Call(expression="f(1)", accepted=(None,))]
+    assert (await judge(code, cases)).problems == ("f(1): SystemExit: 0",)
+
+
+async def test_code_that_exits_while_it_is_loaded_fails() -> None:
+    cases: list[Case] = [Call(expression="f(1)", accepted=(1,)), Check(source="assert f(1) == 1")]
+    verdict = await judge("import sys\ndef f(x): return x\nsys.exit(0)", cases)
+    assert verdict.problems == ("f(1): SystemExit: 0", "SystemExit: 0")
+
+
+@pytest.mark.parametrize("leaving", ["exit()", "raise SystemExit(3)", "import sys\nsys.exit('no')"])
+async def test_a_program_may_exit_when_it_is_done(leaving: str) -> None:
+    verdict = await judge(f"print(1)\n{leaving}", [Program(stdin="", stdout="1")])
+    assert verdict.problems == (None,)
+
+
+SAYING = """
+class E:
+    def __repr__(self): return {!r}
+def f(x): return E()
+"""
+FED_BACK = {
+    "long": "def f(x): return 'x' * 99_980",
+    "deep": SAYING.format("[" * 95 + "]" * 95),
+    "very deep": SAYING.format("[" * 198 + "]" * 198),
+    "an ellipsis": SAYING.format("..."),
+    "an imaginary infinity": SAYING.format("1e999j"),
+    "many digits": "def f(x): return 10 ** 4200",
+    "surrogates": r"def f(x): return '\ud800' * 9",
+    "an array": "import numpy\ndef f(x): return numpy.zeros(9)",
+}
+REACHING = [
+    "assert f(f(1)) == 1",
+    "assert f([f(1), f(2), [f(3)]]) == 1",
+    "assert f(x=f(1) * 2) == 1",
+    "import numpy\nassert f(numpy.array([f(1)] * 2000)) == 1",
+]
+
+
+@pytest.mark.parametrize("code", FED_BACK.values(), ids=FED_BACK)
+async def test_no_value_of_the_code_leaves_it_unscored(code: str) -> None:
+    assert passed(await verdict_on(code, *REACHING), REACHING) == []
+
+
+async def test_a_message_that_no_file_takes_is_made_harmless() -> None:
+    verdict = await verdict_on(r"def f(x): raise ValueError('\ud800')", "assert f(1) == 1")
+    assert str(verdict.first_problem).encode().startswith(b"ValueError: ")
+
+
+async def test_a_value_that_a_test_can_not_send_is_the_tests_fault() -> None:
+    for given in ("lambda: 1", "[object()]", "iter([1])", "{1: f}"):
+        with pytest.raises(RewardError, match="something that is no plain value"):
+            await verdict_on("def f(x): return 1", f"assert f(1) == 1\nf({given})")
+
+
+async def test_a_setup_that_fails_is_the_tasks_fault() -> None:
+    with pytest.raises(RewardError, match="setup fails"):
+        await judge("def f(x): return 1", [Call(expression="f(1)", accepted=(1,))], setup="1 / 0")
+
+
+async def test_threads_of_a_test_get_each_their_own_answer() -> None:
+    source = (
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "with ThreadPoolExecutor(8) as pool:\n"
+        "    assert list(pool.map(f, range(20))) == [n * n for n in range(20)]"
+    )
+    assert (await verdict_on("def f(x): return x * x", source)).problems == (None,)
+
+
+def test_whatever_an_examiner_sends_can_be_read() -> None:
+    assert examiner.MOST_CHARACTERS + 1000 <= MOST_CHARACTERS
+
+
+def test_what_a_test_has_caught_keeps_its_id() -> None:
+    """A later exception of the code could have the same id, and would seem to be caught."""
+
+    class OwnError(Exception): ...
+
+    test = examiner._Test(None, {})
+    error = OwnError()
+    kept = weakref.ref(error)
+    test.note_caught(error)
+    del error
+    gc.collect()
+    assert kept() is not None
