@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from tests.patience import until
+
 
 @dataclass(frozen=True, kw_only=True)
 class Received:
@@ -90,18 +92,13 @@ class StandIn:
         return f"http://127.0.0.1:{self.port}"
 
     async def until_received(self, count: int) -> None:
-        for _ in range(2000):
-            if len(self.received) >= count:
-                return
-            await asyncio.sleep(0.005)
-        raise TimeoutError(f"{len(self.received)} requests came, expected {count}")
+        await until(lambda: len(self.received) >= count)
 
     async def all_hung_up(self) -> bool:
-        """Tell whether the client has closed every connection, or does so soon."""
-        for _ in range(200):
-            if all(reply.hung_up for reply in self._connections.values()):
-                return True
-            await asyncio.sleep(0.01)
+        """Wait until the client has closed every connection; tell whether it did."""
+        with suppress(TimeoutError):
+            await until(lambda: all(reply.hung_up for reply in self._connections.values()))
+            return True
         return False
 
     async def start(self, port: int = 0) -> asyncio.Server:

@@ -10,7 +10,14 @@ import transformers
 from torch import Tensor
 
 from agentfly.engines.local import LocalEngine
-from agentfly.types import Completion, OnToken, Request, SamplingParams, Seed
+from agentfly.types import (
+    Completion,
+    NamedTensors,
+    OnToken,
+    Request,
+    SamplingParams,
+    Seed,
+)
 
 # Models this small are fastest on one thread, and tests run beside others.
 torch.set_num_threads(1)
@@ -134,3 +141,8 @@ def plain_logprobs(
 def largest_difference(a: Sequence[float], b: Sequence[float]) -> float:
     assert len(a) == len(b)
     return max(abs(x - y) for x, y in zip(a, b, strict=True))
+
+
+def named(state: Mapping[str, Any]) -> NamedTensors:
+    """Return a state dict in the form in which it is published."""
+    return NamedTensors(stream=state.items)

@@ -17,7 +17,11 @@ from tests.engines.local_models import (
 )
 
 from agentfly.engines.local import LocalEngine
-from agentfly.types import Completion, SamplingParams
+from agentfly.types import (
+    Completion,
+    SamplingParams,
+    SharedTensors,
+)
 
 Chains = dict[int, list[Completion]]
 BYTES_PER_TOKEN = 512
@@ -79,7 +83,7 @@ async def test_new_weights_in_the_middle_change_no_bit_of_what_is_the_same() -> 
         task = group.create_task(ask(engine, prompt, params))
         for version in range(1, 4):
             await asyncio.sleep(0.02)
-            await engine.load_weights(None, version)
+            await engine.publish(SharedTensors(), version)
     assert task.result().logprobs == undisturbed.logprobs
     assert len(task.result().versions) > 1
 

@@ -4,23 +4,28 @@ import asyncio
 import random
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 from tests.engines.local_models import (
     ask,
     llama,
+    named,
     plain_logprobs,
     random_ids,
     request,
     running,
 )
+from tests.patience import PATIENCE
 
 from agentfly.engines.local import LocalEngine
 from agentfly.errors import ConfigError, DeadlineError, EngineError
 from agentfly.testing import check_engine
-from agentfly.types import SamplingParams
+from agentfly.types import (
+    SamplingParams,
+    SharedTensors,
+)
 
 ENDLESS = SamplingParams(max_tokens=900)
 
@@ -140,7 +145,7 @@ async def test_death_of_the_thread_ends_every_waiter(monkeypatch: pytest.MonkeyP
     with pytest.raises(EngineError, match="died: FloatingPointError: boom"):
         await ask(engine, [1, 2], ENDLESS)
     with pytest.raises(EngineError, match="died"):
-        await engine.load_weights(None, version=1)
+        await engine.publish(SharedTensors(), version=1)
     await engine.close()
     assert engine.counters["cache_bytes"] == 0
     assert not [t for t in threading.enumerate() if t.name.startswith("agentfly-engine")]
@@ -162,7 +167,7 @@ async def test_closing_ends_every_waiter() -> None:
 async def test_all_who_close_at_once_are_answered() -> None:
     engine = LocalEngine(llama())
     await ask(engine, random_ids(5), SamplingParams(max_tokens=2))
-    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         for _ in range(3):
             group.create_task(engine.close())
     assert not [t for t in threading.enumerate() if t.name.startswith("agentfly-engine")]
@@ -223,10 +228,10 @@ async def test_diverged_weights_fail_the_chain_and_not_the_engine() -> None:
     async with running(model) as engine:
         broken = {k: torch.full_like(v, torch.nan) for k, v in model.state_dict().items()}
         sane = {k: v.clone() for k, v in model.state_dict().items()}
-        await engine.load_weights(broken, version=1)
+        await engine.publish(named(broken), version=1)
         with pytest.raises(EngineError, match="version 1: the weights have probably diverged"):
             await ask(engine, random_ids(20), SamplingParams(max_tokens=2))
-        await engine.load_weights(sane, version=2)
+        await engine.publish(named(sane), version=2)
         assert (await ask(engine, [1, 2], SamplingParams(max_tokens=2))).versions == ((2, 2),)
 
 
@@ -236,14 +241,14 @@ async def test_weights_that_do_not_fit_are_refused_and_change_nothing() -> None:
         state = {k: v + 1 for k, v in model.state_dict().items()}
         state.pop("model.norm.weight")
         with pytest.raises(ConfigError, match=r"missing \['model.norm.weight'\]"):
-            await engine.load_weights(state, version=1)
+            await engine.publish(named(state), version=1)
         state["model.norm.weight"] = torch.ones(3)
         with pytest.raises(ConfigError, match=r"'model.norm.weight' has shape \(3,\)"):
-            await engine.load_weights(state, version=1)
+            await engine.publish(named(state), version=1)
         with pytest.raises(ConfigError, match="got int"):
-            await engine.load_weights(5, version=1)
+            await engine.publish(cast(Any, 5), version=1)
         with pytest.raises(ConfigError, match=r"unknown \[3, 'x'\]"):
-            await engine.load_weights({"x": None, 3: None}, version=1)
+            await engine.publish(named(cast(Any, {"x": None, 3: None})), version=1)
         completion = await ask(engine, random_ids(9), SamplingParams(max_tokens=3))
     assert completion.versions == ((0, 3),)
     expected = plain_logprobs(llama(), random_ids(9), completion.token_ids)
@@ -254,9 +259,9 @@ async def test_weights_that_do_not_fit_are_refused_and_change_nothing() -> None:
 async def test_weights_that_are_no_tensors_are_refused_and_change_nothing(value: Any) -> None:
     model = llama()
     state = {k: v + 1 for k, v in model.state_dict().items()} | {"model.norm.weight": value}
-    async with running(model) as engine, asyncio.timeout(20):
+    async with running(model) as engine, asyncio.timeout(PATIENCE):
         with pytest.raises(ConfigError, match=r"'model.norm.weight' must be a torch.Tensor, got"):
-            await engine.load_weights(state, version=1)
+            await engine.publish(named(state), version=1)
         completion = await ask(engine, random_ids(9), SamplingParams(max_tokens=3))
     assert completion.versions == ((0, 3),)
     expected = plain_logprobs(llama(), random_ids(9), completion.token_ids)
@@ -268,9 +273,9 @@ async def test_weights_that_kill_the_thread_fail_whoever_brought_them() -> None:
     engine = LocalEngine(model)
     # Nothing can be copied out of a tensor without data.
     state = {k: v.to("meta") for k, v in model.state_dict().items()}
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(EngineError, match="the engine's thread died: NotImplementedError"):
-            await engine.load_weights(state, version=1)
+            await engine.publish(named(state), version=1)
         with pytest.raises(EngineError, match="the engine's thread died: NotImplementedError"):
             await ask(engine, [1], ENDLESS)
         await engine.close()

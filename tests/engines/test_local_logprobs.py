@@ -11,6 +11,7 @@ from tests.engines.local_models import (
     family,
     largest_difference,
     llama,
+    named,
     plain_logprobs,
     random_ids,
     request,
@@ -19,7 +20,11 @@ from tests.engines.local_models import (
 from transformers import DynamicCache
 
 from agentfly.engines.local import LocalEngine, shards
-from agentfly.types import Completion, SamplingParams
+from agentfly.types import (
+    Completion,
+    SamplingParams,
+    SharedTensors,
+)
 
 CLOSE = 1e-4
 
@@ -93,7 +98,7 @@ async def test_a_bfloat16_copy_follows_the_float32_module() -> None:
         first = await ask(engine, prompt, SamplingParams(max_tokens=12))
         other = llama(seed=5)
         model.load_state_dict(other.state_dict())
-        await engine.load_weights(None, version=1)
+        await engine.publish(SharedTensors(), version=1)
         second = await ask(engine, prompt, SamplingParams(max_tokens=12))
     assert model.dtype == torch.float32
     before = plain_logprobs(llama().bfloat16(), prompt, first.token_ids)
@@ -144,10 +149,10 @@ async def _swap_twice(
             for i, prompt in enumerate(prompts)
         ]
         await until(4)
-        await engine.load_weights(versions[1].state_dict(), version=1)
+        await engine.publish(named(versions[1].state_dict()), version=1)
         await until(min(counts) + 4)
         async with engine.paused():
-            await engine.load_weights(versions[2].state_dict(), version=2)
+            await engine.publish(named(versions[2].state_dict()), version=2)
     return [task.result() for task in tasks]
 
 
@@ -181,7 +186,7 @@ async def test_the_learners_own_module_is_sampled_after_an_update_in_place() -> 
             with torch.no_grad():
                 for parameter in model.parameters():
                     parameter.mul_(1.05)
-            await engine.load_weights(None, version=3)
+            await engine.publish(SharedTensors(), version=3)
         completion = await ask(engine, prompt, SamplingParams(max_tokens=12))
     assert completion.versions == ((3, 12),)
     expected = plain_logprobs(model, prompt, completion.token_ids)

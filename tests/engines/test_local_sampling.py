@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.engines.local_models import (
     VOCABULARY,
@@ -120,7 +120,6 @@ def test_truncation_by_hand() -> None:
     assert kept(top_k=2, top_p=0.55) == [1]
 
 
-@settings(deadline=None)
 @given(
     logits=st.lists(st.floats(-8, 8, width=32), min_size=5, max_size=40),
     top_p=st.floats(0.05, 1),
@@ -170,7 +169,6 @@ def test_the_coldest_temperatures_take_the_likeliest_token(temperature: float) -
     assert (sampled.token_id, sampled.logprob) == (1, 0.0)
 
 
-@settings(deadline=None)
 @given(
     weights=st.lists(st.sampled_from([0.0, 1e-30, 0.5, 1.0]), min_size=1, max_size=600),
     uniform=st.floats(0, 1, exclude_max=True),

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from tests.engines.http_standin import Received, Reply, standing_in
+from tests.patience import PATIENCE
 
 from agentfly.engines.openai import OpenAIChat
 from agentfly.engines.remote.endpoint import Endpoint
@@ -15,7 +16,7 @@ SEARCH = ToolSpec(name="search", description="Look up.", parameters={"type": "ob
 QUESTION = [Message(role="user", content="Who?")]
 
 
-def soon(seconds: float = 10.0) -> float:
+def soon(seconds: float = PATIENCE) -> float:
     return LoopClock().now() + seconds
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.engines.http_standin import Handler, Received, Reply, StandIn, standing_in
 from tests.engines.vllm_standin import FakeVllm, logprob_of, text_of, token_at
+from tests.patience import PATIENCE
 
 from agentfly.engines.openai import OpenAICompletions
 from agentfly.engines.remote.endpoint import Endpoint
@@ -45,7 +46,7 @@ async def sample(
     engine: OpenAICompletions,
     params: SamplingParams | None = None,
     on_token: OnToken | None = None,
-    seconds: float = 20.0,
+    seconds: float = PATIENCE,
 ) -> Completion:
     request = Request(chain_id="t/0/0", group_id="t/0", turn=0, seed=SEED)
     return await engine.sample(
@@ -224,11 +225,9 @@ async def test_parameters_that_would_make_logprobs_wrong_are_refused(
         assert len(server.received) == len(right)
 
 
-async def test_weights_can_only_be_named() -> None:
+async def test_tokens_are_recorded_under_the_version_that_is_set() -> None:
     async with serving(FakeVllm()) as (engine, _):
-        with pytest.raises(ConfigError, match="takes no weights: use VllmEngine"):
-            await engine.load_weights({}, 1)
-        await engine.load_weights(None, 3)
+        engine.set_version(3)
         assert (await sample(engine)).versions == ((3, 4),)
 
 
@@ -236,7 +235,7 @@ async def test_weights_that_change_under_a_completion_spoil_it() -> None:
     async with serving(FakeVllm(seconds_per_token=0.05)) as (engine, server):
         task = asyncio.get_running_loop().create_task(sample(engine))
         await server.until_received(1)
-        await engine.load_weights(None, 1)
+        engine.set_version(1)
         with pytest.raises(EngineError, match="changed from version 0 to 1 under this completion"):
             await task
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from tests.patience import PATIENCE
 
 from agentfly.engines.openai import OpenAIChat, OpenAICompletions
 from agentfly.engines.remote.endpoint import Endpoint
@@ -88,7 +89,7 @@ async def _listening(child: Child, port: int, log: Path) -> None:
     pytest.fail(f"transformers serve did not start, see {log}")
 
 
-def soon(seconds: float = 60.0) -> float:
+def soon(seconds: float = PATIENCE) -> float:
     return LoopClock().now() + seconds
 
 

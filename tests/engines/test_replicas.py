@@ -3,7 +3,8 @@
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -17,10 +18,19 @@ from agentfly.chat import ByteTokenizer
 from agentfly.engines import Endpoint, OpenAICompletions, ScriptedEngine, VllmEngine
 from agentfly.engines.remote.retry import Retry
 from agentfly.engines.replicas import LONGEST_REST, ReplicatedEngine
-from agentfly.errors import ConfigError, DeadlineError, EngineError
+from agentfly.errors import ConfigError, DeadlineError, EngineError, StaleWeightsError
 from agentfly.runtime.clock import LoopClock
 from agentfly.testing import check_engine, run_in_virtual_time
-from agentfly.types import Completion, FinishReason, OnToken, Request, SamplingParams, Seed
+from agentfly.types import (
+    Completion,
+    FinishReason,
+    OnToken,
+    Request,
+    SamplingParams,
+    Seed,
+    SharedTensors,
+    Weights,
+)
 
 SECOND = 1.0
 
@@ -71,7 +81,25 @@ class Replica:
             finish_reason=FinishReason.STOP,
         )
 
-    async def load_weights(self, weights: object, version: int) -> None:
+    context_length: float = math.inf
+
+    @property
+    def takes(self) -> frozenset[type[Weights]]:
+        return frozenset({SharedTensors})
+
+    @property
+    def samples_exactly(self) -> bool:
+        return True
+
+    @property
+    def shares_tensors(self) -> bool:
+        return True
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        yield
+
+    async def publish(self, weights: Weights, version: int) -> None:
         await asyncio.sleep(0.1)
         if self.load_error is not None:
             raise self.load_error
@@ -244,15 +272,108 @@ async def test_deadlines_and_mistakes_pass_through() -> None:
 @virtual
 async def test_weights_go_to_all_and_one_without_them_is_not_sampled_from() -> None:
     made, engine = replicas(3)
-    await engine.load_weights(None, 1)
+    await engine.publish(SharedTensors(), 1)
     assert [replica.loaded for replica in made] == [[1]] * 3
     made[0].load_error = EngineError("no memory")
     made[1].load_error = DeadlineError("too slow")
-    await engine.load_weights(None, 2)
+    await engine.publish(SharedTensors(), 2)
     assert set(await ask_all(engine, ["a", "b", "c", "d"])) == {2}
     made[0].load_error = made[1].load_error = None
-    await engine.load_weights(None, 3)
+    await engine.publish(SharedTensors(), 3)
     assert set(await ask_all(engine, ["e", "f", "g"])) == {0, 1, 2}
+
+
+@virtual
+async def test_a_replica_that_comes_back_is_given_the_current_weights_first() -> None:
+    made, engine = replicas(2)
+    made[0].load_error = EngineError("it is starting again")
+    await engine.publish(SharedTensors(), 2)
+    made[0].load_error = None
+    assert set(await ask_all(engine, ["a", "b"])) == {1}, "its rest is not over"
+    await asyncio.sleep(5 * SECOND)
+    assert set(await ask_all(engine, ["c", "d", "e"])) == {0, 1}
+    assert [replica.loaded for replica in made] == [[2], [2]]
+
+
+@virtual
+async def test_a_replica_that_was_restarted_is_given_the_current_weights_first() -> None:
+    made, engine = replicas(2)
+    await engine.publish(SharedTensors(), 2)
+    made[0].error = StaleWeightsError("sampled from weights labelled 'default'")
+    assert set(await ask_all(engine, ["a", "b"])) == {1}
+    made[0].error = None
+    assert "lacks the current weights" in engine.troubles[0]
+    await asyncio.sleep(5 * SECOND)
+    assert set(await ask_all(engine, ["c", "d", "e"])) == {0, 1}
+    assert [replica.loaded for replica in made] == [[2, 2], [2]]
+
+
+@virtual
+async def test_pausing_pauses_all_and_one_that_can_not_is_left_out() -> None:
+    class Stubborn(Replica):
+        @asynccontextmanager
+        async def paused(self) -> AsyncIterator[None]:
+            await self.refuse()
+            yield
+
+        async def refuse(self) -> None:
+            raise EngineError("connection refused")
+
+    engine = ReplicatedEngine([Replica(0), Stubborn(1)])
+    async with engine.paused():
+        pass
+    assert engine.troubles == {
+        1: "lacks the current weights: it could not be paused: connection refused"
+    }
+    assert set(await ask_all(engine, ["a", "b"])) == {0}
+
+
+@virtual
+async def test_one_that_does_not_go_on_after_a_pause_ends_nothing() -> None:
+    class Stuck(Replica):
+        @asynccontextmanager
+        async def paused(self) -> AsyncIterator[None]:
+            yield
+            raise EngineError("connection refused")
+
+    engine = ReplicatedEngine([Replica(0), Stuck(1)])
+    async with engine.paused():
+        learned = True
+    assert learned
+    assert "after a pause: connection refused" in engine.troubles[1]
+
+
+@virtual
+async def test_nobody_comes_back_while_the_weights_may_be_changing() -> None:
+    made, engine = replicas(2)
+    made[0].load_error = EngineError("restarting")
+    await engine.publish(SharedTensors(), 1)
+    made[0].load_error = None
+    async with engine.paused():
+        await asyncio.sleep(5 * SECOND)
+        assert await ask(engine, "a") == 1
+        assert made[0].loaded == []
+    await ask(engine, "b")
+    assert made[0].loaded == [1]
+
+
+@virtual
+async def test_all_who_wait_are_answered_by_the_one_that_comes_back() -> None:
+    made, engine = replicas(1)
+    await engine.publish(SharedTensors(), 1)
+    made[0].error = StaleWeightsError("it was started again")
+    with pytest.raises(EngineError, match="started again"):
+        await ask(engine, "a")
+    made[0].error = None
+    assert await ask_all(engine, ["a", "b", "c"]) == [0, 0, 0]
+    assert made[0].loaded == [1, 1]
+
+
+@virtual
+async def test_replicas_that_take_no_weights_are_named() -> None:
+    completions = OpenAICompletions("http://127.0.0.1:1/v1", model="m")
+    with pytest.raises(ConfigError, match="replica 1, a OpenAICompletions, takes no weights"):
+        await ReplicatedEngine([Replica(0), completions]).publish(SharedTensors(), 1)
 
 
 @virtual
@@ -260,8 +381,8 @@ async def test_weights_that_none_could_load_are_an_error() -> None:
     made, engine = replicas(2)
     for replica in made:
         replica.load_error = EngineError("no memory")
-    with pytest.raises(EngineError, match=r"no replica could load version 4: .*no memory"):
-        await engine.load_weights(None, 4)
+    with pytest.raises(EngineError, match=r"no replica could take version 4: .*no memory"):
+        await engine.publish(SharedTensors(), 4)
     with pytest.raises(EngineError, match="replica 1 lacks the current weights: no memory"):
         await ask(engine, "a")
 
@@ -271,7 +392,7 @@ async def test_a_mistake_in_the_weights_is_told_as_such() -> None:
     made, engine = replicas(2)
     made[1].load_error = ConfigError("which transfer?")
     with pytest.raises(ConfigError, match=r"which transfer\?"):
-        await engine.load_weights({}, 1)
+        await engine.publish(SharedTensors(), 1)
 
 
 @virtual
@@ -306,7 +427,7 @@ async def test_chains_unheard_of_for_long_are_forgotten() -> None:
     assert sum(replica.chains for replica in engine._replicas) == 3
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     outages=st.lists(st.tuples(st.integers(0, 2), st.floats(0, 20), st.floats(0.1, 5)), max_size=6),
     chains=st.integers(1, 12),
@@ -393,14 +514,14 @@ async def test_troubles_say_which_replica_is_out_of_use_and_why() -> None:
     assert engine.troubles == {}
     made[0].error = EngineError("connection refused")
     made[2].load_error = EngineError("no memory")
-    await engine.load_weights(None, 1)
+    await engine.publish(SharedTensors(), 1)
     await ask(engine, "a")
     assert engine.troubles == {
         0: "down (failures in a row: 1): connection refused",
         2: "lacks the current weights: no memory",
     }
     made[0].error = made[2].load_error = None
-    await engine.load_weights(None, 2)
+    await engine.publish(SharedTensors(), 2)
     await asyncio.sleep(5 * SECOND)
     await ask(engine, "b")
     assert engine.troubles == {}

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engines.http_standin import Handler, Received, Reply, StandIn, standing_in
 from tests.engines.vllm_standin import FakeVllm, logprob_of, text_of, token_at
+from tests.patience import PATIENCE, HandMovedClock
 
 from agentfly.engines.remote.endpoint import Endpoint
 from agentfly.engines.remote.retry import Retry
@@ -42,7 +43,7 @@ async def sample(
     engine: Engine,
     params: SamplingParams | None = None,
     on_token: OnToken | None = None,
-    seconds: float = 20.0,
+    seconds: float = PATIENCE,
     priority: int = 0,
     chain: str = "t/0/0",
 ) -> Completion:
@@ -196,12 +197,16 @@ async def test_no_choice_at_all_is_refused() -> None:
 
 
 async def test_a_slow_server_ends_at_the_deadline_and_hears_of_it() -> None:
-    async with serving(FakeVllm(seconds_per_token=60)) as (engine, server):
-        with pytest.raises(DeadlineError):
-            await sample(engine, seconds=0.2)
-        with pytest.raises(DeadlineError):
-            await sample(engine, seconds=0.2, on_token=lambda t, p: None)
-        assert len(server.received) == 2
+    clock = HandMovedClock()
+    loop = asyncio.get_running_loop()
+    async with serving(FakeVllm(seconds_per_token=60), clock=clock) as (engine, server):
+        for count, on_token in enumerate((None, lambda t, p: None), 1):
+            waiter = loop.create_task(sample(engine, on_token=on_token))
+            await server.until_received(count)
+            clock.pass_deadlines()
+            with pytest.raises(DeadlineError):
+                await waiter
+            assert await server.all_hung_up(), "the server goes on for nobody"
 
 
 async def test_cancelled_waiters_leave_nothing() -> None:

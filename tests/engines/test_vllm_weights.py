@@ -1,20 +1,39 @@
 """New weights for a vLLM server: in the right order, labelled, and never half."""
 
 import asyncio
+import json
 import threading
-from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.engines.test_vllm_engine import FIRST, PROMPT, SEED, sample, serving
 from tests.engines.vllm_standin import FakeVllm, token_at
+from tests.patience import HandMovedClock, until
 
-from agentfly.engines.vllm import LoraAdapter, NcclTransfer, VllmEngine, WeightSync
-from agentfly.errors import ConfigError, DeadlineError, EngineError
-from agentfly.types import SamplingParams
+from agentfly.engines.vllm import NcclTransfer, VllmEngine, WeightSync
+from agentfly.errors import ConfigError, DeadlineError, EngineError, StaleWeightsError
+from agentfly.types import AdapterFolder, NamedTensors, SamplingParams, WeightsFolder
 
 LONG = SamplingParams(max_tokens=12)
-WEIGHTS = {"embed.weight": (4, 2), "head.weight": (4, 2)}
+WEIGHTS = NamedTensors(stream=lambda: {"embed.weight": (4, 2), "head.weight": (4, 2)}.items())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> WeightsFolder:
+    return weights_folder(tmp_path, "lm_head.weight")
+
+
+def weights_folder(path: Path, *names: str) -> WeightsFolder:
+    """Write what a Hugging Face folder has: tensors of one number each, behind a header."""
+    places = {
+        name: {"dtype": "F32", "shape": [1], "data_offsets": [4 * at, 4 * at + 4]}
+        for at, name in enumerate(names)
+    }
+    header = json.dumps(places).encode()
+    length = len(header).to_bytes(8, "little")
+    (path / "model.safetensors").write_bytes(length + header + bytes(4 * len(names)))
+    return WeightsFolder(path=path)
 
 
 class FakeTransfer:
@@ -24,7 +43,7 @@ class FakeTransfer:
     """
 
     def __init__(self) -> None:
-        self.sent: list[Mapping[str, Any]] = []
+        self.sent: list[NamedTensors] = []
         self.error: Exception | None = None
 
     def connect(self, sync: WeightSync) -> None:
@@ -38,15 +57,16 @@ class FakeTransfer:
             }
         )
 
-    def send(self, sync: WeightSync, weights: Any) -> None:
+    def send(self, sync: WeightSync, weights: NamedTensors) -> None:
+        tensors = dict(weights.stream())
         sync.start_weight_update()
         announcement = threading.Thread(
             target=sync.update_weights,
             args=(
                 {
-                    "names": list(weights),
-                    "dtype_names": ["bfloat16"] * len(weights),
-                    "shapes": [list(shape) for shape in weights.values()],
+                    "names": list(tensors),
+                    "dtype_names": ["bfloat16"] * len(tensors),
+                    "shapes": [list(shape) for shape in tensors.values()],
                 },
             ),
         )
@@ -61,8 +81,8 @@ class FakeTransfer:
 async def test_an_update_is_announced_sent_labelled_and_taken_up_in_order() -> None:
     fake, transfer = FakeVllm(), FakeTransfer()
     async with serving(fake, transfer=transfer) as (engine, server):
-        await engine.load_weights(WEIGHTS, 1)
-        await engine.load_weights(WEIGHTS, 2)
+        await engine.publish(WEIGHTS, 1)
+        await engine.publish(WEIGHTS, 2)
         assert (await sample(engine)).versions == ((2, 4),)
         init = next(r for r in server.received if r.path == "/init_weight_transfer_engine")
     update = ["start", "update", "finish", "version", "reset_cache", "resume"]
@@ -71,15 +91,28 @@ async def test_an_update_is_announced_sent_labelled_and_taken_up_in_order() -> N
     assert transfer.sent == [WEIGHTS, WEIGHTS]
 
 
-async def test_weights_that_came_by_other_means_are_only_labelled() -> None:
+async def test_a_folder_is_reloaded_by_every_worker(folder: WeightsFolder) -> None:
     fake = FakeVllm()
     async with serving(fake) as (engine, _):
-        await engine.load_weights(None, 7)
+        await engine.publish(folder, 7)
         assert (await sample(engine)).versions == ((7, 4),)
-    assert fake.log == ["pause", "version", "reset_cache", "resume"]
+    assert fake.reloaded == [str(folder.path)]
+    assert fake.log == ["pause", "reload", "version", "reset_cache", "resume"]
 
 
-async def test_a_completion_may_span_versions_and_each_token_names_its_own() -> None:
+async def test_a_folder_without_the_head_is_refused(tmp_path: Path) -> None:
+    fake = FakeVllm()
+    async with serving(fake) as (engine, _):
+        with pytest.raises(ConfigError, match=r"no tensor 'lm_head.weight'.*old head"):
+            await engine.publish(weights_folder(tmp_path, "model.embed_tokens.weight"), 1)
+        with pytest.raises(ConfigError, match=r"no \.safetensors file"):
+            await engine.publish(WeightsFolder(path=tmp_path / "nowhere"), 1)
+    assert fake.log == []
+
+
+async def test_a_completion_may_span_versions_that_its_tokens_name(
+    folder: WeightsFolder,
+) -> None:
     fake = FakeVllm(seconds_per_token=0.02)
     async with serving(fake, version=3) as (engine, server):
         heard: list[int] = []
@@ -87,9 +120,9 @@ async def test_a_completion_may_span_versions_and_each_token_names_its_own() -> 
             sample(engine, LONG, on_token=lambda t, _: heard.append(t))
         )
         await until(lambda: len(heard) >= 3)
-        await engine.load_weights(None, 4)
+        await engine.publish(folder, 4)
         completion = await task
-        assert len(server.received) == 5
+        assert len(server.received) == 6
     [(first, before), (second, after)] = completion.versions
     assert (first, second) == (3, 4)
     assert before >= 3
@@ -98,10 +131,12 @@ async def test_a_completion_may_span_versions_and_each_token_names_its_own() -> 
 
 
 @pytest.mark.parametrize(("policy", "forgotten"), [("recompute", True), ("keep", False)])
-async def test_old_keys_are_forgotten_or_kept_as_told(policy: Any, forgotten: bool) -> None:
+async def test_old_keys_are_forgotten_or_kept_as_told(
+    policy: Any, forgotten: bool, folder: WeightsFolder
+) -> None:
     fake = FakeVllm()
     async with serving(fake, stale_cache=policy) as (engine, _):
-        await engine.load_weights(None, 1)
+        await engine.publish(folder, 1)
     assert (fake.cache_resets > 0) is forgotten
     assert ("reset_cache" in fake.log) is forgotten
 
@@ -109,9 +144,9 @@ async def test_old_keys_are_forgotten_or_kept_as_told(policy: Any, forgotten: bo
 async def test_an_adapter_is_loaded_in_place_and_sampled_from() -> None:
     fake = FakeVllm()
     async with serving(fake) as (engine, server):
-        await engine.load_weights(LoraAdapter(path="/runs/1"), 1)
+        await engine.publish(AdapterFolder(path=Path("/runs/1")), 1)
         first = await sample(engine)
-        await engine.load_weights(LoraAdapter(path="/runs/2"), 2)
+        await engine.publish(AdapterFolder(path=Path("/runs/2")), 2)
         second = await sample(engine)
         bodies = [r.body for r in server.received if r.path == "/v1/load_lora_adapter"]
     assert bodies == [
@@ -123,13 +158,13 @@ async def test_an_adapter_is_loaded_in_place_and_sampled_from() -> None:
     assert (first.versions, second.versions) == (((1, 4),), ((2, 4),))
 
 
-async def test_pausing_freezes_requests_and_resuming_lets_them_go_on() -> None:
+async def test_pausing_freezes_requests_and_resuming_lets_them_go_on(folder: WeightsFolder) -> None:
     fake = FakeVllm(seconds_per_token=0.01)
     async with serving(fake) as (engine, server):
         async with engine.paused():
             task = asyncio.get_running_loop().create_task(sample(engine))
             await server.until_received(2)
-            await engine.load_weights(None, 1)
+            await engine.publish(folder, 1)
             assert fake.paused, "an update inside the block must not end the pause"
             assert not task.done()
         assert (await task).versions == ((1, 4),)
@@ -146,7 +181,7 @@ async def test_half_an_update_is_never_sampled_from(route: str) -> None:
         await server.until_received(1)
         fake.failing = {route}
         with pytest.raises(EngineError, match=r"answered 500: .*CUDA error"):
-            await engine.load_weights(WEIGHTS, 1)
+            await engine.publish(WEIGHTS, 1)
         with pytest.raises(EngineError, match="with the reason 'abort'"):
             await waiter
         assert fake.paused
@@ -154,7 +189,7 @@ async def test_half_an_update_is_never_sampled_from(route: str) -> None:
             await sample(engine)
         fake.failing = set()
         fake.update = "ready"
-        await engine.load_weights(WEIGHTS, 2)
+        await engine.publish(WEIGHTS, 2)
         assert (await sample(engine)).versions == ((2, 4),)
 
 
@@ -163,38 +198,43 @@ async def test_a_failure_of_the_transfer_itself_is_a_typed_error() -> None:
     transfer.error = RuntimeError("NCCL timeout")
     async with serving(FakeVllm(), transfer=transfer) as (engine, _):
         with pytest.raises(EngineError, match=r"sending weights to .*RuntimeError: NCCL timeout"):
-            await engine.load_weights(WEIGHTS, 1)
+            await engine.publish(WEIGHTS, 1)
 
 
 async def test_a_transfer_that_hangs_ends_in_time() -> None:
-    never = threading.Event()
+    begun, never = threading.Event(), threading.Event()
 
     class Hanging(FakeTransfer):
         def send(self, sync: WeightSync, weights: Any) -> None:
-            never.wait(30)
+            begun.set()
+            never.wait()
 
-    async with serving(FakeVllm(), transfer=Hanging(), update_seconds=0.5) as (engine, _):
+    clock = HandMovedClock()
+    async with serving(FakeVllm(), transfer=Hanging(), clock=clock) as (engine, _):
+        update = asyncio.get_running_loop().create_task(engine.publish(WEIGHTS, 1))
+        await until(begun.is_set)
+        clock.pass_deadlines()
         with pytest.raises(DeadlineError, match="sending weights"):
-            await engine.load_weights(WEIGHTS, 1)
+            await update
         with pytest.raises(EngineError, match="of no known version"):
             await sample(engine)
     never.set()
 
 
-async def test_a_server_that_is_gone_leaves_a_typed_error() -> None:
+async def test_a_server_that_is_gone_leaves_a_typed_error(folder: WeightsFolder) -> None:
     async with serving(FakeVllm()) as (_, server):
         url = server.url
     engine = VllmEngine(url, update_seconds=5)
     with pytest.raises(EngineError, match="/pause: the connection broke"):
-        await engine.load_weights(None, 1)
+        await engine.publish(folder, 1)
     await engine.close()
 
 
 async def test_weights_without_a_way_are_a_mistake_that_costs_nothing() -> None:
     fake = FakeVllm()
     async with serving(fake) as (engine, _):
-        with pytest.raises(ConfigError, match=r"dict need a way.*NcclTransfer\(address=\.\.\.\)"):
-            await engine.load_weights(WEIGHTS, 1)
+        with pytest.raises(ConfigError, match="takes AdapterFolder or WeightsFolder, got Named"):
+            await engine.publish(WEIGHTS, 1)
         await sample(engine)
     assert fake.log == []
 
@@ -202,32 +242,26 @@ async def test_weights_without_a_way_are_a_mistake_that_costs_nothing() -> None:
 async def test_nccl_needs_vllm_here_too() -> None:
     async with serving(FakeVllm(), transfer=NcclTransfer(address="127.0.0.1")) as (engine, _):
         with pytest.raises(ConfigError, match="pip install vllm"):
-            await engine.load_weights(WEIGHTS, 1)
+            await engine.publish(WEIGHTS, 1)
 
 
-async def test_a_server_that_lost_its_weights_is_found_out() -> None:
+async def test_a_server_that_lost_its_weights_is_found_out(folder: WeightsFolder) -> None:
     fake = FakeVllm()
     async with serving(fake) as (engine, _):
-        await engine.load_weights(None, 1)
+        await engine.publish(folder, 1)
         fake.label = "default"
-        with pytest.raises(EngineError, match="Was the server restarted"):
+        with pytest.raises(StaleWeightsError, match="Was the server restarted"):
             await sample(engine)
 
 
-async def test_a_server_that_reports_no_labels_is_believed_while_nothing_changes() -> None:
+async def test_a_server_that_reports_no_labels_is_believed_while_nothing_changes(
+    folder: WeightsFolder,
+) -> None:
     fake = FakeVllm(seconds_per_token=0.02, reports_labels=False)
     async with serving(fake, version=2) as (engine, server):
         assert (await sample(engine)).versions == ((2, 4),)
         task = asyncio.get_running_loop().create_task(sample(engine, LONG))
         await server.until_received(2)
-        await engine.load_weights(None, 3)
+        await engine.publish(folder, 3)
         with pytest.raises(EngineError, match="changed from version 2 to 3 under this completion"):
             await task
-
-
-async def until(condition: Any) -> None:
-    for _ in range(2000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise TimeoutError

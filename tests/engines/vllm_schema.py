@@ -203,3 +203,12 @@ class ResetPrefixCache(BaseModel):
 
     reset_running_requests: bool = False
     reset_external: bool = False
+
+
+class CollectiveRpc(Strict):
+    """The body of `/collective_rpc`, which has no protocol class."""
+
+    method: str
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    timeout: float | None = None

@@ -26,6 +26,7 @@ if __name__ == "__main__":
 from tests.engines.http_standin import Received, Reply, StandIn
 from tests.engines.vllm_schema import (
     AbortRequests,
+    CollectiveRpc,
     CompletionRequest,
     FinishWeightUpdate,
     GenerateRequest,
@@ -80,12 +81,16 @@ class FakeVllm:
         self.label = "default"
         self.adapters: dict[str, str] = {}
         self.update: str = "none"
+        self.reloaded: list[str] = []
         self.cache_resets = 0
         self.log: list[str] = []
         """Control routes in the order in which they were called."""
         self.failing: set[str] = set()
         self.healthy = True
         self.aborts = 0
+        self.seeds: list[int | None] = []
+        self.device = "cpu"
+        self.logprobs_mode = "processed_logprobs"
         self._go = asyncio.Event()
         self._go.set()
         self._routes: dict[tuple[str, str], Callable[[Received, Reply], Awaitable[None]]] = {
@@ -93,6 +98,7 @@ class FakeVllm:
             ("POST", "/v1/completions"): self._completions,
             ("GET", "/health"): self._health,
             ("GET", "/get_world_size"): self._world_size,
+            ("GET", "/server_info"): self._server_info,
             ("POST", "/pause"): self._pause,
             ("POST", "/resume"): self._resume,
             ("POST", "/abort_requests"): self._abort,
@@ -103,6 +109,7 @@ class FakeVllm:
             ("POST", "/update_weight_version"): self._version,
             ("POST", "/reset_prefix_cache"): self._reset_cache,
             ("POST", "/v1/load_lora_adapter"): self._load_adapter,
+            ("POST", "/collective_rpc"): self._rpc,
         }
 
     @property
@@ -139,6 +146,7 @@ class FakeVllm:
 
     async def _generate(self, received: Received, reply: Reply) -> None:
         request = GenerateRequest.model_validate(received.body)
+        self.seeds.append(request.sampling_params.seed)
         if request.model is not None and request.model not in self.adapters:
             await reply.json({"error": {"message": "no such model", "code": 404}}, 404)
             return
@@ -199,6 +207,12 @@ class FakeVllm:
     async def _world_size(self, received: Received, reply: Reply) -> None:
         await reply.json({"world_size": 2})
 
+    async def _server_info(self, received: Received, reply: Reply) -> None:
+        assert received.query == {"config_format": "json"}
+        model = {"logprobs_mode": self.logprobs_mode, "max_model_len": 512, "dtype": "float32"}
+        config = {"model_config": model, "device_config": {"device": self.device}}
+        await reply.json({"vllm_config": config, "vllm_env": {}, "system_env": {}})
+
     async def _pause(self, received: Received, reply: Reply) -> None:
         query = Pause.model_validate(received.query)
         assert query.mode == "keep", "other modes lose what requests in flight have sampled"
@@ -254,6 +268,13 @@ class FakeVllm:
         self.cache_resets += 1
         await self._done("reset_cache", reply, {"success": True})
 
+    async def _rpc(self, received: Received, reply: Reply) -> None:
+        rpc = CollectiveRpc.model_validate(received.body)
+        assert rpc.method == "reload_weights"
+        assert self.paused, "weights change only while generation is paused"
+        self.reloaded.append(rpc.kwargs["weights_path"])
+        await self._done("reload", reply, {"results": [None, None]})
+
     async def _load_adapter(self, received: Received, reply: Reply) -> None:
         request = LoadLoraAdapter.model_validate(received.body)
         if request.lora_name in self.adapters and not request.load_inplace:
@@ -304,6 +325,7 @@ class ServeArguments(BaseModel):
     generation_config: str
     weight_transfer_config: str
     enable_lora: bool
+    enable_scale_out: bool
 
 
 def read_command_line() -> ServeArguments:
@@ -312,7 +334,11 @@ def read_command_line() -> ServeArguments:
     for name in ("host", "logprobs-mode", "generation-config", "weight-transfer-config"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--port", type=int, required=True)
+    for name in ("dtype", "max-num-seqs", "max-model-len", "max-lora-rank"):
+        parser.add_argument(f"--{name}")
+    parser.add_argument("--enforce-eager", action="store_true")
     parser.add_argument("--enable-lora", action="store_true")
+    parser.add_argument("--enable-scale-out", action="store_true")
     parser.add_argument("--fails", action="store_true")
     parser.add_argument("--sick", action="store_true")
     options = parser.parse_args()
@@ -326,6 +352,7 @@ async def serve() -> None:
     arguments = read_command_line()
     assert json.loads(arguments.weight_transfer_config) == {"backend": "nccl"}
     assert os.environ["VLLM_SERVER_DEV_MODE"] == "1"
+    assert arguments.enable_scale_out, "else the real server answers 403 to /inference/v1/generate"
     print("listening", arguments.model_dump_json(), flush=True)
     fake = FakeVllm(seconds_per_token=float(os.environ.get("STANDIN_SECONDS_PER_TOKEN", "0")))
     fake.healthy = "--sick" not in sys.argv

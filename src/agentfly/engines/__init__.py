@@ -1,15 +1,17 @@
 """Whatever samples tokens. `agentfly.engines.local` is a module of its own: it needs torch."""
 
+from agentfly.engines.factory import EngineMaker, EngineSpec, make_engine
 from agentfly.engines.openai import OpenAIChat, OpenAICompletions
 from agentfly.engines.remote import Endpoint, Retry
 from agentfly.engines.replicas import ReplicatedEngine
 from agentfly.engines.scripted import Latency, ScriptedEngine, ScriptedTurn, log_normal
-from agentfly.engines.vllm import LoraAdapter, VllmEngine, start_vllm
+from agentfly.engines.vllm import VllmEngine, start_vllm
 
 __all__ = [
     "Endpoint",
+    "EngineMaker",
+    "EngineSpec",
     "Latency",
-    "LoraAdapter",
     "OpenAIChat",
     "OpenAICompletions",
     "ReplicatedEngine",
@@ -18,5 +20,6 @@ __all__ = [
     "ScriptedTurn",
     "VllmEngine",
     "log_normal",
+    "make_engine",
     "start_vllm",
 ]

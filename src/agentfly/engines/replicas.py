@@ -4,6 +4,7 @@
     its later requests    ──► the same one, which holds its cache
     a replica fails       ──► down for a while; request and chain move to another
     its wait is over      ──► one request tries it; an answer, and it is up again
+    it lacks the weights  ──► once its wait is over, they are published to it before it is asked
 
 As long as another replica is up, one unavailability is enough to move on: HTTP engines make one
 attempt then, and are as patient as their endpoint says only where nobody else could answer.
@@ -16,18 +17,31 @@ import asyncio
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
+from typing import cast
 
+from agentfly.engines.publishing import require_taken
 from agentfly.engines.remote.retry import failing_over
-from agentfly.errors import ConfigError, DeadlineError, EngineError
+from agentfly.errors import ConfigError, DeadlineError, EngineError, StaleWeightsError
 from agentfly.runtime.clock import LoopClock
-from agentfly.types import Clock, Completion, Engine, OnToken, Request, SamplingParams
+from agentfly.types import (
+    Clock,
+    Completion,
+    Engine,
+    OnToken,
+    Request,
+    SamplingParams,
+    TrainableEngine,
+    Weights,
+)
 
 FIRST_REST = 1.0
 """Seconds that a replica is left alone after a failure; doubled with each one that follows."""
 LONGEST_REST = 60.0
+POLL_SECONDS = 0.05
+"""How often to look whether a replica has come back: no event spans several event loops."""
 REMEMBERED_CHAINS = 100_000
 """Chains whose replica is remembered; the longest unheard of are forgotten first."""
 
@@ -48,6 +62,16 @@ class _Replica:
     """Requests under way that began when it had failed and not yet answered again."""
     outdated: str | None = None
     """Why it lacks the current weights; it is not sampled from until it has them."""
+    returning: bool = False
+    """Whether it is being given the current weights."""
+
+    @property
+    def trainable(self) -> TrainableEngine:
+        """The engine, if it can be trained."""
+        if not hasattr(self.engine, "publish"):
+            name = type(self.engine).__name__
+            raise ConfigError(f"replica {self.index}, a {name}, takes no weights: use VllmEngine")
+        return cast(TrainableEngine, self.engine)
 
     @property
     def load(self) -> tuple[int, int, int]:
@@ -100,12 +124,19 @@ class ReplicatedEngine:
         self._replicas = [_Replica(index, engine) for index, engine in enumerate(engines)]
         self._clock = clock or LoopClock()
         self._homes: OrderedDict[str, _Replica] = OrderedDict()
+        self._current: _Published | None = None
+        self._pauses = 0
         self._closed = False
 
     @property
     def context_length(self) -> float:
         """The longest sequence that every replica takes, as far as they tell."""
         return min(getattr(r.engine, "context_length", math.inf) for r in self._replicas)
+
+    @property
+    def reports_start(self) -> bool:
+        """Whether every replica tells when it begins with a request."""
+        return all(getattr(r.engine, "reports_start", False) for r in self._replicas)
 
     @property
     def troubles(self) -> Mapping[int, str]:
@@ -122,11 +153,14 @@ class ReplicatedEngine:
         on_token: OnToken | None = None,
     ) -> Completion:
         """Continue the prompt on the chain's replica, or on another if that fails."""
+        await self._bring_back()
         heard = _Heard(on_token)
         failures: dict[_Replica, EngineError] = {}
         while not self._closed:
             replica = self._choose(request.chain_id, failures)
             if replica is None:
+                if await self._one_returns(failures, deadline):
+                    continue
                 break
             try:
                 with failing_over() if self._others_up(replica, failures) else nullcontext():
@@ -140,16 +174,64 @@ class ReplicatedEngine:
                 _log.warning("replica %d failed: %s", replica.index, error)
         raise self._exhausted(failures)
 
-    async def load_weights(self, weights: object, version: int) -> None:
-        """Load them into all replicas; one that fails rests until it has taken newer ones."""
+    @property
+    def takes(self) -> frozenset[type[Weights]]:
+        """Forms of weights that every replica takes."""
+        return frozenset.intersection(*(r.trainable.takes for r in self._replicas))
+
+    @property
+    def samples_exactly(self) -> bool:
+        """Whether the log-probabilities of all replicas are those of the learner."""
+        return all(replica.trainable.samples_exactly for replica in self._replicas)
+
+    @property
+    def shares_tensors(self) -> bool:
+        """Whether any replica samples from the learner's own tensors."""
+        return any(replica.trainable.shares_tensors for replica in self._replicas)
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """Sample no token on any replica inside the block; one that fails to pause is left out."""
+        self._pauses += 1
+        try:
+            async with AsyncExitStack() as stack:
+                for replica in self._replicas:
+                    await stack.enter_async_context(self._pausing(replica))
+                yield
+        finally:
+            self._pauses -= 1
+
+    @asynccontextmanager
+    async def _pausing(self, replica: _Replica) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(replica.trainable.paused())
+            except (EngineError, DeadlineError) as error:
+                replica.outdated = f"it could not be paused: {error}"
+                _log.warning("replica %d could not be paused: %s", replica.index, error)
+            resume = stack.pop_all()
+        try:
+            yield
+        finally:
+            try:
+                await resume.aclose()
+            except (EngineError, DeadlineError) as error:
+                # What happened in the block is worth more than the end of one replica.
+                replica.failed(EngineError(f"after a pause: {error}"), self._clock.now())
+                _log.warning("replica %d did not go on after a pause: %s", replica.index, error)
+
+    async def publish(self, weights: Weights, version: int) -> None:
+        """Publish to all replicas; one that fails rests until it has the current weights."""
+        require_taken(self, weights)
+        self._current = _Published(weights, version)
         mistakes: list[ConfigError] = []
         async with asyncio.TaskGroup() as group:
             for replica in self._replicas:
-                group.create_task(self._load_into(replica, weights, version, mistakes))
+                group.create_task(self._publish_to(replica, self._current, mistakes))
         if mistakes:
             raise mistakes[0]
         if all(replica.outdated is not None for replica in self._replicas):
-            raise EngineError(f"no replica could load version {version}: {self._reasons()}")
+            raise EngineError(f"no replica could take version {version}: {self._reasons()}")
 
     async def close(self) -> None:
         """Close all replicas. Waiters end with EngineError."""
@@ -216,6 +298,8 @@ class ReplicatedEngine:
             )
         except EngineError as error:
             replica.failed(error, self._clock.now())
+            if isinstance(error, StaleWeightsError):
+                replica.outdated = str(error)
             raise
         finally:
             replica.trials -= trial
@@ -223,18 +307,47 @@ class ReplicatedEngine:
         replica.succeeded()
         return completion
 
-    async def _load_into(
-        self, replica: _Replica, weights: object, version: int, mistakes: list[ConfigError]
+    async def _publish_to(
+        self, replica: _Replica, current: "_Published", mistakes: list[ConfigError]
     ) -> None:
         try:
-            await replica.engine.load_weights(weights, version)
+            await replica.trainable.publish(current.weights, current.version)
         except ConfigError as error:
             mistakes.append(error)
         except (EngineError, DeadlineError) as error:
             replica.outdated = str(error)
-            _log.error("replica %d did not load version %d: %s", replica.index, version, error)
+            replica.failed(EngineError(str(error)), self._clock.now())
+            _log.error(
+                "replica %d did not take version %d: %s", replica.index, current.version, error
+            )
         else:
             replica.outdated = None
+            replica.succeeded()
+
+    async def _one_returns(self, tried: dict[_Replica, EngineError], deadline: float) -> bool:
+        """Wait where none is left and one is being given the weights; tell whether to go on."""
+        waited_for = [r for r in self._replicas if r.returning and r not in tried]
+        while any(replica.returning for replica in waited_for):
+            if self._clock.now() >= deadline:
+                raise DeadlineError("no replica had the current weights before the deadline")
+            await self._clock.sleep(POLL_SECONDS)
+        return any(replica.outdated is None for replica in waited_for)
+
+    async def _bring_back(self) -> None:
+        """Publish the current weights to replicas that lack them and have rested."""
+        if self._pauses:
+            return  # a learner may be changing the very weights
+        now = self._clock.now()
+        none_left = all(replica.outdated is not None for replica in self._replicas)
+        for replica in self._replicas:
+            is_due = replica.up_at <= now or none_left
+            if replica.outdated is None or replica.returning or not is_due or not self._current:
+                continue
+            replica.returning = True
+            try:
+                await self._publish_to(replica, self._current, [])
+            finally:
+                replica.returning = False
 
     def _exhausted(self, failures: dict[_Replica, EngineError]) -> EngineError:
         if self._closed:
@@ -248,6 +361,14 @@ class ReplicatedEngine:
             for replica in self._replicas
             if replica.outdated is not None
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Published:
+    """The weights that all replicas should sample from."""
+
+    weights: Weights
+    version: int
 
 
 class _Heard:

@@ -19,6 +19,7 @@ from agentfly.types import (
     SamplingParams,
     Seed,
     Tokenizer,
+    Weights,
 )
 
 
@@ -99,7 +100,7 @@ class ScriptedEngine:
             finish_reason=finish_reason,
         )
 
-    async def load_weights(self, weights: object, version: int) -> None:
+    async def publish(self, weights: Weights, version: int) -> None:
         """Remember the version; a script has no weights."""
         del weights
         self._version = version

@@ -27,6 +27,12 @@ from agentfly.types.event import (
     ToolCalled,
     TurnRead,
 )
+from agentfly.types.learner import (
+    Keep,
+    Learner,
+    MaskPolicy,
+    StepMetrics,
+)
 from agentfly.types.message import (
     Image,
     Message,
@@ -37,7 +43,11 @@ from agentfly.types.sample import (
     Sample,
 )
 from agentfly.types.score import (
+    ANY_SCORE,
     Score,
+    ScoreRange,
+    declared_range,
+    read_range,
 )
 from agentfly.types.seams import (
     AgentKind,
@@ -58,6 +68,7 @@ from agentfly.types.seams import (
     Tokenizer,
     Tool,
     Tracker,
+    TrainableEngine,
 )
 from agentfly.types.seed import (
     Seed,
@@ -87,9 +98,20 @@ from agentfly.types.trajectory import (
     TokenStream,
     Trajectory,
     Turn,
+    collect_groups,
+    members_by_group,
+)
+from agentfly.types.weights import (
+    AdapterFolder,
+    NamedTensors,
+    SharedTensors,
+    Weights,
+    WeightsFolder,
 )
 
 __all__ = [
+    "ANY_SCORE",
+    "AdapterFolder",
     "AgentKind",
     "Attempt",
     "ChainStarted",
@@ -109,7 +131,11 @@ __all__ = [
     "GroupReward",
     "Harness",
     "Image",
+    "Keep",
+    "Learner",
+    "MaskPolicy",
     "Message",
+    "NamedTensors",
     "Observed",
     "OnEvent",
     "OnToken",
@@ -123,10 +149,13 @@ __all__ = [
     "Sample",
     "SamplingParams",
     "Score",
+    "ScoreRange",
     "Seed",
+    "SharedTensors",
     "Span",
     "SpanKind",
     "Step",
+    "StepMetrics",
     "StopReason",
     "Stopped",
     "Task",
@@ -140,14 +169,21 @@ __all__ = [
     "ToolSpec",
     "ToolStatus",
     "Tracker",
+    "TrainableEngine",
     "Trajectory",
     "Turn",
     "TurnRead",
     "Verdict",
     "VersionRuns",
+    "Weights",
+    "WeightsFolder",
     "chain_id",
     "chain_index",
+    "collect_groups",
     "content_id",
+    "declared_range",
     "group_id",
     "is_environment_class",
+    "members_by_group",
+    "read_range",
 ]

@@ -1,8 +1,8 @@
 """What goes into an engine and what comes out of it."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agentfly.errors import ConfigError
@@ -64,6 +64,9 @@ class Request:
     """Seed of this turn; the token at position i draws from `seed.child(i)`."""
     priority: int = 0
     """Lower goes first."""
+    on_started: Callable[[], None] | None = field(default=None, compare=False, repr=False)
+    """Called once, in the event loop's thread, when the engine begins to work on it: an engine with
+    `reports_start = True` does so, and what a request waited before is not charged to its chain."""
 
 
 VersionRuns = tuple[tuple[int, int], ...]
@@ -102,6 +105,15 @@ class Completion:
                 f"every sampled token needs a weights version: got {len(self.token_ids)} tokens "
                 f"and versions for {covered}"
             )
+
+    def followed_by(self, more: "Completion") -> "Completion":
+        """Return this completion and what was sampled behind it as one."""
+        return Completion(
+            token_ids=self.token_ids + more.token_ids,
+            logprobs=self.logprobs + more.logprobs,
+            versions=self.versions + more.versions,
+            finish_reason=more.finish_reason,
+        )
 
     def version_of_each(self) -> Iterator[int]:
         """Yield the weights version of each token."""

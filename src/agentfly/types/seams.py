@@ -16,6 +16,7 @@ from agentfly.types.seed import Seed
 from agentfly.types.task import Task
 from agentfly.types.tool import ToolResult, ToolSpec
 from agentfly.types.trajectory import Group, Trajectory
+from agentfly.types.weights import Weights
 
 if TYPE_CHECKING:
     from agentfly.types.context import Context
@@ -50,13 +51,40 @@ class Engine(Protocol):
         deadline: float,
         on_token: OnToken | None = None,
     ) -> Completion:
-        """Continue the prompt; raise EngineError, or DeadlineError at the deadline."""
+        """Continue the prompt; raise EngineError, or DeadlineError at the deadline.
 
-    async def load_weights(self, weights: object, version: int) -> None:
-        """Sample from these weights from now on."""
+        An engine with an attribute `reports_start = True` calls `request.on_started` when it begins
+        to work on a request: a chain's time limit does not count what it waited until then.
+        """
 
     async def close(self) -> None:
         """Free everything. Waiters end with EngineError."""
+
+
+class TrainableEngine(Engine, Protocol):
+    """An engine that samples from weights which a learner changes."""
+
+    @property
+    def context_length(self) -> float:
+        """Longest sequence, prompt and completion together."""
+
+    @property
+    def takes(self) -> frozenset[type[Weights]]:
+        """Forms of weights that `publish` takes."""
+
+    @property
+    def samples_exactly(self) -> bool:
+        """Whether its log-probabilities are those of the learner's own forward pass."""
+
+    @property
+    def shares_tensors(self) -> bool:
+        """Whether it samples from the learner's own tensors: it is paused while they change."""
+
+    def paused(self) -> AbstractAsyncContextManager[None]:
+        """Sample no token inside the block; requests wait meanwhile."""
+
+    async def publish(self, weights: Weights, version: int) -> None:
+        """Sample from these weights from now on, and record each token under their version."""
 
 
 class ChatModel(Protocol):
@@ -135,8 +163,11 @@ class Renderer(Protocol):
         `history` is the conversation up to and including the turn's message.
         """
 
-    def parse(self, completion: Completion) -> Parsed:
-        """Read a completion. Never raises, whatever the tokens."""
+    def parse(self, completion: Completion, tools: Sequence[ToolSpec] = ()) -> Parsed:
+        """Read a completion. Never raises, whatever the tokens.
+
+        The tools' schemas say what types arguments have, where the call format writes bare text.
+        """
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of these ids, for people to look at."""
@@ -161,7 +192,8 @@ class Environments(Protocol):
     async def get(self, spec: EnvSpec | None) -> Any:
         """Return the instance, leasing all of the chain's kinds at once at the first call.
 
-        None means the chain's only environment.
+        None means the chain's only environment. The wait has a limit of its own, after which it
+        raises LeaseTimeout.
         """
 
 
@@ -193,7 +225,10 @@ class Tool(Protocol):
 
 
 class Reward(Protocol):
-    """Scores one chain."""
+    """Scores one chain.
+
+    One with an attribute `range`, such as `(0, 1)`, declares its least and greatest value.
+    """
 
     @property
     def name(self) -> str:
@@ -208,7 +243,10 @@ class Reward(Protocol):
 
 
 class GroupReward(Protocol):
-    """Scores all chains of a task at once, after their environments were released."""
+    """Scores all chains of a task at once, after their environments were released.
+
+    One with an attribute `range` declares the least and the greatest value of a member.
+    """
 
     @property
     def name(self) -> str:

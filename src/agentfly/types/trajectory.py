@@ -11,7 +11,7 @@ A template's or a tool's tokens can only be context, and only sampled tokens can
 there is no mask that could be wrong.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -21,7 +21,7 @@ from agentfly.types.message import Message
 from agentfly.types.score import Score
 from agentfly.types.span import Span
 from agentfly.types.stop import StopReason
-from agentfly.types.task import Task
+from agentfly.types.task import Task, chain_index
 from agentfly.types.tool import ToolResult, ToolSpec
 
 
@@ -122,6 +122,8 @@ class Trajectory:
             raise ValueError(f"a chain that ended with {self.stop!r} must say what failed")
         if self.score is not None and self.stop is StopReason.REWARD_FAILED:
             raise ValueError("a chain whose reward failed is unscored")
+        if self.score is not None:
+            self.score.require_turns(sum(len(stream.turns) for stream in self.streams))
 
     @property
     def turns(self) -> tuple[Turn, ...]:
@@ -177,12 +179,31 @@ class Group:
         if strangers:
             raise ValueError(f"chains {strangers} don't belong to group {self.id!r}")
 
+    @classmethod
+    def of(cls, chains: Iterable[Trajectory]) -> "Group":
+        """Make a group of its finished chains, in whatever order they ended."""
+        members = sorted(chains, key=lambda member: chain_index(member.chain_id))
+        return cls(id=members[0].group_id, task=members[0].task, members=tuple(members))
+
     @property
     def has_spread(self) -> bool:
         """Whether its trainable members differ in reward: only then does comparing them teach."""
         trainable = [member for member in self.members if member.trainable]
         rewards = [member.score.value for member in trainable if member.score]
         return bool(rewards) and differ(min(rewards), max(rewards))
+
+
+def members_by_group(chains: Iterable[Trajectory]) -> dict[str, list[Trajectory]]:
+    """Sort chains by the id of their group; groups come in the order of their first chains."""
+    members: dict[str, list[Trajectory]] = {}
+    for trajectory in chains:
+        members.setdefault(trajectory.group_id, []).append(trajectory)
+    return members
+
+
+def collect_groups(chains: Iterable[Trajectory]) -> list[Group]:
+    """Make groups of finished chains, in the order of their first chains."""
+    return [Group.of(members) for members in members_by_group(chains).values()]
 
 
 ROUNDING = 1e-6

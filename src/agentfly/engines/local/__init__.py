@@ -10,7 +10,6 @@ keyvalues.py   the keys and values of one sequence
 shards.py      one step, cut into shards of rows that run side by side
 forward.py     from ids to logits: lean.py (Llama family) or hosted.py (any other decoder)
 attention.py   many sequences side by side, each over its own keys
-stand_in.py    what it has in common with other attention that replaces a module's own
 sampling.py    from logits to tokens, counter-based
 stop.py        when a completion is over
 weights.py     the module itself, or a copy in another dtype

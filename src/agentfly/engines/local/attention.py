@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 from agentfly.engines.local.keyvalues import KeyValues
-from agentfly.engines.local.stand_in import later_hidden
+from agentfly.modeling.attention_hooks import causal_mask
 
 Attend = Callable[[int, Tensor, Tensor, Tensor, float], Tensor]
 """(layer, queries NxHGxD, keys NxHxD, values NxHxD, scaling) -> what was attended to, NxHGxD."""
@@ -85,7 +85,7 @@ class SpanAttention:
     def _mask(self, index: int, queries: Tensor, groups: int) -> Tensor:
         if index not in self._masks:
             span = self.spans[index]
-            mask = later_hidden(span.start, span.end, groups=groups, like=queries)
+            mask = causal_mask(span.start, span.end, groups=groups, like=queries)
             self._masks[index] = mask
         return self._masks[index]
 

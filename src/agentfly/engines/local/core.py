@@ -13,7 +13,8 @@ from agentfly.engines.local.scheduler import Scheduler
 from agentfly.engines.local.shards import TILE_ROWS, Shards, Work
 from agentfly.engines.local.supported import refuse_unsupported
 from agentfly.engines.local.weights import Dtype, SampledWeights
-from agentfly.errors import EngineError
+from agentfly.errors import EngineError, boundary
+from agentfly.types import NamedTensors, Weights
 
 StaleCache = Literal["recompute", "keep"]
 
@@ -42,9 +43,9 @@ class Core:
         refuse_unsupported(model)
         self.counters = Counters()
         self._weights = SampledWeights(model, dtype)
-        shape = prove_forward(self._weights.twin)
+        shape = prove_forward(self._weights.view)
         self.cache = Cache(shape, max_bytes=cache_bytes, counters=self.counters)
-        self._forward = make_forward(self._weights.twin)
+        self._forward = make_forward(self._weights.view)
         self._version = version
         self._stale_cache = stale_cache
         self.scheduler = Scheduler(
@@ -54,10 +55,10 @@ class Core:
             prefill_tokens=PREFILL_TOKENS,
             counters=self.counters,
         )
-        parameters = sum(p.numel() for p in self._weights.twin.parameters())
+        parameters = sum(p.numel() for p in self._weights.view.parameters())
         self._shards = Shards(threads=threads, parameters=parameters, deterministic=deterministic)
         if deterministic:
-            self._shards.prove_deterministic(self._forward, self._weights.twin)
+            self._shards.prove_deterministic(self._forward, self._weights.view)
 
     def step(self) -> None:
         """Run one step of all that runs; does nothing when there is nothing to do."""
@@ -73,13 +74,20 @@ class Core:
         for job, outcome in going_on:
             self.scheduler.extend(job, outcome.token_id)
 
-    def load_weights(self, weights: object, version: int) -> None:
+    @property
+    def shares_weights(self) -> bool:
+        """Whether the module's own parameters are sampled from, and no copy of them."""
+        return self._weights.shared
+
+    def publish(self, weights: Weights, version: int) -> None:
         """Sample from other weights; running jobs go on under the stated policy for old keys."""
-        if weights is None:
-            self._weights.refresh()
+        if isinstance(weights, NamedTensors):
+            with boundary(EngineError, f"reading version {version} of the weights"):
+                tensors = dict(weights.stream())
+            self._weights.load(tensors)
         else:
-            self._weights.load(weights)
-        self._forward = make_forward(self._weights.twin)
+            self._weights.refresh()
+        self._forward = make_forward(self._weights.view)
         self._version = version
         if self._stale_cache == "recompute":
             self.scheduler.restart()

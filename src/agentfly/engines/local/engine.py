@@ -18,9 +18,20 @@ from agentfly.engines.local.job import Job, Reply
 from agentfly.engines.local.stop import StopWatch
 from agentfly.engines.local.thread import EngineThread
 from agentfly.engines.local.weights import Dtype
+from agentfly.engines.publishing import require_taken
 from agentfly.errors import DeadlineError, EngineError
-from agentfly.runtime.clock import LoopClock
-from agentfly.types import Clock, Completion, OnToken, Request, SamplingParams, Tokenizer
+from agentfly.runtime.clock import LoopClock, in_seconds
+from agentfly.types import (
+    Clock,
+    Completion,
+    NamedTensors,
+    OnToken,
+    Request,
+    SamplingParams,
+    SharedTensors,
+    Tokenizer,
+    Weights,
+)
 
 GIB = 2**30
 
@@ -38,12 +49,12 @@ class LocalEngine:
     Completion(token_ids=(504, 3575, 282, 4649, 314, 7042, 30, 2), ...)
 
     Weights: with `dtype=None` it samples from the very parameters of `model`, without a copy. A
-    learner in the same process changes them in place while the engine is paused, and then tells it
-    the new version. With another dtype the engine keeps a copy, refreshed by `load_weights`.
+    learner in the same process changes them in place while the engine is paused, and then publishes
+    the new version. With another dtype the engine keeps a copy, refreshed by `publish`.
 
     >>> async with engine.paused():                                     # doctest: +SKIP
     ...     optimizer.step()
-    ...     await engine.load_weights(None, version=7)
+    ...     await engine.publish(SharedTensors(), version=7)
 
     Old keys: weights may change in the middle of a completion, and each token's record names its
     own version. With `stale_cache="recompute"` all keys and values are forgotten at that moment and
@@ -51,6 +62,9 @@ class LocalEngine:
     everything before it says. With "keep" they stay, which costs nothing, and tokens attend to keys
     that older weights made.
     """
+
+    reports_start = True
+    """A request waits for a place among `max_running`, and for memory."""
 
     def __init__(  # noqa: PLR0913 - keyword-only, each a choice of its own
         self,
@@ -126,7 +140,7 @@ class LocalEngine:
         It ends with a token of `params.stop_token_ids`, a stop string, `params.max_tokens` or the
         end of the model's context. `on_token` is called in the event loop's thread.
         """
-        job = self._job(prompt_ids, params, request, Reply(on_token))
+        job = self._job(prompt_ids, params, request, Reply(on_token, request.on_started))
         seconds = deadline - self._clock.now()
         self._thread.submit(job)
         try:
@@ -141,15 +155,26 @@ class LocalEngine:
             if not job.reply.given:
                 self._thread.abandon(job)
 
-    async def load_weights(self, weights: object, version: int) -> None:
-        """Sample from these weights from now on.
+    @property
+    def takes(self) -> frozenset[type[Weights]]:
+        """Forms of weights that `publish` takes."""
+        return frozenset({SharedTensors, NamedTensors})
 
-        Args:
-            weights: A state dict of the model, or None when the model was changed in place.
-            version: What each token sampled from now on is recorded under.
-        """
+    @property
+    def samples_exactly(self) -> bool:
+        """Whether it samples from the very parameters of the model that it was made from."""
+        return self._core.shares_weights
+
+    @property
+    def shares_tensors(self) -> bool:
+        """Whether it samples from the learner's own tensors."""
+        return self._core.shares_weights
+
+    async def publish(self, weights: Weights, version: int) -> None:
+        """Sample from these weights from now on, and record each token under their version."""
+        require_taken(self, weights)
         reply = Reply()
-        self._thread.load_weights(weights, version, reply)
+        self._thread.publish(weights, version, reply)
         await reply.future
 
     @asynccontextmanager
@@ -197,7 +222,7 @@ class LocalEngine:
 def _lateness(seconds: float) -> str:
     if seconds <= 0:
         return "was asked for after its deadline had passed"
-    return f"took longer than its {seconds:.3g} s"
+    return f"took longer than its {in_seconds(seconds)}"
 
 
 def _threads_for(model: Any) -> int:

@@ -36,33 +36,33 @@ class Forward(Protocol):
         """Return the logits PxV of the tokens at `picks_P`."""
 
 
-def make_forward(twin: Any) -> Forward:
+def make_forward(view: Any) -> Forward:
     """Choose the way for a module of the engine's own."""
-    return LeanForward(twin) if is_lean(twin) else HostedForward(twin)
+    return LeanForward(view) if is_lean(view) else HostedForward(view)
 
 
-def prove_forward(twin: Any) -> CacheShape:
+def prove_forward(view: Any) -> CacheShape:
     """Refuse a module for which the engine would compute other logits than the module itself.
 
     Returns what the cache must hold for it.
     """
-    count = min(PROBE_TOKENS, twin.get_input_embeddings().num_embeddings)
-    ids = torch.arange(count, device=twin.device)
+    count = min(PROBE_TOKENS, view.get_input_embeddings().num_embeddings)
+    ids = torch.arange(count, device=view.device)
     probe = _Probe()
     with torch.inference_mode():
-        theirs = twin(input_ids=ids[None], use_cache=False).logits[0]
-        ours = make_forward(twin)(ids, ids, probe, ids)
-    _check_equal(type(twin).__name__, ours.float(), theirs.float(), twin.dtype)
-    return _cache_shape(type(twin).__name__, probe.shapes, twin)
+        theirs = view(input_ids=ids[None], use_cache=False).logits[0]
+        ours = make_forward(view)(ids, ids, probe, ids)
+    _check_equal(type(view).__name__, ours.float(), theirs.float(), view.dtype)
+    return _cache_shape(type(view).__name__, probe.shapes, view)
 
 
-def prove_rows_independent(forward: Forward, *, rows: int, twin: Any) -> None:
+def prove_rows_independent(forward: Forward, *, rows: int, view: Any) -> None:
     """Refuse a model whose logits for a token change with its place or company in a batch."""
-    vocabulary = twin.get_input_embeddings().num_embeddings
-    ids = torch.arange(rows, device=twin.device) % vocabulary
+    vocabulary = view.get_input_embeddings().num_embeddings
+    ids = torch.arange(rows, device=view.device) % vocabulary
     others = (ids + rows) % vocabulary
     zeros = torch.zeros_like(ids)
-    every = torch.arange(rows, device=twin.device)
+    every = torch.arange(rows, device=view.device)
     with torch.inference_mode():
         expected = forward(ids, zeros, _attend_to_itself, every)
         for place in range(rows):
@@ -72,7 +72,7 @@ def prove_rows_independent(forward: Forward, *, rows: int, twin: Any) -> None:
                 forward(company, zeros, _attend_to_itself, every)[place], expected[0]
             ):
                 raise ConfigError(
-                    f"deterministic mode can't be had for {type(twin).__name__} on this machine: "
+                    f"deterministic mode can't be had for {type(view).__name__} on this machine: "
                     "what a token gets depends on its neighbours in the batch (a mixture of "
                     "experts, or a library for matrix products that isn't reproducible)"
                 )
@@ -113,7 +113,7 @@ def _check_equal(name: str, ours: Tensor, theirs: Tensor, dtype: torch.dtype) ->
         )
 
 
-def _cache_shape(name: str, shapes: dict[int, tuple[int, int]], twin: Any) -> CacheShape:
+def _cache_shape(name: str, shapes: dict[int, tuple[int, int]], view: Any) -> CacheShape:
     if len(set(shapes.values())) != 1 or set(shapes) != set(range(len(shapes))):
         raise ConfigError(
             f"the layers of {name} have keys of different shapes: {shapes}. The local engine needs "
@@ -121,5 +121,5 @@ def _cache_shape(name: str, shapes: dict[int, tuple[int, int]], twin: Any) -> Ca
         )
     heads, width = shapes[0]
     return CacheShape(
-        layers=len(shapes), heads=heads, width=width, dtype=twin.dtype, device=twin.device
+        layers=len(shapes), heads=heads, width=width, dtype=view.dtype, device=view.device
     )

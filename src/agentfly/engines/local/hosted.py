@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import AttentionInterface
 
 from agentfly.engines.local.attention import Attend
-from agentfly.engines.local.stand_in import require_ordinary, scale_of
+from agentfly.modeling.attention_hooks import require_ordinary, scale_of
 
 IMPLEMENTATION = "agentfly_spans"
 

@@ -15,9 +15,12 @@ from agentfly.types import Completion, FinishReason, OnToken, Request, SamplingP
 class Reply:
     """Carries the answer from the engine's thread to a coroutine in whatever loop it runs."""
 
-    def __init__(self, on_token: OnToken | None = None) -> None:
+    def __init__(
+        self, on_token: OnToken | None = None, on_started: Callable[[], None] | None = None
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._on_token = on_token
+        self._on_started = on_started
         self.future: asyncio.Future[object] = self._loop.create_future()
 
     @property
@@ -33,6 +36,12 @@ class Reply:
     def fail(self, error: AgentFlyError) -> None:
         """Raise in the waiter."""
         self._call(lambda: self.future.set_exception(error))
+
+    def start(self) -> None:
+        """Call `on_started` in the waiter's thread, the first time."""
+        on_started, self._on_started = self._on_started, None
+        if on_started is not None:
+            self._call(on_started)
 
     def tell(self, sampled: Sampled) -> None:
         """Call `on_token` in the waiter's thread."""

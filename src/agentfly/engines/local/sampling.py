@@ -86,15 +86,25 @@ def _at_quantile(weights_NV: Tensor, uniforms: Sequence[float]) -> Tensor:
     In two strides, first to the block and then within it: summing is faster than cumulating.
     """
     blocks_NBW = pad(weights_NV, (0, -weights_NV.shape[-1] % BLOCK)).unflatten(-1, (-1, BLOCK))
-    cumulated_NB = blocks_NBW.sum(-1).cumsum(-1, dtype=torch.float64)
+    cumulated_NB = _cumulated(blocks_NBW.sum(-1).double())
     total_N1 = cumulated_NB[:, -1:]
     share_N1 = total_N1 * total_N1.new_tensor(uniforms)[:, None]
     block_N1 = _first_above(cumulated_NB, share_N1)
     before_N1 = pad(cumulated_NB, (1, 0)).gather(-1, block_N1)
     block_NW = blocks_NBW.take_along_dim(block_N1[..., None], dim=1).squeeze(1)
-    within_N1 = _first_above(block_NW.cumsum(-1, dtype=torch.float64), share_N1 - before_N1)
+    within_N1 = _first_above(_cumulated(block_NW.double()), share_N1 - before_N1)
     # Weights that aren't numbers lead nowhere; the log-probability will tell.
     return (block_N1 * BLOCK + within_N1).squeeze(-1).clamp_max(weights_NV.shape[-1] - 1)
+
+
+def _cumulated(values: Tensor) -> Tensor:
+    """Cumulate along the last axis, in an order that is the same each time where that is asked for.
+
+    CUDA adds in no fixed order, and refuses to when torch is to be deterministic.
+    """
+    if values.is_cuda and torch.are_deterministic_algorithms_enabled():
+        return values.cpu().cumsum(-1).to(values.device)
+    return values.cumsum(-1)
 
 
 def _first_above(cumulated: Tensor, share_N1: Tensor) -> Tensor:
@@ -152,7 +162,7 @@ def _kept(
     top_k_N1 = _column(sorted_NK, [p.top_k or torch.inf for p in params])
     ranked_NK = torch.arange(width, device=sorted_NK.device) < top_k_N1
     below_N1 = sorted_NK[:, :1] * _column(sorted_NK, [p.min_p for p in params])
-    cumulated_NK = (sorted_NK * ranked_NK).cumsum(-1)
+    cumulated_NK = _cumulated(sorted_NK * ranked_NK)
     before_NK = cumulated_NK - sorted_NK
     # With a top_k within the candidates, top_p is a share of what that leaves.
     mass_N1 = cumulated_NK[:, -1:].where(top_k_N1 <= width, total_N1)

@@ -116,6 +116,7 @@ class Scheduler:
 
     def _start(self, job: Job, sequence: KeyValues) -> None:
         job.sequence = sequence
+        job.reply.start()
         self._waiting.remove(job)
         self._running.append(job)
 

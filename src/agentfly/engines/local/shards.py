@@ -74,9 +74,9 @@ class Shards:
                 results[index] = sampled
         return results
 
-    def prove_deterministic(self, forward: Forward, twin: Any) -> None:
+    def prove_deterministic(self, forward: Forward, view: Any) -> None:
         """Refuse a model for which padded shards of a fixed size aren't enough."""
-        prove = partial(prove_rows_independent, forward, rows=TILE_ROWS, twin=twin)
+        prove = partial(prove_rows_independent, forward, rows=TILE_ROWS, view=view)
         self._others.submit(prove).result()
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from agentfly.engines.local.core import Core
 from agentfly.engines.local.job import Job, Reply
 from agentfly.engines.local.shards import single_threaded
 from agentfly.errors import AgentFlyError, EngineError
+from agentfly.types import Weights
 
 _log = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class EngineThread:
         """Give up a job."""
         self._post(_Errand(lambda: self._core.scheduler.abandon(job)))
 
-    def load_weights(self, weights: object, version: int, reply: Reply) -> None:
+    def publish(self, weights: Weights, version: int, reply: Reply) -> None:
         """Change the weights between two steps, then answer."""
         self._post(_Errand(lambda: self._answer(reply, weights, version), reply))
 
@@ -124,9 +125,9 @@ class EngineThread:
                 errand.reply.fail(_death_by(error))
             raise
 
-    def _answer(self, reply: Reply, weights: object, version: int) -> None:
+    def _answer(self, reply: Reply, weights: Weights, version: int) -> None:
         try:
-            self._core.load_weights(weights, version)
+            self._core.publish(weights, version)
         except AgentFlyError as error:
             # The caller's mistake, found before any weight was changed: the engine goes on.
             reply.fail(error)

@@ -11,7 +11,7 @@ from agentfly.engines.remote.endpoint import Endpoint
 from agentfly.engines.remote.exact import Logprobs, require_exact
 from agentfly.engines.remote.sampled import Gathered, Piece, one_version
 from agentfly.engines.remote.server import Call, Server
-from agentfly.errors import ConfigError, EngineError
+from agentfly.errors import EngineError
 from agentfly.runtime.clock import LoopClock
 from agentfly.types import Clock, Completion, OnToken, Request, SamplingParams, Tokenizer
 
@@ -29,9 +29,12 @@ class OpenAICompletions:
     log-probabilities that training needs depends on the server: see
     `agentfly.engines.remote.exact`.
 
-    Such a server has no interface for new weights: whoever replaces them tells the engine by
-    `load_weights(None, version)`.
+    Such a server has no interface for new weights, so it can't be trained. Where its weights are
+    replaced by other means, `set_version` says under which version tokens are recorded.
     """
+
+    reports_start = True
+    """When a request is sent: what it waits inside the server is not known."""
 
     def __init__(
         self,
@@ -89,6 +92,7 @@ class OpenAICompletions:
             read,
             deadline=deadline,
             seed=request.seed.child("retry"),
+            on_started=request.on_started,
         )
         if self._version != version:
             raise EngineError(
@@ -97,13 +101,8 @@ class OpenAICompletions:
             )
         return gathered.completion(one_version(version))
 
-    async def load_weights(self, weights: object, version: int) -> None:
-        """Note that the server samples from other weights from now on."""
-        if weights is not None:
-            raise ConfigError(
-                "an OpenAI-compatible server takes no weights: use VllmEngine, or replace them by "
-                "your own means and then call load_weights(None, version)"
-            )
+    def set_version(self, version: int) -> None:
+        """Record tokens of requests from now on under another version of the weights."""
         self._version = version
 
     async def close(self) -> None:

@@ -1,6 +1,7 @@
 """So many requests a minute."""
 
 from agentfly.errors import DeadlineError
+from agentfly.runtime.clock import in_seconds
 from agentfly.types import Clock
 
 
@@ -21,8 +22,8 @@ class Pace:
         if start > deadline:
             raise DeadlineError(
                 f"the limit of {self._rate:g} requests a minute leaves no turn for "
-                f"another {start - now:.3g} s, after the deadline. Raise the limit, or lower the "
-                "number of chains at once"
+                f"another {in_seconds(start - now)}, after the deadline. Raise the limit, or "
+                "lower the number of chains at once"
             )
         self._next = start + 60.0 / self._rate
         if start > now:

@@ -17,6 +17,10 @@ _WAY_OUT = {
 }
 
 
+class NotFoundError(EngineError):
+    """The server has no such route, or no such model."""
+
+
 def refusal(where: str, status: int, body: bytes, retry_after: str | None) -> EngineError:
     """Return what to raise for an answer that is not a success."""
     said = f"{where} answered {status}: {excerpt(body) or 'nothing else'}"
@@ -24,7 +28,8 @@ def refusal(where: str, status: int, body: bytes, retry_after: str | None) -> En
         return UnavailableError(said, retry_after=seconds_of(retry_after))
     if 300 <= status < 400:
         return EngineError(f"{said}. Redirects are not followed: give the final url")
-    return EngineError(". ".join(filter(None, (said, _WAY_OUT.get(status)))))
+    kind = NotFoundError if status == 404 else EngineError
+    return kind(". ".join(filter(None, (said, _WAY_OUT.get(status)))))
 
 
 def excerpt(body: bytes) -> str:

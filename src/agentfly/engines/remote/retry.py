@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from agentfly.errors import ConfigError, EngineError
+from agentfly.runtime.clock import in_seconds
 from agentfly.types import Clock, Seed
 
 T = TypeVar("T")
@@ -90,8 +91,8 @@ async def retrying(
                 raise EngineError(f"{error} (attempt {failures} of {retry.attempts})") from error
             if clock.now() + wait >= deadline:
                 raise EngineError(
-                    f"{error} (attempt {failures}); the next attempt, {wait:.3g} s from now, would "
-                    "come after the deadline"
+                    f"{error} (attempt {failures}); the next attempt, {in_seconds(wait)} from "
+                    "now, would come after the deadline"
                 ) from error
             _log.warning("%s; attempt %d follows in %.3g s", error, failures + 1, wait)
         await clock.sleep(wait)

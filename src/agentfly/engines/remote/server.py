@@ -23,6 +23,7 @@ from agentfly.engines.remote.pace import Pace
 from agentfly.engines.remote.refusal import refusal
 from agentfly.engines.remote.retry import Retry, UnavailableError, retrying, unless_failing_over
 from agentfly.errors import DeadlineError, EngineError
+from agentfly.runtime.clock import in_seconds
 from agentfly.types import Clock, Seed
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ class Server:
         deadline: float,
         seed: Seed = _ANY_SEED,
         retry: Retry | None = None,
+        on_started: Callable[[], None] | None = None,
     ) -> T:
         """Send a call and read its answer; raise EngineError, or DeadlineError at the deadline.
 
@@ -84,6 +86,7 @@ class Server:
             deadline: On the engine's clock, for all attempts together.
             seed: Of the waits between attempts.
             retry: Other than the endpoint's own, which `failing_over` may cut to one attempt.
+            on_started: Called whenever the call is about to be sent, after it waited for its turn.
         """
         session = await self._session()
         where = self._where(call)
@@ -92,7 +95,7 @@ class Server:
             with self._ended_by_close(session, where) as closing:
                 async with closing, self._clock.timeout_at(deadline):
                     return await retrying(
-                        lambda: self._attempt(session, call, read, deadline),
+                        lambda: self._attempt(session, call, read, deadline, on_started),
                         retry=retry or unless_failing_over(self.endpoint.retry),
                         seed=seed,
                         clock=self._clock,
@@ -102,7 +105,9 @@ class Server:
             if isinstance(error, DeadlineError):
                 raise
             limit = max(0.0, deadline - started)
-            raise DeadlineError(f"{where} gave no whole answer within {limit:.3g} s") from error
+            raise DeadlineError(
+                f"{where} gave no whole answer within {in_seconds(limit)}"
+            ) from error
 
     async def close(self) -> None:
         """End all requests with EngineError, and close the connections."""
@@ -132,10 +137,13 @@ class Server:
         call: Call,
         read: Callable[[Answer], Awaitable[T]],
         deadline: float,
+        on_started: Callable[[], None] | None,
     ) -> T:
         seconds = self.endpoint.request_seconds
         async with session.places:
             await self._pace.turn(deadline)
+            if on_started is not None:
+                on_started()
             try:
                 async with self._clock.timeout_at(self._clock.now() + seconds):
                     return await self._exchange(session.client, call, read)

@@ -5,21 +5,21 @@ generate.py   the messages of `/inference/v1/generate`
 versions.py   from the labels of vLLM's weights to our versions
 control.py    vLLM's routes for reinforcement learning, without retries
 transfer.py   WeightTransfer: how tensors get to the server's GPUs; NcclTransfer
-lora.py       LoraAdapter: weights that are a LoRA adapter in a folder
-launch.py     start_vllm: the server as a child process
+folder.py     what a folder must hold for vLLM to reload it
+launch.py     start_vllm: the server as a child process; join.py: one that runs already
+service.py    VllmService: a server that is started when it is needed, and again when it has died
+make.py       the engine `vllm` of the settings
 
-Written against the interface of vLLM 0.32 and held to it by tests with a stand-in server, which
-checks every request against vLLM's published schemas. **A run against vLLM itself on a GPU is yet
-to be done**; `NcclTransfer` in particular has never moved a tensor.
+Written against the interface of vLLM 0.32. `make test-vllm` runs it against a real server in its
+build for CPUs; the ordinary tests use a stand-in that checks every request against vLLM's published
+schemas. **Nothing has been run on a GPU yet**; `NcclTransfer` has never moved a tensor.
 """
 
 from agentfly.engines.vllm.engine import VllmEngine
 from agentfly.engines.vllm.launch import VllmServer, start_vllm
-from agentfly.engines.vllm.lora import LoraAdapter
 from agentfly.engines.vllm.transfer import NcclTransfer, WeightSync, WeightTransfer
 
 __all__ = [
-    "LoraAdapter",
     "NcclTransfer",
     "VllmEngine",
     "VllmServer",

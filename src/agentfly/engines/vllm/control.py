@@ -5,13 +5,16 @@ a key: keep such a server off the open network. Nothing here is tried twice, bec
 update that ran twice would be worse than none.
 """
 
-from pydantic import BaseModel
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, Field
 
 from agentfly.engines.remote.answer import Answer
 from agentfly.engines.remote.retry import ONCE
 from agentfly.engines.remote.server import Call, Server
-from agentfly.engines.vllm.lora import LoraAdapter
 from agentfly.errors import EngineError
+from agentfly.types import AdapterFolder
 
 
 class _WorldSize(BaseModel):
@@ -20,6 +23,33 @@ class _WorldSize(BaseModel):
 
 class _Success(BaseModel):
     success: bool
+
+
+class _Device(BaseModel):
+    device: str
+
+
+class _Model(BaseModel):
+    logprobs_mode: str
+    max_model_len: int
+
+
+class _Config(BaseModel):
+    device_config: _Device
+    model_config_: _Model = Field(alias="model_config")
+
+
+class _ServerInfo(BaseModel):
+    vllm_config: _Config
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerInfo:
+    """How a server was started, as far as it matters here."""
+
+    device: str
+    logprobs_mode: str
+    max_model_len: int
 
 
 class Control:
@@ -55,18 +85,39 @@ class Control:
         ).success:
             raise EngineError("vLLM could not forget the keys that the old weights made")
 
-    async def load_adapter(self, adapter: LoraAdapter, *, deadline: float) -> None:
+    async def load_adapter(self, adapter: AdapterFolder, *, deadline: float) -> None:
         """Load a LoRA adapter, in place of one of the same name."""
         body = {"lora_name": adapter.name, "lora_path": str(adapter.path), "load_inplace": True}
         await self._done(Call(path="/v1/load_lora_adapter", body=body), deadline)
+
+    async def reload_weights(self, folder: Path, *, deadline: float) -> None:
+        """Have every worker read the weights from a folder."""
+        kwargs = {"weights_path": _absolute(folder)}
+        body = {"method": "reload_weights", "kwargs": kwargs}
+        await self._done(Call(path="/collective_rpc", body=body), deadline)
 
     async def world_size(self, *, deadline: float) -> int:
         """Ask how many workers hold the model."""
         call = Call(method="GET", path="/get_world_size")
         return (await self._server.request(call, _world_size, deadline=deadline)).world_size
 
+    async def describe(self, *, deadline: float) -> ServerInfo:
+        """Ask how the server was started."""
+        call = Call(method="GET", path="/server_info", query={"config_format": "json"})
+        config = (await self._server.request(call, _info, deadline=deadline)).vllm_config
+        model = config.model_config_
+        return ServerInfo(
+            device=config.device_config.device,
+            logprobs_mode=model.logprobs_mode,
+            max_model_len=model.max_model_len,
+        )
+
     async def _done(self, call: Call, deadline: float) -> None:
         await self._server.request(call, _anything, deadline=deadline, retry=ONCE)
+
+
+def _absolute(path: Path) -> str:
+    return str(path.resolve())
 
 
 async def _anything(answer: Answer) -> None:
@@ -75,6 +126,10 @@ async def _anything(answer: Answer) -> None:
 
 async def _succeeded(answer: Answer) -> _Success:
     return await answer.json(_Success, "whether it succeeded")
+
+
+async def _info(answer: Answer) -> _ServerInfo:
+    return await answer.json(_ServerInfo, "vllm_config with device_config and model_config")
 
 
 async def _world_size(answer: Answer) -> _WorldSize:

@@ -7,28 +7,40 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Literal, get_args
 
+from agentfly.engines.publishing import require_taken
 from agentfly.engines.remote.answer import Answer
 from agentfly.engines.remote.endpoint import Endpoint
 from agentfly.engines.remote.exact import Logprobs, require_exact
+from agentfly.engines.remote.refusal import NotFoundError
 from agentfly.engines.remote.sampled import Gathered, one_version
 from agentfly.engines.remote.server import Call, Server
 from agentfly.engines.vllm.control import Control
+from agentfly.engines.vllm.folder import require_head
 from agentfly.engines.vllm.generate import PATH, Generation, generate_body
-from agentfly.engines.vllm.lora import LoraAdapter
 from agentfly.engines.vllm.transfer import WeightSync, WeightTransfer
 from agentfly.engines.vllm.versions import runs
-from agentfly.errors import ConfigError, DeadlineError, EngineError, boundary
+from agentfly.errors import (
+    ConfigError,
+    DeadlineError,
+    EngineError,
+    StaleWeightsError,
+    boundary,
+)
 from agentfly.runtime.clock import LoopClock
 from agentfly.runtime.invoke import invoke
 from agentfly.runtime.names import look_up
 from agentfly.types import (
+    AdapterFolder,
     Clock,
     Completion,
+    NamedTensors,
     OnToken,
     Request,
     SamplingParams,
     Tokenizer,
     VersionRuns,
+    Weights,
+    WeightsFolder,
 )
 
 StaleCache = Literal["recompute", "keep"]
@@ -54,11 +66,15 @@ class VllmEngine:
     requests end with EngineError, and so do new ones, until weights are loaded again.
     """
 
+    reports_start = True
+    """When a request is sent: what it waits inside the server is not known."""
+
     def __init__(  # noqa: PLR0913 - keyword-only, each a choice of its own
         self,
         server: str | Endpoint,
         *,
         logprobs: Logprobs | None = None,
+        seeded: bool = True,
         transfer: WeightTransfer | None = None,
         stale_cache: StaleCache = "recompute",
         update_seconds: float = 600.0,
@@ -73,7 +89,9 @@ class VllmEngine:
             server: Its address without `/v1`, or an endpoint with key, limits and retries.
             logprobs: "processed" for a server made by `start_vllm`, or started by hand with
                 `--logprobs-mode processed_logprobs`; "raw" for one without that option.
-            transfer: How weights get to the server; LoRA adapters need none.
+            seeded: Whether requests carry a seed. vLLM's build for CPUs dies of a seeded request
+                whose prompt is prefilled in parts, so servers on a CPU should get none.
+            transfer: How tensors get to the server; folders and LoRA adapters need none.
             stale_cache: See above.
             update_seconds: A weight update that takes longer has failed.
             tokenizer: For agents that make their renderer from it; the engine needs none.
@@ -85,9 +103,10 @@ class VllmEngine:
         self.tokenizer = tokenizer
         self.context_length = context_length
         self._clock = clock or LoopClock()
-        self._server = Server(_root(Endpoint.of(server)), self._clock)
+        self._server = Server(require_root(Endpoint.of(server)), self._clock)
         self._control = Control(self._server)
         self._logprobs = logprobs
+        self._seeded = seeded
         self._transfer = transfer
         self._sync: WeightSync | None = None
         look_up(str(stale_cache), dict.fromkeys(get_args(StaleCache)), "stale_cache")
@@ -121,26 +140,47 @@ class VllmEngine:
             else:
                 await gathered.add_all(generation.stream(answer))
 
-        await self._server.request(
-            self._call(prompt_ids, params, request, stream=on_token is not None),
-            read,
-            deadline=deadline,
-            seed=request.seed.child("retry"),
-        )
+        try:
+            await self._server.request(
+                self._call(prompt_ids, params, request, stream=on_token is not None),
+                read,
+                deadline=deadline,
+                seed=request.seed.child("retry"),
+                on_started=request.on_started,
+            )
+        except NotFoundError as error:
+            if self._adapter is None:
+                raise
+            raise StaleWeightsError(
+                f"the server does not know the adapter {self._adapter!r}, which was published to "
+                f"it. Was it restarted? {error}"
+            ) from error
         if generation.labels is not None:
             labels = generation.labels
             return gathered.completion(lambda count: runs(labels, count, unlabelled=unlabelled))
         return gathered.completion(partial(self._unreported, version))
 
-    async def load_weights(self, weights: Any, version: int) -> None:
-        """Sample from these weights from now on.
+    @property
+    def takes(self) -> frozenset[type[Weights]]:
+        """Forms of weights that `publish` takes."""
+        streamed = frozenset({NamedTensors} if self._transfer else ())
+        return streamed | {WeightsFolder, AdapterFolder}
 
-        Args:
-            weights: What the transfer sends (for `NcclTransfer` a state dict); a LoraAdapter; or
-                None when the server has got them by other means.
-            version: What each token sampled from now on is recorded under.
-        """
-        self._require_way(weights)
+    @property
+    def samples_exactly(self) -> bool:
+        """Whether its log-probabilities are those of the learner's own forward pass: never."""
+        return False
+
+    @property
+    def shares_tensors(self) -> bool:
+        """Whether it samples from the learner's own tensors: never."""
+        return False
+
+    async def publish(self, weights: Weights, version: int) -> None:
+        """Sample from these weights from now on, and record each token under their version."""
+        require_taken(self, weights)
+        if isinstance(weights, WeightsFolder):
+            require_head(weights.path)
         deadline = self._clock.now() + self._update_seconds
         async with self._updating, self._paused(deadline):
             self._torn = f"the update to version {version} did not come to its end"
@@ -164,18 +204,11 @@ class VllmEngine:
     def _call(
         self, prompt_ids: Sequence[int], params: SamplingParams, request: Request, *, stream: bool
     ) -> Call:
-        body = generate_body(prompt_ids, params, request, stream=stream)
+        body = generate_body(prompt_ids, params, request, stream=stream, seeded=self._seeded)
         if self._adapter is not None:
             body["model"] = self._adapter
         # A server of several data-parallel ranks keeps a session at the rank that has its cache.
         return Call(path=PATH, body=body, headers={"X-Session-ID": request.chain_id})
-
-    def _require_way(self, weights: Any) -> None:
-        if self._transfer is None and not isinstance(weights, LoraAdapter | None):
-            raise ConfigError(
-                f"weights of type {type(weights).__name__} need a way to the server: pass "
-                "transfer=NcclTransfer(address=...) to VllmEngine, or load a LoraAdapter"
-            )
 
     def _unreported(self, version: int, count: int) -> VersionRuns:
         """Take the version at the start for all tokens, if it is still the same."""
@@ -219,16 +252,16 @@ class VllmEngine:
             # Torn weights must not be sampled from, and nobody should wait for them either.
             await self._control.abort_all(deadline=deadline)
 
-    async def _push(self, weights: Any, deadline: float) -> None:
-        if weights is None:
-            return
-        if isinstance(weights, LoraAdapter):
+    async def _push(self, weights: Weights, deadline: float) -> None:
+        if isinstance(weights, AdapterFolder):
             await self._control.load_adapter(weights, deadline=deadline)
             self._adapter = weights.name
-            return
-        assert self._transfer is not None, "_require_way comes first"
-        sync = await self._connected(self._transfer, deadline)
-        await self._in_thread("sending", partial(self._transfer.send, sync, weights), deadline)
+        elif isinstance(weights, WeightsFolder):
+            await self._control.reload_weights(weights.path, deadline=deadline)
+        elif isinstance(weights, NamedTensors) and self._transfer is not None:
+            sync = await self._connected(self._transfer, deadline)
+            send = partial(self._transfer.send, sync, weights)
+            await self._in_thread("sending", send, deadline)
 
     async def _connected(self, transfer: WeightTransfer, deadline: float) -> WeightSync:
         if self._sync is None:
@@ -247,7 +280,8 @@ class VllmEngine:
             await invoke(work, name=name, clock=self._clock, deadline=deadline)
 
 
-def _root(endpoint: Endpoint) -> Endpoint:
+def require_root(endpoint: Endpoint) -> Endpoint:
+    """Refuse an address that ends in /v1."""
     if endpoint.url.rstrip("/").endswith("/v1"):
         raise ConfigError(
             f"give vLLM's address without /v1, got {endpoint.url!r}: its routes for training lie "

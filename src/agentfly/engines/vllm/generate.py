@@ -20,7 +20,12 @@ _EXPECTED = "a generation with choices[0].token_ids and choices[0].logprobs.cont
 
 
 def generate_body(
-    prompt_ids: Sequence[int], params: SamplingParams, request: Request, *, stream: bool
+    prompt_ids: Sequence[int],
+    params: SamplingParams,
+    request: Request,
+    *,
+    stream: bool,
+    seeded: bool = True,
 ) -> dict[str, Any]:
     """Write the request of one completion."""
     if 0 < params.temperature < LEAST_TEMPERATURE:
@@ -30,20 +35,20 @@ def generate_body(
         )
     return {
         "token_ids": list(prompt_ids),
-        "sampling_params": _sampling_params(params, request),
+        "sampling_params": _sampling_params(params, request.seed.value >> 1 if seeded else None),
         "stream": stream,
         "priority": request.priority,
     }
 
 
-def _sampling_params(params: SamplingParams, request: Request) -> dict[str, Any]:
+def _sampling_params(params: SamplingParams, seed: int | None) -> dict[str, Any]:
     return {
         "temperature": params.temperature,
         "top_p": params.top_p,
         "top_k": params.top_k,
         "min_p": params.min_p,
         "max_tokens": params.max_tokens,
-        "seed": request.seed.value >> 1,
+        "seed": seed,
         "stop": list(params.stop),
         "stop_token_ids": list(params.stop_token_ids),
         # Only what we name ends a turn; and stop strings may be the text of special tokens.

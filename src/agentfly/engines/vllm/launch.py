@@ -1,9 +1,11 @@
 """A vLLM server as a child process: started, watched until it is healthy, and ended with us."""
 
+import asyncio
 import json
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -21,9 +23,22 @@ POLL_SECONDS = 0.25
 """How often to look whether the server is up."""
 PROBE_SECONDS = 10.0
 """A health check that takes longer has failed."""
+SLOW_PROBE_SECONDS = 60.0
+"""The same, where failing means that a server with work under way is ended."""
+EXIT_SECONDS = 5.0
+"""What a server that does not answer has to exit, before it is called unhealthy."""
 WEEK = 7 * 24 * 3600.0
 LOG_TAIL = 2000
 """Characters of the log's end that an error message repeats."""
+
+
+GPU_FILES = (Path("/dev/nvidiactl"), Path("/dev/kfd"))
+"""There where the kernel has a driver for NVIDIA's or AMD's processors."""
+
+
+def has_gpu() -> bool:
+    """Tell whether a server that is started here runs on a GPU."""
+    return any(file.exists() for file in GPU_FILES)
 
 
 async def start_vllm(  # noqa: PLR0913 - keyword-only, each a choice of its own
@@ -86,6 +101,8 @@ class VllmServer:
     def __init__(self, child: Child, endpoint: Endpoint, log: Path) -> None:
         self.endpoint = endpoint
         """Where engines find it."""
+        self.seeded = has_gpu()
+        """Whether it can be sent seeds: on a CPU it may die of one."""
         self.pid = child.pid
         self._child = child
         self._log = log
@@ -103,6 +120,26 @@ class VllmServer:
                         f"{self._last_words()}"
                     )
                 await clock.sleep(POLL_SECONDS)
+        finally:
+            await probe.close()
+
+    async def why_dead(self) -> str | None:
+        """Say why it can't answer any more; None while it is healthy."""
+        if self._child.returncode is None and await self._answers():
+            return None
+        # Its connections break before its end can be seen.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(EXIT_SECONDS):
+                await self._child.wait()
+        code = self._child.returncode
+        how = "runs and is not healthy" if code is None else f"exited with code {code}"
+        return f"{self._child.name} {how}; its log is {self._log}"
+
+    async def _answers(self) -> bool:
+        clock = LoopClock()
+        probe = Server(self.endpoint, clock)
+        try:
+            return await _is_healthy(probe, clock.now() + SLOW_PROBE_SECONDS)
         finally:
             await probe.close()
 
@@ -150,6 +187,8 @@ def _options(port: int, weight_transfer: str) -> tuple[str, ...]:
         # A model's own generation config must not change how we sample.
         *("--generation-config", "vllm"),
         *("--weight-transfer-config", json.dumps({"backend": weight_transfer})),
+        # Without it the route for token ids answers 403.
+        "--enable-scale-out",
     )
 
 

@@ -15,6 +15,7 @@ from agentfly.engines.remote.connection import CONNECT_SECONDS, import_httpx
 from agentfly.engines.remote.endpoint import Endpoint
 from agentfly.engines.remote.refusal import excerpt
 from agentfly.errors import ConfigError, EngineError
+from agentfly.types import NamedTensors
 
 
 class WeightSync:
@@ -70,7 +71,7 @@ class WeightTransfer(Protocol):
     def connect(self, sync: WeightSync) -> None:
         """Join the server's workers; called once, before the first update."""
 
-    def send(self, sync: WeightSync, weights: Any) -> None:
+    def send(self, sync: WeightSync, weights: NamedTensors) -> None:
         """Announce an update, send the tensors, and have them used."""
 
 
@@ -80,7 +81,8 @@ class NcclTransfer:
     The learner's process needs vLLM installed and a GPU of its own. Not yet run on any.
 
     >>> engine = VllmEngine(url, transfer=NcclTransfer(address="10.0.0.1"))     # doctest: +SKIP
-    >>> await engine.load_weights(model.state_dict(), version=1)                # doctest: +SKIP
+    >>> tensors = NamedTensors(stream=lambda: model.state_dict().items())       # doctest: +SKIP
+    >>> await engine.publish(tensors, version=1)                                # doctest: +SKIP
     """
 
     def __init__(self, *, address: str, port: int = 29600) -> None:
@@ -107,28 +109,29 @@ class NcclTransfer:
             info, client=sync, source=self._weights
         )
 
-    def send(self, sync: WeightSync, weights: Any) -> None:
-        """Send a mapping of names to tensors, named as in a Hugging Face checkpoint."""
+    def send(self, sync: WeightSync, weights: NamedTensors) -> None:
+        """Send tensors that are named as in a Hugging Face checkpoint."""
         del sync  # vLLM's engine has held it since `connect`.
         self._weights.tensors = weights
         try:
             self._engine.send_weights()
         finally:
-            self._weights.tensors = {}
+            self._weights.tensors = None
 
 
 class _Weights:
-    """A mapping of tensors in the form that vLLM's trainer-side engines iterate over."""
+    """Named tensors in the form that vLLM's trainer-side engines iterate over."""
 
     def __init__(self) -> None:
-        self.tensors: Mapping[str, Any] = {}
+        self.tensors: NamedTensors | None = None
 
     def metadata(self) -> list[Any]:
         meta = _import_vllm().ParamMeta
-        return [meta(name, t.dtype, tuple(t.shape)) for name, t in self.tensors.items()]
+        return [meta(name, tensor.dtype, tuple(tensor.shape)) for name, tensor in self]
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
-        yield from self.tensors.items()
+        if self.tensors is not None:
+            yield from self.tensors.stream()
 
 
 def _import_vllm(module: str = "") -> Any:

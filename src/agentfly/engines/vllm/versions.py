@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel
 
-from agentfly.errors import EngineError
+from agentfly.errors import EngineError, StaleWeightsError
 from agentfly.types import VersionRuns
 
 UNLABELLED = "default"
@@ -49,7 +49,7 @@ def _version(label: str, unlabelled: int | None) -> int:
     if label == UNLABELLED and unlabelled is not None:
         return unlabelled
     if not label.isdecimal():
-        raise EngineError(
+        raise StaleWeightsError(
             f"vLLM sampled from weights labelled {label!r}, which this engine never loaded; "
             "expected a number. Was the server restarted, or is somebody else loading weights?"
         )

@@ -1,4 +1,4 @@
-"""What attention functions have in common that stand in for those of Hugging Face modules."""
+"""Parts that every attention function shares which replaces the one of a Hugging Face module."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,14 +33,14 @@ def require_ordinary(module: Any, unusual: Mapping[str, object], *, way_out: str
 
 
 def scale_of(query: Tensor, scaling: float | None) -> float:
-    """Return what products of queries and keys are multiplied by, unless the module says it."""
+    """Return the factor for products of queries and keys: the module's own, or the usual one."""
     return scaling if scaling is not None else float(query.shape[-1] ** -0.5)
 
 
-def later_hidden(start: int, end: int, *, groups: int, like: Tensor) -> Tensor:
-    """Make a mask that hides from the queries at `start` to `end` all keys that come after each.
+def causal_mask(start: int, end: int, *, groups: int, like: Tensor) -> Tensor:
+    """Return a causal mask for the queries at `start` to `end`: 0 shows a key, -inf hides it.
 
-    >>> later_hidden(1, 3, groups=1, like=torch.zeros(1))
+    >>> causal_mask(1, 3, groups=1, like=torch.zeros(1))
     tensor([[0., 0., -inf],
             [0., 0., 0.]])
 

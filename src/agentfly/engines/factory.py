@@ -1,0 +1,149 @@
+"""From the table `[engine]` of some settings to an engine: the one way in which engines are made.
+
+Trainer, evaluation, `agentfly chat` and agents of a named model say which model is to be sampled
+from, in an `EngineSpec`; the settings' name decides what samples. An engine of your own is a
+function of such a spec, named `module:name` or by an entry point in the group `agentfly.engines`.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from agentfly.config import EngineSettings, PluginKind, Problem
+from agentfly.engines.replicas import ReplicatedEngine
+from agentfly.errors import ConfigError
+from agentfly.types import Tokenizer, TrainableEngine
+
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSpec:
+    """Everything that an engine is made of."""
+
+    folder: Path
+    """The model, as a Hugging Face folder."""
+    load: Callable[[str], Any]
+    """Returns the torch module, read in a dtype such as "float32". What is in training already is
+    returned as it is."""
+    settings: EngineSettings = field(default_factory=EngineSettings)
+    tokenizer: Tokenizer | None = None
+    """For stop strings."""
+    context_length: float = math.inf
+    """Longest sequence that is needed."""
+    dtype: str | None = None
+    """Precision of sampling, such as "bfloat16"; None for what suits the hardware. The settings'
+    own goes before it."""
+    concurrency: int = 64
+    """Requests under way at once, over all replicas."""
+    version: int = 0
+    """Version of the weights as they are now."""
+    lora_rank: int | None = None
+    """Rank of the adapters that will be published; None where all weights will be."""
+    cache_bytes: int = 4 * GIB
+    """Memory for keys and values, over all replicas that are in this process."""
+    deterministic: bool = False
+    log_folder: Path | None = None
+    """Where servers that are started write their logs; by default a folder for temporary files."""
+    replica: int = 0
+    """Number of this engine among `settings.count`."""
+
+    @property
+    def precision(self) -> str | None:
+        """What the settings say of the precision of sampling, or else what was asked for."""
+        return self.dtype if self.settings.dtype == "auto" else self.settings.dtype
+
+    @property
+    def own_concurrency(self) -> int:
+        """Requests that this one replica works on at once."""
+        share = math.ceil(self.concurrency / self.settings.count)
+        return self.settings.concurrency or share
+
+
+EngineMaker = Callable[[EngineSpec], TrainableEngine]
+"""Makes one replica. Whatever takes long, it leaves to the engine's first use."""
+
+
+def _make_local(spec: EngineSpec) -> TrainableEngine:
+    try:
+        from agentfly.engines.local.make import make_local
+    except ImportError as error:
+        raise ConfigError(
+            f"running a model here needs the extra `local` ({error.name} is missing): "
+            "pip install 'agentfly[local]'"
+        ) from error
+    return make_local(spec)
+
+
+ENGINES: PluginKind[EngineMaker] = PluginKind(
+    what="engine",
+    group="agentfly.engines",
+    builtin={
+        "local": _make_local,
+        "vllm": "agentfly.engines.vllm.make:make_vllm",
+    },
+    fits=callable,
+    way_out="name a function that takes an EngineSpec and returns an engine",
+)
+
+
+def make_engine(spec: EngineSpec, make: EngineMaker | None = None) -> TrainableEngine:
+    """Make the engine that the settings name, or what `make` returns, as often as they say.
+
+    >>> settings = EngineSettings(replicas=2)
+    >>> spec = EngineSpec(settings=settings, folder=folder, load=load)     # doctest: +SKIP
+    >>> make_engine(spec)                                                  # doctest: +SKIP
+    ReplicatedEngine(...)
+    """
+    make = make or ENGINES.find(spec.settings.name)
+    if spec.settings.count == 1:
+        return make(spec)
+    replicas = range(spec.settings.count)
+    return ReplicatedEngine([make(replace(spec, replica=number)) for number in replicas])
+
+
+def samples_here(settings: EngineSettings) -> bool:
+    """Tell whether the engine takes memory of this process: all but servers may."""
+    return settings.name != "vllm"
+
+
+def engine_problems(
+    settings: EngineSettings, *, deterministic: bool = False, base: Path | None = None
+) -> Iterator[Problem]:
+    """Find what is wrong with the table `[engine]`, before anything slow begins."""
+    is_vllm = settings.name == "vllm"
+    try:
+        # Built-in ones are imported when they are made: they may need what is not installed.
+        if settings.name not in ENGINES.builtin:
+            ENGINES.find(settings.name, base=base)
+        elif is_vllm:
+            yield from _vllm_problems(settings)
+    except ConfigError as error:
+        yield Problem(key="engine.name", text=str(error))
+    if deterministic and is_vllm:
+        text = "a vLLM server can't be deterministic: choose 'local', or set deterministic = false"
+        yield Problem(key="engine.name", text=text)
+    for key in ("urls", "python", "arguments", "variables"):
+        if not is_vllm and getattr(settings, key):
+            text = f"is for the engine 'vllm', and the engine is {settings.name!r}"
+            yield Problem(key=f"engine.{key}", text=text)
+
+
+def _vllm_problems(settings: EngineSettings) -> Iterator[Problem]:
+    from agentfly.engines.vllm.make import find_command, require_url
+
+    if settings.urls and settings.replicas not in (1, len(settings.urls)):
+        text = f"must be left out, or {len(settings.urls)} as there are urls"
+        yield Problem(key="engine.replicas", text=text)
+    for place, url in enumerate(settings.urls):
+        try:
+            require_url(url)
+        except ConfigError as error:
+            yield Problem(key=f"engine.urls.{place}", text=str(error))
+    if not settings.urls:
+        try:
+            find_command(settings.python)
+        except ConfigError as error:
+            yield Problem(key="engine.python", text=str(error))

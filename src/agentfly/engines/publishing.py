@@ -1,0 +1,16 @@
+"""Checks that all trainable engines make of what is published to them."""
+
+from agentfly.errors import ConfigError
+from agentfly.types import TrainableEngine, Weights
+
+
+def require_taken(engine: TrainableEngine, weights: Weights) -> None:
+    """Raise ConfigError unless the engine takes weights in this form.
+
+    >>> require_taken(engine, None)                                             # doctest: +SKIP
+    ConfigError: LocalEngine takes NamedTensors or SharedTensors, got NoneType
+    """
+    if type(weights) not in engine.takes:
+        known = " or ".join(sorted(form.__name__ for form in engine.takes))
+        got = type(weights).__name__
+        raise ConfigError(f"{type(engine).__name__} takes {known}, got {got}")

@@ -1,0 +1,216 @@
+"""A vLLM server that is kept going: started when it is needed, and again when it has died.
+
+first request or publish   the server is started (or joined), then given the current weights
+it dies                    requests under way end with EngineError, and say what it died of
+next request               it is started again and given the current weights; requests wait
+it was started elsewhere   found by the label of its weights; it is given the current ones
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Protocol
+from weakref import WeakKeyDictionary
+
+from agentfly.engines.publishing import require_taken
+from agentfly.engines.remote.endpoint import Endpoint
+from agentfly.engines.vllm.engine import VllmEngine
+from agentfly.errors import ConfigError, DeadlineError, EngineError, StaleWeightsError
+from agentfly.runtime.clock import LoopClock, in_seconds
+from agentfly.types import (
+    Clock,
+    Completion,
+    OnToken,
+    Request,
+    SamplingParams,
+    Tokenizer,
+    Weights,
+)
+
+REST_SECONDS = 30.0
+"""After a start that failed, requests fail at once for so long, instead of each trying again."""
+
+_log = logging.getLogger(__name__)
+
+
+class RunningServer(Protocol):
+    """A server that answers, started here or elsewhere."""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where it is."""
+
+    @property
+    def seeded(self) -> bool:
+        """Whether it can be sent seeds."""
+
+    async def why_dead(self) -> str | None:
+        """Say why it can't answer any more; None while it can, as far as is known."""
+
+    async def close(self) -> None:
+        """End it, if it was started here."""
+
+
+class VllmService:
+    """A trainable engine over one vLLM server, which it starts and restarts.
+
+    Args:
+        open_server: Starts a server and returns when it is healthy, or joins one.
+        connect: Makes the engine that speaks to it.
+        takes: Forms of weights that its way of publishing allows.
+        tokenizer: For agents that make their renderer from it.
+        context_length: Longest sequence that the server takes.
+        clock: Of the deadlines; by default the running event loop's.
+    """
+
+    reports_start = True
+    samples_exactly = False
+    shares_tensors = False
+
+    def __init__(
+        self,
+        open_server: Callable[[], Awaitable[RunningServer]],
+        connect: Callable[[RunningServer], VllmEngine],
+        *,
+        takes: frozenset[type[Weights]],
+        tokenizer: Tokenizer | None = None,
+        context_length: float = math.inf,
+        clock: Clock | None = None,
+    ) -> None:
+        self.takes = takes
+        self.tokenizer = tokenizer
+        self.context_length = context_length
+        self._open_server = open_server
+        self._connect = connect
+        self._clock = clock or LoopClock()
+        self._server: RunningServer | None = None
+        self._engine: VllmEngine | None = None
+        self._current: tuple[Weights, int] | None = None
+        self._outdated = False
+        self._dead: str | None = None
+        self._failed: tuple[str, float] | None = None
+        self._closed = False
+        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+            WeakKeyDictionary()
+        )
+
+    async def sample(
+        self,
+        prompt_ids: Sequence[int],
+        params: SamplingParams,
+        *,
+        request: Request,
+        deadline: float,
+        on_token: OnToken | None = None,
+    ) -> Completion:
+        """Continue the prompt; raise EngineError, or DeadlineError at the deadline."""
+        engine = await self._ready(deadline)
+        try:
+            return await engine.sample(
+                prompt_ids, params, request=request, deadline=deadline, on_token=on_token
+            )
+        except StaleWeightsError:
+            self._outdated = self._outdated or engine is self._engine
+            raise
+        except EngineError as error:
+            if (why := await self._why_dead(engine)) is not None:
+                raise EngineError(f"{error}. The server died: {why}") from error
+            raise
+
+    async def publish(self, weights: Weights, version: int) -> None:
+        """Sample from these weights from now on; a server that died is started again first."""
+        require_taken(self, weights)
+        async with self._lock():
+            before = self._current, self._outdated
+            self._current, self._outdated = (weights, version), True
+            try:
+                await self._up_to_date()
+            except ConfigError:  # refused before anything was sent
+                self._current, self._outdated = before
+                raise
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncIterator[None]:
+        """Sample no token inside the block; requests wait meanwhile."""
+        engine = await self._ready(math.inf)
+        async with engine.paused():
+            yield
+
+    async def close(self) -> None:
+        """End the server, if it was started here. Waiters end with EngineError."""
+        self._closed = True
+        await self._close_server()
+
+    async def _ready(self, deadline: float) -> VllmEngine:
+        """Return the engine of a server that is up and has the current weights."""
+        begun = self._clock.now()
+        try:
+            async with self._clock.timeout_at(deadline), self._lock():
+                return await self._up_to_date()
+        except TimeoutError as error:
+            if isinstance(error, DeadlineError):
+                raise
+            waited = in_seconds(max(0.0, deadline - begun))
+            raise DeadlineError(f"the vLLM server was not ready within {waited}") from error
+
+    async def _up_to_date(self) -> VllmEngine:
+        """Start the server unless it runs, and publish the current weights unless it has them."""
+        engine = await self._running()
+        try:
+            return await self._with_current_weights(engine)
+        except EngineError:
+            if await self._why_dead(engine) is None:
+                raise
+        return await self._with_current_weights(await self._running())
+
+    async def _with_current_weights(self, engine: VllmEngine) -> VllmEngine:
+        if self._outdated and self._current is not None:
+            weights, version = self._current
+            await engine.publish(weights, version)
+        self._outdated = False
+        return engine
+
+    async def _running(self) -> VllmEngine:
+        if self._closed:
+            raise EngineError("the engine is closed")
+        if self._engine is not None and self._dead is None:
+            return self._engine
+        self._require_rested()
+        if self._dead is not None:
+            _log.warning("%s. It is started again", self._dead)
+        await self._close_server()
+        try:
+            self._server = await self._open_server()
+        except (EngineError, DeadlineError) as error:
+            self._failed = (str(error), self._clock.now() + REST_SECONDS)
+            raise
+        self._engine = self._connect(self._server)
+        self._dead, self._failed, self._outdated = None, None, True
+        return self._engine
+
+    def _require_rested(self) -> None:
+        if self._failed is not None and self._clock.now() < self._failed[1]:
+            raise EngineError(f"the vLLM server could not be started: {self._failed[0]}")
+
+    async def _why_dead(self, engine: VllmEngine) -> str | None:
+        """Find out whether a failure was the server's end, and remember it."""
+        if engine is not self._engine or self._server is None:
+            return "the server has been started again since" if not self._closed else None
+        why = await self._server.why_dead()
+        if engine is self._engine and why is not None:
+            self._dead = why
+        return why
+
+    async def _close_server(self) -> None:
+        engine, server = self._engine, self._server
+        self._engine = self._server = None
+        if engine is not None:
+            await engine.close()
+        if server is not None:
+            await server.close()
+
+    def _lock(self) -> asyncio.Lock:
+        """Return the running event loop's lock: an agent may be used from several, in turn."""
+        return self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())

@@ -1,0 +1,60 @@
+"""What a trainer asks of a learner, which may be one process or many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from agentfly.types.trajectory import Group, Turn
+from agentfly.types.weights import Weights
+
+Keep = bool | Sequence[bool]
+"""All, none, or one bool for each token of a turn's completion."""
+
+MaskPolicy = Callable[[Sequence[Turn]], Sequence[Keep]]
+"""From a chain's turns to what to keep of each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepMetrics:
+    """What a step of learning did, and where its time went."""
+
+    metrics: Mapping[str, float]
+    seconds: Mapping[str, float]
+    """By phase, such as `pack`, `advantage` and `update`."""
+    updates: int
+    """Calls of the optimizer that changed the weights."""
+
+
+class Learner(Protocol):
+    """Trains the weights that engines sample from."""
+
+    @property
+    def gives(self) -> Sequence[type[Weights]]:
+        """Forms in which `weights` can give the weights, the cheapest first."""
+
+    def learn(
+        self, groups: Sequence[Group], mask: MaskPolicy, *, version: int | None
+    ) -> StepMetrics:
+        """Learn from one step's groups, failures included.
+
+        `version` is that of the weights now if the sampler's log-probabilities are the learner's
+        own, else None.
+        """
+
+    def weights(self, form: type[Weights], folder: Path) -> Weights:
+        """Return the weights as they are now; forms with files write them to a new `folder`."""
+
+    def save(self, folder: Path) -> None:
+        """Write all that `restore` needs to continue: a Hugging Face folder, and files beside."""
+
+    def restore(self, folder: Path) -> None:
+        """Continue exactly where a learner of the same settings stood."""
+
+    def export(self, folder: Path) -> None:
+        """Write a plain Hugging Face folder, adapters merged, to be used anywhere."""
+
+    def close(self) -> None:
+        """Free everything."""

@@ -1,0 +1,124 @@
+"""Engines are made from the table `[engine]`, and by nothing else."""
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.engines.local_models import llama
+
+import agentfly
+from agentfly.config import EngineSettings
+from agentfly.engines import EngineSpec, ReplicatedEngine, make_engine
+from agentfly.engines.factory import engine_problems
+from agentfly.engines.local import LocalEngine
+from agentfly.engines.vllm.make import PYTHON_VARIABLE
+from agentfly.engines.vllm.service import VllmService
+from agentfly.types import AdapterFolder, NamedTensors, WeightsFolder
+
+CONCRETE = {"LocalEngine", "VllmEngine", "VllmService"}
+
+
+def spec(folder: Path, **choices: Any) -> EngineSpec:
+    module = llama()
+    settings = EngineSettings(**choices)
+    return EngineSpec(folder=folder, load=lambda dtype: module, settings=settings, dtype="float32")
+
+
+async def test_local_by_default_over_the_very_weights(tmp_path: Path) -> None:
+    engine = make_engine(spec(tmp_path))
+    assert isinstance(engine, LocalEngine)
+    assert engine.samples_exactly
+    await engine.close()
+    rounded = make_engine(spec(tmp_path, dtype="bfloat16"))
+    assert not rounded.shares_tensors
+    await rounded.close()
+
+
+async def test_replicas_share_the_places(tmp_path: Path) -> None:
+    engine = make_engine(spec(tmp_path, replicas=2))
+    assert isinstance(engine, ReplicatedEngine)
+    assert engine.shares_tensors
+    await engine.close()
+    chosen = spec(tmp_path, replicas=3)
+    assert chosen.own_concurrency == 22, "64 requests over three"
+
+
+def test_a_maker_of_ones_own_gets_the_spec(tmp_path: Path) -> None:
+    made: list[EngineSpec] = []
+
+    def make(given: EngineSpec) -> Any:
+        made.append(given)
+        return object()
+
+    make_engine(spec(tmp_path, replicas=2, options={"a": 1}), make)
+    assert [(one.replica, one.settings.options) for one in made] == [(0, {"a": 1}), (1, {"a": 1})]
+
+
+@pytest.mark.parametrize(
+    ("choices", "rank", "takes"),
+    [
+        ({}, None, WeightsFolder),
+        ({}, 4, AdapterFolder),
+        ({"weights": "folder"}, 4, WeightsFolder),
+        ({"weights": "nccl"}, None, NamedTensors),
+    ],
+)
+def test_how_weights_get_to_vllm(
+    tmp_path: Path, choices: dict[str, Any], rank: int | None, takes: type
+) -> None:
+    given = EngineSpec(
+        folder=tmp_path,
+        load=lambda dtype: None,
+        settings=EngineSettings(name="vllm", urls=("http://localhost:1",), **choices),
+        lora_rank=rank,
+    )
+    engine = make_engine(given)
+    assert isinstance(engine, VllmService)
+    assert engine.takes == {takes}
+
+
+@pytest.mark.parametrize(
+    ("choices", "key", "text"),
+    [
+        ({"name": "vlm"}, "engine.name", "unknown engine 'vlm'. Did you mean 'vllm'?"),
+        ({"name": "math:pi"}, "engine.name", "math:pi is no engine, but of type float"),
+        ({"urls": ["http://a:1"]}, "engine.urls", "is for the engine 'vllm'"),
+        ({"name": "vllm", "urls": ["localhost:1"]}, "engine.urls.0", "a server's url looks like"),
+        ({"name": "vllm", "urls": ["http://a:1/v1"]}, "engine.urls.0", "without /v1"),
+        (
+            {"name": "vllm", "urls": ["http://a:1", "http://a:2"], "replicas": 3},
+            "engine.replicas",
+            "must be left out, or 2 as there are urls",
+        ),
+        ({"name": "vllm", "python": "/no/python"}, "engine.python", "is no program"),
+        ({"name": "vllm"}, "engine.python", "vLLM is not installed here"),
+    ],
+)
+def test_what_is_wrong_with_the_table(
+    monkeypatch: pytest.MonkeyPatch, choices: dict[str, Any], key: str, text: str
+) -> None:
+    monkeypatch.delenv(PYTHON_VARIABLE, raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    (problem,) = engine_problems(EngineSettings(**choices))
+    assert problem.key == key
+    assert text in problem.text
+
+
+def test_a_server_can_not_be_deterministic() -> None:
+    settings = EngineSettings(name="vllm", urls=("http://localhost:1",))
+    (problem,) = engine_problems(settings, deterministic=True)
+    assert "can't be deterministic" in problem.text
+
+
+def test_nothing_above_engines_names_a_concrete_engine() -> None:
+    root = Path(agentfly.__file__).parent
+    named = [
+        str(file.relative_to(root))
+        for room in ("agents", "training", "cli", "rollout", "environments")
+        for file in (root / room).rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Name | ast.alias)
+        and (node.id if isinstance(node, ast.Name) else node.name) in CONCRETE
+    ]
+    assert not named
