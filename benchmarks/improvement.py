@@ -21,19 +21,15 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from agentfly.agents.outfit import fit_out
 from agentfly.config import load_settings
-from agentfly.observe import (
-    mean_interval,
-    plot_curves,
-    read_metrics,
-    read_trajectories,
-    wilson_interval,
-)
+from agentfly.observe import evaluation_metrics, plot_curves, read_metrics, read_trajectories
+from agentfly.types import collect_groups
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
@@ -148,38 +144,25 @@ def _is_finished(run: Path, steps: int) -> bool:
 
 
 def _played(who: str, file: Path) -> Level:
-    rewards = [chain.reward for chain in read_trajectories(file) if chain.reward is not None]
-    won = sum(reward >= 1 for reward in rewards)
-    interval, of_solved = mean_interval(rewards), wilson_interval(won, len(rewards))
-    assert interval is not None, "several tasks were attempted"
-    assert of_solved is not None, "several tasks were attempted"
-    return Level(
-        who=who,
-        reward=sum(rewards) / len(rewards),
-        low=interval.low,
-        high=interval.high,
-        solved=won / len(rewards),
-        solved_low=of_solved.low,
-        solved_high=of_solved.high,
-    )
+    return _level(who, evaluation_metrics(collect_groups(read_trajectories(file))))
 
 
 def _evaluated(run: Path) -> tuple[Level, Level]:
     records = [record.metrics for record in read_metrics(run / "metrics.jsonl")]
     held_out = [metrics for metrics in records if "eval/reward" in metrics]
-    before, after = (
-        Level(
-            who=who,
-            reward=metrics["eval/reward"],
-            low=metrics["eval/reward_low"],
-            high=metrics["eval/reward_high"],
-            solved=metrics["eval/solved"],
-            solved_low=metrics["eval/solved_low"],
-            solved_high=metrics["eval/solved_high"],
-        )
-        for who, metrics in (("warm start", held_out[0]), ("after RL", held_out[-1]))
+    return _level("warm start", held_out[0]), _level("after RL", held_out[-1])
+
+
+def _level(who: str, metrics: Mapping[str, float]) -> Level:
+    return Level(
+        who=who,
+        reward=metrics["eval/reward"],
+        low=metrics["eval/reward_low"],
+        high=metrics["eval/reward_high"],
+        solved=metrics["eval/solved"],
+        solved_low=metrics["eval/solved_low"],
+        solved_high=metrics["eval/solved_high"],
     )
-    return before, after
 
 
 def write(example: Example, levels: list[Level]) -> None:

@@ -2,9 +2,9 @@
 
 2 tasks × 8 chains of SmolLM2: prompts of 400 tokens, 64 to 100 sampled ones. The bare loop pads
 each task's chains, computes logits at the sampled positions alone, and neither packs, measures nor
-updates anything. Ours is the whole of `Learner.learn`, the optimiser included, with the prompt of a
-task computed once and, for comparison, once for each chain. Same weights, dtype and threads; the
-sides take turns, and the best round of each counts.
+updates anything. Ours is the whole of `LocalLearner.learn`, the optimizer included, with the prompt
+of a task computed once and, for comparison, once for each chain. Same weights, dtype and threads;
+the sides take turns, and the best round of each counts.
 
     python -m benchmarks.learner                 # all of it
     python -m benchmarks.learner --model tiny    # for a look
@@ -26,7 +26,7 @@ from torch.nn.functional import cross_entropy
 from agentfly.algorithms import make_algorithm
 from agentfly.config import ModelSettings, RunSettings, SourceSettings, TrainSettings
 from agentfly.training.learner.body import autocast
-from agentfly.training.learner.learner import Learner
+from agentfly.training.learner.learner import LocalLearner
 from agentfly.training.learner.policy import Policy
 from agentfly.types import (
     Completion,
@@ -115,7 +115,7 @@ def bare_loop(policy: Policy, groups: Sequence[Group]) -> None:
     model.zero_grad(set_to_none=True)
 
 
-def learner(policy: Policy, *, share: bool) -> Learner:
+def learner(policy: Policy, *, share: bool) -> LocalLearner:
     settings = RunSettings(
         name="benchmark",
         model=policy.settings,
@@ -123,7 +123,7 @@ def learner(policy: Policy, *, share: bool) -> Learner:
         train=TrainSettings(lr=0.0, share_prefixes=share),
         source=(SourceSettings(tasks="none"),),
     )
-    return Learner(policy, make_algorithm("grpo"), settings)
+    return LocalLearner(policy, make_algorithm("grpo"), settings)
 
 
 def seconds(run: Callable[[], Any]) -> float:

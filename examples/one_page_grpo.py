@@ -32,7 +32,7 @@ from agentfly.models import load_model, resolve_model
 from agentfly.rewards import numeric_match
 from agentfly.tools.arithmetic import calculate
 from agentfly.training import make_samples
-from agentfly.types import Sample
+from agentfly.types import Sample, SharedTensors
 
 MODEL = "tiny"
 STEPS = 6
@@ -78,7 +78,7 @@ async def train(steps: int = STEPS, seed: int = 0) -> list[float]:
         result = await agent.run(questions, num_chains=CHAINS, seed=step)
         async with engine.paused():
             tokens = update(model, optimizer, result.groups)
-            await engine.load_weights(None, version=step)
+            await engine.publish(SharedTensors(), version=step)
         scores = [reward for reward in result.rewards if reward is not None]
         rewards.append(sum(scores) / len(scores))
         print(f"step {step}  reward {rewards[-1]:.2f}  learnt from {tokens} tokens")

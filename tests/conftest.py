@@ -3,9 +3,14 @@
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # A shell starts what runs in its background deaf to Ctrl-C, and so would be all that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# A machine may be slow because of its other work: that is no fault of the code under test.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -12,9 +12,22 @@ if TYPE_CHECKING:
     from agentfly.agents import CodeBlocks as CodeBlocks
     from agentfly.agents import ReAct as ReAct
     from agentfly.agents import RunResult as RunResult
+    from agentfly.agents import Source as Source
     from agentfly.agents import Tags as Tags
     from agentfly.agents import ToolCalling as ToolCalling
+    from agentfly.config import AlgorithmSettings as AlgorithmSettings
+    from agentfly.config import EngineSettings as EngineSettings
+    from agentfly.config import EvalSettings as EvalSettings
+    from agentfly.config import ModelSettings as ModelSettings
+    from agentfly.config import RolloutSettings as RolloutSettings
+    from agentfly.config import RunSettings as RunSettings
+    from agentfly.config import TrainSettings as TrainSettings
+    from agentfly.config import load_settings as load_settings
+    from agentfly.engines import OpenAIChat as OpenAIChat
     from agentfly.engines import ScriptedEngine as ScriptedEngine
+    from agentfly.engines import VllmEngine as VllmEngine
+    from agentfly.engines.local import LocalEngine as LocalEngine
+    from agentfly.environments import load_environment as load_environment
     from agentfly.errors import AgentFlyError as AgentFlyError
     from agentfly.errors import ConfigError as ConfigError
     from agentfly.errors import ToolError as ToolError
@@ -22,8 +35,8 @@ if TYPE_CHECKING:
     from agentfly.rewards import reward as reward
     from agentfly.rollout import Limits as Limits
     from agentfly.tools import tool as tool
-    from agentfly.training import Source as Source
     from agentfly.training import Trainer as Trainer
+    from agentfly.training import TrainResult as TrainResult
     from agentfly.types import Completion as Completion
     from agentfly.types import Context as Context
     from agentfly.types import EnvSpec as EnvSpec
@@ -44,13 +57,25 @@ if TYPE_CHECKING:
     from agentfly.types import Turn as Turn
 
 _ROOMS = {
-    "agents": ("Agent", "CodeBlocks", "ReAct", "RunResult", "Tags", "ToolCalling"),
-    "engines": ("ScriptedEngine",),
+    "agents": ("Agent", "CodeBlocks", "ReAct", "RunResult", "Source", "Tags", "ToolCalling"),
+    "config": (
+        "AlgorithmSettings",
+        "EngineSettings",
+        "EvalSettings",
+        "ModelSettings",
+        "RolloutSettings",
+        "RunSettings",
+        "TrainSettings",
+        "load_settings",
+    ),
+    "engines": ("OpenAIChat", "ScriptedEngine", "VllmEngine"),
+    "engines.local": ("LocalEngine",),
+    "environments": ("load_environment",),
     "errors": ("AgentFlyError", "ConfigError", "ToolError"),
     "rewards": ("group_reward", "reward"),
     "rollout": ("Limits",),
     "tools": ("tool",),
-    "training": ("Source", "Trainer"),
+    "training": ("TrainResult", "Trainer"),
     "types": (
         "Completion",
         "Context",
@@ -74,8 +99,9 @@ _ROOMS = {
 }
 _HOMES = {name: f"agentfly.{room}" for room, names in _ROOMS.items() for name in names}
 
-# `import *` must not need torch, and training does.
-__all__ = sorted(name for name, home in _HOMES.items() if home != "agentfly.training")
+_NEED_TORCH = ("agentfly.engines.local", "agentfly.training")
+# `import *` must not need torch.
+__all__ = sorted(name for name, home in _HOMES.items() if home not in _NEED_TORCH)
 
 
 def __getattr__(name: str) -> Any:

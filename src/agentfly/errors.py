@@ -12,6 +12,7 @@
         ├── TrainingDataError  a trajectory carries no token ids to train on
         └── InfrastructureError    may be retried
             ├── EngineError
+            │   └── StaleWeightsError    sampled from weights that were never published
             ├── EnvError
             ├── LeaseTimeout
             └── RewardError
@@ -68,6 +69,10 @@ class InfrastructureError(ChainError):
 
 class EngineError(InfrastructureError):
     """The engine could not sample."""
+
+
+class StaleWeightsError(EngineError):
+    """A server sampled from weights that were never published to it, as after a restart."""
 
 
 class EnvError(InfrastructureError):

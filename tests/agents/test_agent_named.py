@@ -4,10 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agentfly.agents import Agent, ReAct, ToolCalling
-from agentfly.agents.mistakes import unknown_names
+from agentfly.agents import Agent, ReAct, ToolCalling, resolve_run
 from agentfly.agents.named import (
-    find_environment,
     find_group_reward,
     find_kind,
     find_mask,
@@ -16,11 +14,13 @@ from agentfly.agents.named import (
 )
 from agentfly.agents.outfit import fit_out
 from agentfly.chat import CHATML_TOKENS, MASK_POLICIES, ByteTokenizer
-from agentfly.config import RunSettings, SourceSettings
+from agentfly.config import RunSettings, SettingsError, SourceSettings
 from agentfly.engines import ScriptedEngine
+from agentfly.environments import find_environment
 from agentfly.errors import ConfigError
 from agentfly.tasks import load_tasks
 from agentfly.tools import calculator
+from agentfly.types import EnvSpec
 
 MINE = '''
 from agentfly import EnvSpec, ToolCalling, group_reward, reward, tool
@@ -90,7 +90,9 @@ def test_what_a_user_wrote_is_found_by_its_import_path(base: Path) -> None:
     own = find_kind("named_mine:polite", base=base)
     assert isinstance(own, ToolCalling)
     assert own.system_prompt == "Please."
-    assert find_environment("named_mine:Room", base=base).make().reset(None, None) == "hello"
+    room = find_environment("named_mine:Room", base=base)
+    assert isinstance(room, EnvSpec)
+    assert room.make().reset(None, None) == "hello"
     assert find_environment("named_mine:make_room", base=base).name == "make_room"
     assert find_environment("named_mine:big_room", base=base).name == "make_room"
     assert find_mask("named_mine:first_only", base=base)([]) == []
@@ -141,8 +143,8 @@ async def test_named_parts_make_an_agent_that_runs(base: Path) -> None:
             "named_mine:Demanding",
             r"calling named_mine:Demanding without arguments raised",
         ),
-        (find_environment, "shop", r"unknown environment 'shop'\. Known: none\."),
-        (find_environment, "named_mine:Polite", r"no environment, .*name a class with `reset`, `s"),
+        (find_environment, "serch", r"unknown environment 'serch'\. Did you mean 'search'\?"),
+        (find_environment, "named_mine:Polite", r"no environment, .*a class with `reset`, `s"),
         (find_environment, "named_mine:limit", r"is no environment, but of type int"),
         (find_mask, "last_turn", r"unknown mask policy 'last_turn'\. Did you mean 'last_turn_only"),
         (find_mask, "named_mine:limit", r"is no mask policy, but of type int: name a function"),
@@ -156,10 +158,15 @@ def test_what_is_not_there_or_something_else_is_told(
 
 
 def test_all_names_of_a_run_that_stand_for_nothing_are_told(base: Path) -> None:
-    good = {"tasks": "a", "tools": ["finish", "named_mine:search"], "reward": "named_mine:correct"}
+    (base / "a.jsonl").write_text('{"question": "What is 2+2?"}\n')
+    good = {
+        "tasks": "a.jsonl",
+        "tools": ["finish", "named_mine:search"],
+        "reward": "named_mine:correct",
+    }
     bad = {
         "name": "bad",
-        "tasks": "b",
+        "tasks": "b.jsonl",
         "kind": "magic",
         "tools": ["finish", "nothing"],
         "reward": "none",
@@ -168,16 +175,22 @@ def test_all_names_of_a_run_that_stand_for_nothing_are_told(base: Path) -> None:
     }
     tables = {"name": "x", "model": {"name": "tiny"}, "source": [good, bad]}
     settings = RunSettings.model_validate({**tables, "rollout": {"mask": "some"}})
-    assert [problem.key for problem in unknown_names(settings, base=base)] == [
+    with pytest.raises(SettingsError) as caught:
+        resolve_run(settings, base=base)
+    assert [problem.key for problem in caught.value.problems] == [
         "rollout.mask",
         "source.1.kind",
         "source.1.tools.1",
         "source.1.reward",
         "source.1.group_reward",
         "source.1.environment",
+        "source.1.tasks",
     ]
-    fine = RunSettings.model_validate({**tables, "source": [good]})
-    assert list(unknown_names(fine, base=base)) == []
+    fine = resolve_run(RunSettings.model_validate({**tables, "source": [good]}), base=base)
+    assert [tool.name for tool in fine.sources[0].agent.tools.specs] == ["finish", "search"]
+    assert [task.messages[0].content for task in load_tasks(fine.sources[0].tasks)] == [
+        "What is 2+2?"
+    ]
 
 
 def test_paths_among_an_environments_options_are_looked_for_beside_the_settings(

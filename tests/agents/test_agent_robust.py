@@ -63,7 +63,6 @@ async def stubborn() -> str:
             continue
 
 
-@pytest.mark.timeout(60)
 def test_a_tool_that_refuses_its_cancellation_hangs_neither_chain_nor_program(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -91,7 +90,6 @@ class DeafEngine(ScriptedEngine):
                 continue
 
 
-@pytest.mark.timeout(60)
 def test_an_engine_that_refuses_its_cancellation_ends_at_the_chains_time_limit() -> None:
     deaf = DeafEngine([], tokenizer=ByteTokenizer(CHATML_TOKENS))
     result = Agent(deaf, limits=Limits(seconds=0.05)).run_sync("Hi", num_chains=2)
@@ -436,7 +434,6 @@ class OwnTool:
                 continue
 
 
-@pytest.mark.timeout(60)
 def test_a_tool_of_ones_own_class_can_not_hang_a_chain_either() -> None:
     agent = Agent(engine([call("own")]), tools=[OwnTool()], limits=Limits(seconds=0.1))
     (trajectory,) = agent.run_sync("Hi").trajectories

@@ -9,7 +9,13 @@ from tests.agents.scripts import call, engine
 from agentfly import Agent, Limits, SamplingParams, StopReason, tool
 from agentfly.chat import CHATML, CHATML_TOKENS, ByteTokenizer, ChatTemplate
 from agentfly.engines import ScriptedEngine
-from agentfly.types import Completion, FinishReason, OnToken, Request
+from agentfly.types import (
+    Completion,
+    FinishReason,
+    OnToken,
+    Request,
+    SharedTensors,
+)
 
 
 @tool
@@ -121,7 +127,7 @@ async def test_a_cut_call_is_answered_and_the_turn_closed_as_context() -> None:
 
 async def test_versions_and_temperature_are_in_the_record() -> None:
     model = Watching(THREE_TURNS)
-    await model.load_weights(None, 5)
+    await model.publish(SharedTensors(), 5)
     agent = Agent(model, tools=[shout], sampling=SamplingParams(temperature=0.7))
     (trajectory,) = (await agent.run("Please shout.")).trajectories
     for turn in trajectory.turns:

@@ -5,7 +5,7 @@ Nothing here is shared with the product: no code, no tensors, no flat layout.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 import numpy as np
 from tests.algorithms.steps import Chain, Step, Token
@@ -149,8 +149,12 @@ def reinforce_plus_plus(step: Step, *, discount: float, kl: bool) -> Credits:
     return _normalised_over_tokens(to_go)
 
 
-def reinforce_plus_plus_baseline(step: Step, *, kl: bool) -> tuple[Credits, list[bool]]:
+def reinforce_plus_plus_baseline(
+    step: Step, *, kl: bool, whole_step: bool
+) -> tuple[Credits, list[bool]]:
     credit, used = grouped(step, centred, kl=kl)
+    if whole_step:
+        return _normalised_over_tokens(credit), [any(used)] * len(step)
     kept = [c for c, on in zip(credit, used, strict=True) if on]
     normalised = iter(_normalised_over_tokens(kept))
     return [next(normalised) if on else c for c, on in zip(credit, used, strict=True)], used
@@ -231,10 +235,11 @@ def token_ratio(stream: Sequence[Token], t: int) -> float:
     return math.exp(stream[t].new) / math.exp(stream[t].old)
 
 
-def sequence_ratio(stream: Sequence[Token], t: int) -> float:
-    """The geometric mean of the tokens' ratios."""
-    ratios = [math.exp(token.new) / math.exp(token.old) for token in stream]
-    return float(np.prod(ratios) ** (1 / len(ratios)))
+def held_sequence_ratio(stream: Sequence[Token], t: int, held: Mapping[int, float]) -> float:
+    """The geometric mean as a number, times how far this token alone has moved since."""
+    ratios = [math.exp(held[id(token)]) / math.exp(token.old) for token in stream]
+    moved = math.exp(stream[t].new) / math.exp(held[id(stream[t])])
+    return moved * float(np.prod(ratios) ** (1 / len(ratios)))
 
 
 def kl(estimator: str, token: Token) -> float:

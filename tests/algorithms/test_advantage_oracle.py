@@ -75,10 +75,13 @@ def test_reinforce_plus_plus(discount: float, kl: bool, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kl", [False, True])
-def test_reinforce_plus_plus_with_a_baseline(kl: bool, seed: int) -> None:
+@pytest.mark.parametrize("denominator", ["scored", "credited"])
+def test_reinforce_plus_plus_with_a_baseline(denominator: str, kl: bool, seed: int) -> None:
     step = scored(random_step(seed))
-    output = make_algorithm("reinforce++-baseline").advantage(advantage_input(step, kl=kl))
-    check(output, oracle.reinforce_plus_plus_baseline(step, kl=kl))
+    algorithm = make_algorithm("reinforce++-baseline", {"denominator": denominator})
+    output = algorithm.advantage(advantage_input(step, kl=kl))
+    whole_step = denominator == "scored"
+    check(output, oracle.reinforce_plus_plus_baseline(step, kl=kl, whole_step=whole_step))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -138,7 +141,22 @@ def test_a_group_that_compares_nothing_gives_nothing(name: str, rewards: list[fl
         rewards_U=torch.zeros(n + 2),
         state_U=torch.full((n + 2,), -1),
     )
-    output = make_algorithm(name).advantage(x)
+    output = make_algorithm(name, {"denominator": "credited"}).advantage(x)
     assert output.used_C.tolist() == [False] * n + [True, True]
     assert output.advantages_N[:n].tolist() == [0.0] * n
     assert bool((output.advantages_N[n:] != 0).all())
+
+
+@pytest.mark.parametrize("name", ["ppo", "reinforce++", "reinforce++-baseline", "reinforce"])
+def test_a_step_whose_tokens_are_all_worth_the_same_has_no_credit(name: str) -> None:
+    x = AdvantageInput(
+        rewards_C=torch.full((4,), 0.7),
+        group_C=torch.tensor([0, 0, 1, 1]),
+        chain_N=torch.arange(4),
+        turn_N=torch.arange(4),
+        chain_U=torch.arange(4),
+        rewards_U=torch.zeros(4),
+        state_U=torch.full((4,), -1),
+        values_N=torch.zeros(4),
+    )
+    assert make_algorithm(name).advantage(x).used_C.tolist() == [False] * 4

@@ -170,6 +170,13 @@ MUTATIONS = [
 ]
 
 
+def test_every_fault_fits_the_code() -> None:
+    for mutation in MUTATIONS:
+        source = (ROOT / "src/agentfly/algorithms" / mutation.file).read_text()
+        assert source.count(mutation.old) == 1, f"{mutation.fault}: update the mutation"
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_fault_is_caught(tmp_path: Path) -> None:
     source = shutil.copytree(ROOT / "src", tmp_path / "src", ignore=_no_caches)

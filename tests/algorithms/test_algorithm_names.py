@@ -41,6 +41,30 @@ def absolute(rewards_C, chain_N):
 @loss
 def squared(logprobs_N, advantages_N):
     return (logprobs_N - advantages_N) ** 2
+
+@advantage
+def scaled(rewards_G, scale: float = 2.0, clip=None):
+    assert clip is None, "the name of an option that the loss has"
+    return (rewards_G - rewards_G.mean()) * scale
+
+@loss
+def bent(logprobs_N, advantages_N, *, power: int = 2):
+    return (logprobs_N - advantages_N) ** power
+"""
+
+TABLE = """
+from agentfly.algorithms import ClippedOptions, by_group
+
+class Shifted(ClippedOptions):
+    name = "shifted"
+    shift: float = 0.5
+
+    def advantage(self):
+        return by_group(lambda rewards_G: rewards_G - self.shift)
+
+class Broken(ClippedOptions):
+    def algorithm(self):
+        raise KeyError("forgotten")
 """
 
 
@@ -178,12 +202,52 @@ def test_a_loss_of_ones_own_by_import_path(folder: Path) -> None:
     assert [problem.key for problem in caught.value.problems] == ["algorithm.clip"]
 
 
+def test_the_parameters_of_functions_of_ones_own_are_options(folder: Path) -> None:
+    step = advantage_input(scored(random_step(0)))
+
+    def advantages(options: dict[str, Any]) -> torch.Tensor:
+        algorithm = make_algorithm("own_algorithms:scaled", options, base=folder)
+        return algorithm.advantage(step).advantages_N
+
+    assert torch.equal(advantages({}), advantages({"scale": 2}))
+    assert torch.allclose(advantages({"scale": 3.0, "clip": {"low": 0.1}}), advantages({}) * 1.5)
+    x = loss_input(random_step(0))
+    cubed = make_algorithm("own_algorithms:bent", {"power": 3}, base=folder)
+    assert torch.equal(cubed.loss(x).loss_N, (x.logprobs_N - x.advantages_N) ** 3)
+    assert cubed.name == "bent"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"scael": 1.0}, "algorithm.scael: unknown key. Did you mean 'scale'?"),
+        ({"scale": "much"}, "algorithm.scale: must be a number, got 'much'"),
+    ],
+)
+def test_options_of_functions_of_ones_own_are_checked(
+    folder: Path, options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        make_algorithm("own_algorithms:scaled", options, base=folder)
+    assert said in str(caught.value)
+
+
+def test_a_table_of_options_of_ones_own(folder: Path) -> None:
+    (folder / "own_tables.py").write_text(TABLE)
+    algorithm = make_algorithm("own_tables:Shifted", {"shift": 1.0}, base=folder)
+    assert (algorithm.name, algorithm.needs_group) == ("shifted", True)
+    with pytest.raises(SettingsError, match=r"algorithm.shfit: unknown key. Did you mean 'shift'"):
+        make_algorithm("own_tables:Shifted", {"shfit": 1.0}, base=folder)
+    with pytest.raises(ConfigError, match="making the algorithm own_tables:Broken raised KeyError"):
+        make_algorithm("own_tables:Broken", base=folder)
+
+
 def test_a_whole_algorithm_by_import_path() -> None:
     here = "tests.algorithms.test_algorithm_names"
     assert make_algorithm(f"{here}:PLAIN").name == "plain"
     with pytest.raises(ConfigError, match="takes no options: got clip"):
         make_algorithm(f"{here}:PLAIN", {"clip": {}})
-    with pytest.raises(ConfigError, match="is a int: an algorithm of your own"):
+    with pytest.raises(ConfigError, match="is no algorithm, but of type int: an algorithm of y"):
         make_algorithm(f"{here}:NOTHING")
     with pytest.raises(ConfigError, match="Did you mean 'PLAIN'"):
         make_algorithm(f"{here}:PLAINE")

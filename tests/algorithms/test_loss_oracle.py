@@ -1,7 +1,7 @@
 """Every loss, term, correction and aggregation equals an independent oracle, gradients included."""
 
-import copy
 import itertools
+import math
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -31,8 +31,7 @@ def expected_loss(step: Step, loss: TokenLoss, aggregation: str) -> float:
 
 
 def expected_gradient(step: Step, loss: TokenLoss, aggregation: str) -> list[float]:
-    """By moving each log-probability a little to both sides."""
-    step = copy.deepcopy(step)
+    """By moving each log-probability a little to both sides, and back."""
     gradient, small = [], 1e-6
     for token in [token for _, stream in streams(step) for token in stream]:
         kept = token.new
@@ -93,14 +92,57 @@ def test_dr_grpo_divides_by_a_constant() -> None:
 
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 def test_gspo(aggregation: str) -> None:
+    options = {**NO_CORRECTION, "clip": {"low": 0.05, "high": 0.08}, "aggregation": aggregation}
+    for seed in range(3):
+        step = random_step(seed)
+        check("gspo", options, step, gspo(step), aggregation)
+
+
+def test_gspo_with_one_advantage_for_a_sequence_has_the_gradient_of_the_sequence() -> None:
+    """There the paper's two forms agree: the second one moves the geometric mean itself."""
+    old, new = [-1.0, -2.0, -0.5], [-0.9, -2.2, -0.4]
+    ratio = math.exp(sum(n - o for n, o in zip(new, old, strict=True)) / 3)
+    x = LossInput(
+        logprobs_N=torch.tensor(new, dtype=torch.float64, requires_grad=True),
+        old_logprobs_N=torch.tensor(old, dtype=torch.float64),
+        sampled_logprobs_N=torch.tensor(old, dtype=torch.float64),
+        advantages_N=torch.full((3,), 2.0, dtype=torch.float64),
+        sample_N=torch.zeros(3, dtype=torch.long),
+        chain_tokens_N=torch.full((3,), 3),
+        num_tokens=3.0,
+        num_chains=1.0,
+    )
+    result, gradient = differentiate("gspo", {"clip": {"low": 0.2, "high": 0.2}}, x)
+    assert float(result.loss.detach()) == pytest.approx(-2 * ratio)
+    assert gradient == pytest.approx([-2 * ratio / 3] * 3)
+
+
+def test_gspo_gives_no_gradient_to_a_token_that_the_correction_leaves_out() -> None:
+    old, sampled = [-1.0, -2.0, -0.5, -1.0], [-1.0, -2.0, -4.5, -1.1]
+    leaf_N = torch.tensor(old, dtype=torch.float64, requires_grad=True)
+    x = LossInput(
+        logprobs_N=leaf_N,
+        old_logprobs_N=leaf_N.detach(),
+        sampled_logprobs_N=torch.tensor(sampled, dtype=torch.float64),
+        advantages_N=torch.full((4,), 2.0, dtype=torch.float64),
+        sample_N=torch.zeros(4, dtype=torch.long),
+        chain_tokens_N=torch.full((4,), 4),
+        num_tokens=4.0,
+        num_chains=1.0,
+    )
+    mask = {"level": "token", "how": "mask", "cap": 2.0}
+    _, gradient = differentiate("gspo", {"correction": mask}, x)
+    assert gradient == pytest.approx([-0.5, -0.5, 0.0, -0.5 * math.exp(0.1)])
+
+
+def gspo(step: Step) -> TokenLoss:
+    held = {id(token): token.new for token in _tokens(step)}
+
     def loss(stream: Sequence[Token], t: int) -> float:
-        ratio = oracle.sequence_ratio(stream, t)
+        ratio = oracle.held_sequence_ratio(stream, t, held)
         return oracle.clipped(ratio, stream[t].advantage, 0.05, 0.08, None)
 
-    clip = {"low": 0.05, "high": 0.08}
-    for seed in range(3):
-        options = {**NO_CORRECTION, "clip": clip, "aggregation": aggregation}
-        check("gspo", options, random_step(seed), loss, aggregation)
+    return loss
 
 
 def test_gspo_averages_over_chains_by_default() -> None:

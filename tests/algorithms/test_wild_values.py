@@ -57,7 +57,7 @@ def test_a_token_without_advantage_has_no_gradient_and_changes_nothing(name: str
 @pytest.mark.parametrize("name", sorted({*ALGORITHMS} - {"ppo", "reinforce", "reinforce++"}))
 def test_an_unused_group_changes_no_other_chains_advantage(name: str) -> None:
     step = scored(random_step(0))
-    advantage = make_algorithm(name).advantage
+    advantage = make_algorithm(name, {"denominator": "credited"}).advantage
     before = advantage(advantage_input(step))
     unused = [c for c, on in enumerate(before.used_C.tolist()) if not on]
     assert unused, "the step must hold an unused group"

@@ -6,13 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 from agentfly.chat import CHATML
 
 
 def check(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "agentfly.cli", "check", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def test_a_good_template_passes(template: Path) -> None:
     run = check(str(template))
     assert run.returncode == 0, run.stderr
     assert "tokens are the record: yes" in run.stdout
-    assert "call format: hermes" in run.stdout
+    assert "call format: yes; hermes" in run.stdout
     assert "<|im_end|>" in run.stdout
 
 

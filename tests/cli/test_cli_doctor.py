@@ -9,6 +9,7 @@ from importlib import reload
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 from typer.testing import CliRunner
 
 from agentfly.cli import doctor as examination
@@ -26,7 +27,7 @@ def doctor(**environment: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "agentfly.cli", "doctor"],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         check=False,
         env={**kept, **environment},
     )
@@ -143,7 +144,7 @@ def test_bf16_is_judged_as_the_engine_judges_it(
     monkeypatch: pytest.MonkeyPatch, pays: bool
 ) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr("agentfly.engines.local.weights.bfloat16_pays", lambda device: pays)
+    monkeypatch.setattr("agentfly.modeling.shared_view.bfloat16_pays", lambda device: pays)
     assert examination._bf16().state == ("ok" if pays else "missing")
 
 

@@ -1,11 +1,17 @@
 """`agentfly envs`: a person looks at, plays and serves the ready-made environments."""
 
+import asyncio
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
+import time
+import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +21,10 @@ from typer.testing import CliRunner, Result
 
 from agentfly.cli.envs.typed import read_line
 from agentfly.cli.main import app
+from agentfly.cli.serving import until_interrupted
 from agentfly.environments import ENVIRONMENTS
 from agentfly.observe import read_trajectories
+from agentfly.runtime.http.address import split_token, with_token
 from agentfly.types import ToolSpec
 
 
@@ -79,28 +87,112 @@ def test_ctrl_c_and_ctrl_d_leave_the_game(key: str) -> None:
         assert process.wait(timeout=WAIT_SECONDS) == 0
 
 
-@pytest.mark.timeout(240)
-def test_an_environment_is_served_to_other_programs() -> None:
-    command = [sys.executable, "-m", "agentfly.cli", "envs", "serve", "code", "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+@contextmanager
+def served(*arguments: str, **variables: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A server on a free port, with what it printed, and its process."""
+    command = [sys.executable, "-m", "agentfly.cli", "envs", "serve", *arguments, "--port", "0"]
+    environment = os.environ | variables
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stderr=pipe, text=True, env=environment) as server:
         assert server.stderr is not None
         try:
             found = re.search(r"http://\S+", server.stderr.readline())
             assert found
-            url = found[0]
-            session = _post(f"{url}/sessions", {"options": {}})["session"]
-            call = {"number": 1, "args": ["6 * 7"], "kwargs": {}}
-            ran = _post(f"{url}/sessions/{session}/step", call)["value"]
-            assert ran["observation"] == "42"
-            server.send_signal(signal.SIGINT)
-            assert server.wait(timeout=WAIT_SECONDS) == 0
+            yield found[0], server
         finally:
             server.kill()
 
 
-def _post(url: str, body: object) -> dict[str, Any]:
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_an_environment_is_served_to_other_programs(ending: signal.Signals) -> None:
+    with served("code") as (url, server):
+        session = _post(url, "/sessions", {"options": {}})["session"]
+        call = {"number": 1, "args": ["6 * 7"], "kwargs": {}}
+        ran = _post(url, f"/sessions/{session}/step", call)["value"]
+        assert ran["observation"] == "42"
+        server.send_signal(ending)
+        assert server.wait(timeout=WAIT_SECONDS) == 0
+        assert server.stderr is not None
+        said = server.stderr.read()
+        assert "Traceback" not in said
+        token = split_token(url)[1]
+        assert token is not None
+        assert token not in said, "it is printed once"
+
+
+def test_sigterm_is_not_lost_in_a_finalizer(capsys: pytest.CaptureFixture[str]) -> None:
+    class Dying:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    async def serve() -> None:
+        Dying()
+        await asyncio.sleep(5)
+        pytest.fail("it goes on")
+
+    with until_interrupted():
+        asyncio.run(serve())
+    assert capsys.readouterr().err == "ended\n"
+
+
+@pytest.mark.timeout(240)
+def test_a_server_that_is_killed_leaves_nothing_behind() -> None:
+    with served("code") as (url, server):
+        session = _post(url, "/sessions", {"options": {}})["session"]
+        _post(url, f"/sessions/{session}/step", {"number": 1, "args": ["1"]})
+        below = descendants(server.pid)
+        assert below, "the sandbox is a process"
+        server.kill()
+        server.wait(timeout=WAIT_SECONDS)
+        give_up = time.monotonic() + WAIT_SECONDS
+        while alive := [pid for pid in below if Path(f"/proc/{pid}").exists()]:
+            assert time.monotonic() < give_up, alive
+            time.sleep(0.02)
+
+
+def descendants(pid: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in map(int, (task / "children").read_text().split()):
+            found += [child, *descendants(child)]
+    return found
+
+
+@pytest.mark.timeout(240)
+def test_the_shop_is_served_to_a_browser() -> None:
+    with served("webshop", "level=easy", "--web") as (url, server):
+        browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with browser.open(url, timeout=WAIT_SECONDS) as page:
+            assert "token" not in page.url
+            assert b"What the agent sees" in page.read()
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(split_token(url)[0], timeout=WAIT_SECONDS)
+        server.send_signal(signal.SIGINT)
+        assert server.wait(timeout=WAIT_SECONDS) == 0
+
+
+@pytest.mark.timeout(240)
+def test_a_token_of_ones_own_is_taken_from_the_environment_and_never_printed() -> None:
+    chosen = "a-token-of-my-own-0123"
+    with served("alfworld", AGENTFLY_TOKEN=chosen) as (url, _):
+        assert split_token(url)[1] is None
+        assert _post(with_token(url, chosen), "/sessions", {})["session"]
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            _post(with_token(url, "another-token-0123456"), "/sessions", {})
+
+
+def test_a_weak_token_is_told_in_a_line() -> None:
+    told = envs("serve", "code", "--token", "short")
+    assert told.exit_code == 2
+    assert "at least 16 visible ASCII characters" in told.output
+
+
+def _post(url: str, path: str, body: object) -> dict[str, Any]:
+    bare, token = split_token(url)
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+    data = json.dumps(body).encode()
+    request = urllib.request.Request(bare + path, data, headers, method="POST")
     with urllib.request.urlopen(request, timeout=60) as answer:
         read: dict[str, Any] = json.load(answer)
         return read

@@ -25,7 +25,8 @@ app.command()(sft)
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "chats.jsonl").write_text('{"messages": []}\n')
     path = tmp_path / "warm.toml"
     path.write_text(SETTINGS)

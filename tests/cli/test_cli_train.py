@@ -8,12 +8,16 @@ from typing import Any
 
 import pytest
 import typer
+from tests.patience import PATIENCE
 from typer.testing import CliRunner
 
 import agentfly.training
+from agentfly.agents import RunParts
 from agentfly.cli.train import train
 from agentfly.config import RunSettings, load_settings
+from agentfly.tasks import load
 from agentfly.training import Checkpoints, StoppedBy, TrainResult
+from agentfly.training.source import read_sources
 
 SETTINGS = """\
 name = "sums"
@@ -42,6 +46,7 @@ app.command()(train)
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "train_parts", raising=False)
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "train_parts.py").write_text(PARTS)
     (tmp_path / "sums.jsonl").write_text('{"question": "What is 2+2?", "answer": "4"}\n')
     path = tmp_path / "sums.toml"
@@ -61,13 +66,27 @@ def test_a_dry_run_prints_what_gives_the_same_run_again(file: Path) -> None:
     assert CliRunner().invoke(app, [str(again), "--dry-run"]).stdout == run.stdout
 
 
+def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    reads: list[Path] = []
+    read = load._READERS[".jsonl"]
+
+    def counting(path: Path) -> Any:
+        reads.append(path)
+        return read(path)
+
+    monkeypatch.setitem(load._READERS, ".jsonl", counting)
+    return reads
+
+
 def test_training_is_one_call_with_the_settings(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[tuple[RunSettings, dict[str, Any]]] = []
+    reads = count_reads(monkeypatch)
 
-    def train(settings: RunSettings, **how: Any) -> TrainResult:
-        calls.append((settings, how))
+    def train(parts: RunParts, **how: Any) -> TrainResult:
+        assert len(read_sources(parts.sources).tasks) == 1
+        calls.append((parts.settings, how))
         return TrainResult(folder=Path("runs/sums"), steps=7, stopped_by=StoppedBy.STEPS)
 
     monkeypatch.setattr(agentfly.training, "train", train)
@@ -75,8 +94,9 @@ def test_training_is_one_call_with_the_settings(
     assert (told.exit_code, "runs/sums/checkpoints/step_7" in told.output) == (0, True)
     assert CliRunner().invoke(app, [str(file), "--resume", "train.steps=7"]).exit_code == 0
     (first, how), (second, how_then) = calls
-    assert (first.name, how) == ("sums", {"resume": False, "base": file.parent})
-    assert (second.train.steps, how_then) == (7, {"resume": True, "base": file.parent})
+    assert (first.name, how) == ("sums", {"resume": False})
+    assert (second.train.steps, how_then) == (7, {"resume": True})
+    assert reads == [file.with_name("sums.jsonl")] * 2, "each run reads its tasks once"
 
 
 def test_the_best_checkpoint_is_told_where_it_is_not_the_last(
@@ -195,7 +215,7 @@ def test_without_torch_the_way_out_is_told(file: Path) -> None:
         [sys.executable, "-c", code, str(file), "--dry-run"],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         env={**os.environ, "NO_COLOR": "1"},
         check=False,
     )

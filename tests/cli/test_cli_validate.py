@@ -53,7 +53,7 @@ def test_a_run_is_checked_source_by_source(tasks: Path) -> None:
     tasks.with_name("my_rewards.py").write_text(
         "from agentfly import reward\n@reward\ndef any_words(final_response):\n    return 1.0\n"
     )
-    run = validate(file)
+    run = validate(file, "--trust")
     assert "5 of 8 tasks get full marks" in run.output
 
 

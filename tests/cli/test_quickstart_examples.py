@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from agentfly import Agent, Group, SamplingParams, Trajectory, reward
-from agentfly.agents.mistakes import unknown_names
+from agentfly.agents import resolve_run
+from agentfly.agents.outfit import fit_out
 from agentfly.chat import TemplateRenderer
 from agentfly.config import load_settings
 from agentfly.config.sft_settings import load_sft_settings
@@ -37,7 +38,7 @@ def test_the_tiny_run_finds_everything_it_names() -> None:
     (source,) = settings.source
     assert source.tasks is not None
     assert source.eval_tasks is not None
-    assert list(unknown_names(settings, base=EXAMPLES)) == []
+    assert len(resolve_run(settings, base=EXAMPLES).sources) == 1
     assert len(load_tasks(source.tasks, base=EXAMPLES)) == 1024
     assert len(load_tasks(source.eval_tasks, base=EXAMPLES)) == 64
 
@@ -48,7 +49,7 @@ WITH_ENVIRONMENTS = sorted(EXAMPLES.glob("*_warm.toml"))
 @pytest.mark.parametrize("warm", WITH_ENVIRONMENTS, ids=lambda path: path.stem)
 def test_an_environments_example_finds_everything_and_follows_its_warm_start(warm: Path) -> None:
     run = load_settings(warm.with_name(warm.name.replace("_warm", "")))
-    assert list(unknown_names(run, base=EXAMPLES)) == []
+    assert all(fit_out(source, base=EXAMPLES).kit for source in run.source)
     start = load_sft_settings(warm)
     assert run.model.name == str(start.folder / start.name / "model")
     assert start.data.retokenise

@@ -4,8 +4,7 @@ import re
 from importlib.resources import files
 
 from agentfly import Agent, ScriptedEngine
-from agentfly.agents import Tags
-from agentfly.agents.mistakes import unknown_names
+from agentfly.agents import Tags, resolve_run
 from agentfly.chat import CHATML_TOKENS, ByteTokenizer
 from agentfly.cli.quickstart.tasks import WORKED_EXAMPLE, Row, held_out, training
 from agentfly.config import load_settings
@@ -93,7 +92,8 @@ def test_calling_pays_and_guessing_does_not() -> None:
 def test_every_name_in_the_settings_stands_for_something() -> None:
     text = files("agentfly.cli.quickstart").joinpath("settings.toml").read_text("utf-8")
     settings = load_settings(text)
-    assert list(unknown_names(settings)) == []
+    parts = resolve_run(settings)
+    assert [tool.name for tool in parts.sources[0].agent.tools.specs] == ["calculator"]
     (source,) = settings.source
     assert (source.tasks, source.eval_tasks) == (
         "agentfly.cli.quickstart.tasks:training",

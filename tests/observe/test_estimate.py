@@ -1,12 +1,17 @@
 """Estimates against numbers from tables and from counting."""
 
 import math
+import operator
+import random
 from itertools import combinations
 from statistics import fmean
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentfly.observe import estimate
+from agentfly.types import ScoreRange
 
 
 def test_a_mean_of_nothing_is_none() -> None:
@@ -64,7 +69,7 @@ def test_wilson_of_nothing() -> None:
     ],
 )
 def test_student(freedom: int, quantile: float) -> None:
-    values = [0.0, 1.0] * freedom
+    values = [10.0, 12.0] * freedom
     values = values[: freedom + 1]
     interval = estimate.mean_interval(values)
     assert interval is not None
@@ -75,5 +80,78 @@ def test_student(freedom: int, quantile: float) -> None:
     assert middle - interval.low == pytest.approx(half, rel=2e-3)
 
 
-def test_one_value_alone_has_no_interval() -> None:
-    assert estimate.mean_interval([0.5]) is None
+def test_one_value_alone_has_no_interval_where_the_range_is_not_known() -> None:
+    assert estimate.mean_interval([]) is None
+    assert estimate.mean_interval([1.5]) is None
+    assert estimate.mean_interval([-3.0], ScoreRange(-math.inf, 1.0)) is None
+
+
+def beta_quantile(a: int, b: int, share: float) -> float:
+    """Find the quantile of a beta distribution by its binomial tail."""
+    n, low, high = a + b - 1, 0.0, 1.0
+    for _ in range(60):
+        x = (low + high) / 2
+        tail = math.fsum(math.comb(n, k) * x**k * (1 - x) ** (n - k) for k in range(a, n + 1))
+        low, high = (x, high) if tail < share else (low, x)
+    return low
+
+
+@pytest.mark.parametrize(
+    ("ones", "count"), [(0, 1), (1, 1), (1, 2), (0, 3), (3, 10), (10, 10), (5, 40), (190, 200)]
+)
+def test_of_zeros_and_ones_it_is_clopper_and_pearsons(ones: int, count: int) -> None:
+    interval = estimate.mean_interval([1.0] * ones + [0.0] * (count - ones), ScoreRange(0, 1))
+    assert interval is not None
+    low = 0.0 if ones == 0 else beta_quantile(ones, count - ones + 1, 0.025)
+    high = 1.0 if ones == count else beta_quantile(ones + 1, count - ones, 0.975)
+    assert (interval.low, interval.high) == pytest.approx((low, high), abs=1e-4)
+
+
+def test_in_between_it_is_that_of_random_weights() -> None:
+    draw, values = random.Random(0), [0.0, 0.25, 0.25, 0.5, 1.0]
+
+    def weighted(*all_values: float) -> float:
+        weights = [draw.expovariate(1.0) for _ in all_values]
+        return math.fsum(map(operator.mul, weights, all_values)) / math.fsum(weights)
+
+    lows = sorted(weighted(*values, -1.0) for _ in range(40_000))
+    highs = sorted(weighted(*values, 2.0) for _ in range(40_000))
+    interval = estimate.mean_interval(values, ScoreRange(-1, 2))
+    assert interval is not None
+    assert (interval.low, interval.high) == pytest.approx((lows[1000], highs[39_000]), abs=0.02)
+
+
+REWARDS = st.floats(-5, 5).map(lambda value: round(value, 3))
+ENDS = st.tuples(st.sampled_from([-math.inf, -5.0, -6.5]), st.sampled_from([5.0, 8.0, math.inf]))
+
+
+@given(values=st.lists(REWARDS | st.sampled_from([0.0, 1.0]), min_size=2, max_size=30), ends=ENDS)
+def test_it_stays_within_the_range_and_always_has_a_width(
+    values: list[float], ends: tuple[float, float]
+) -> None:
+    interval = estimate.mean_interval(values, ScoreRange(*ends))
+    assert interval is not None
+    assert ends[0] <= interval.low <= fmean(values) + 1e-9
+    assert fmean(values) - 1e-9 <= interval.high <= ends[1]
+    assert interval.low < interval.high
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_values_from_0_to_1_are_taken_to_be_of_such_a_reward(values: list[float]) -> None:
+    interval = estimate.mean_interval(values)
+    assert interval is not None
+    assert 0 <= interval.low < interval.high <= 1
+
+
+def test_many_different_values_are_rounded_outwards() -> None:
+    values = [index / 2000 for index in range(2001)]
+    interval = estimate.mean_interval(values, ScoreRange(0, 1))
+    assert interval is not None
+    half = 1.96 * math.sqrt(1 / 12 / len(values))
+    assert (interval.low, interval.high) == pytest.approx((0.5 - half, 0.5 + half), abs=3e-3)
+
+
+def test_an_interval_is_written_with_as_many_digits_as_it_takes() -> None:
+    assert estimate.interval_text(0.25, 0.75) == "[0.25, 0.75]"
+    assert estimate.interval_text(0.99963, 1.0) == "[0.9996, 1.0000]"
+    assert estimate.interval_text(0.996, 1.0, "{:.0%}") == "[99.6%, 100.0%]"

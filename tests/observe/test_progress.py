@@ -34,11 +34,11 @@ def a_run(progress: RunProgress) -> None:
     with progress:
         progress.start(60, done=11)
         progress.step_started(12, chains=2)
-        progress.chain_done()
-        progress.chain_done()
+        progress.chains_done(1)
+        progress.chains_done(1)
         progress.step_done(12, STEP)
         progress.evaluation_started(1)
-        progress.chain_done()
+        progress.chains_done(1)
         progress.evaluation_done(12, {"eval/reward": 0.5})
         progress.message("[bold] is no markup, and a \x1b[2J is kept from the terminal")
     progress.close()
@@ -85,7 +85,7 @@ from agentfly.observe.progress import RunProgress
 with RunProgress() as progress:
     progress.start(60, done=11)
     progress.step_started(12, chains=4)
-    progress.chain_done()
+    progress.chains_done(1)
     time.sleep(0.3)
     progress.step_done(12, {STEP!r})
     print("from a library")

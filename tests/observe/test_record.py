@@ -118,12 +118,6 @@ def turns(draw: st.DrawFn) -> Turn:
 @st.composite
 def trajectories(draw: st.DrawFn) -> Trajectory:
     stop = draw(st.sampled_from(StopReason))
-    scores = st.builds(
-        Score,
-        value=floats,
-        parts=st.dictionaries(texts, floats, max_size=2),
-        per_turn=st.none() | st.lists(floats, max_size=3).map(tuple),
-    )
     spans = st.builds(
         Span,
         kind=st.sampled_from(SpanKind),
@@ -134,6 +128,14 @@ def trajectories(draw: st.DrawFn) -> Trajectory:
     )
     streams = st.lists(turns(), min_size=1, max_size=2).map(
         lambda some: TokenStream(turns=tuple(some))
+    )
+    talk = tuple(draw(st.lists(streams, max_size=2)))
+    length = sum(len(stream.turns) for stream in talk)
+    scores = st.builds(
+        Score,
+        value=floats,
+        parts=st.dictionaries(texts, floats, max_size=2),
+        per_turn=st.none() | st.lists(floats, min_size=length, max_size=length).map(tuple),
     )
     specs = st.builds(ToolSpec, name=texts, description=texts, parameters=json_objects)
     return Trajectory(
@@ -150,7 +152,7 @@ def trajectories(draw: st.DrawFn) -> Trajectory:
         chain_id=draw(texts),
         messages=tuple(draw(st.lists(replies, max_size=2))),
         tools=tuple(draw(st.lists(specs, max_size=2))),
-        streams=tuple(draw(st.lists(streams, max_size=2))),
+        streams=talk,
         stop=stop,
         score=None if stop is StopReason.REWARD_FAILED else draw(st.none() | scores),
         error=draw(texts) if stop.verdict.failure else None,
@@ -169,7 +171,7 @@ def through_text(trajectory: Trajectory) -> Trajectory:
     return decode_trajectory(as_json(trajectory), where="here")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(trajectories())
 def test_what_is_read_equals_what_was_written(trajectory: Trajectory) -> None:
     read = through_text(trajectory)

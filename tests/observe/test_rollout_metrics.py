@@ -61,6 +61,7 @@ def test_a_step_by_hand() -> None:
             "chains/scored": 4.0,
             "chains/failed": 1.0,
             "chains/failed_share": 0.2,
+            "chains/time_limit_share": 0.0,
             "chains/retried": 1.0,
             "tools/calls": 1.0,
             "tools/invalid_share": 0.4,
@@ -123,46 +124,6 @@ def test_each_source_has_its_own() -> None:
 def test_a_run_without_named_sources_is_told_once() -> None:
     assert not [name for name in rollout_metrics(STEP) if name.startswith("source/")]
     assert "source/math/reward/mean" in rollout_metrics([scored("a", 1.0, source="math")])
-
-
-def test_an_evaluation_by_hand() -> None:
-    # Tasks' means are 0.75, 0 and 1; the failed chain is no zero, and task d has nothing to say.
-    groups = [
-        scored("a", 1.0, 1.0, 0.5, 0.5),
-        scored("b", 0.0, 0.0, 0.0, 0.0),
-        scored("c", 1.0, 1.0, None, 1.0),
-        scored("d", None, None, None, None),
-    ]
-    metrics = evaluation_metrics(groups)
-    assert metrics["eval/reward"] == pytest.approx(1.75 / 3)
-    assert metrics["eval/solved"] == pytest.approx(0.5)
-    # of a: 1 - C(2,2)/C(4,2); b: 0; c: 1
-    assert metrics["eval/pass@1"] == pytest.approx(0.5)
-    assert metrics["eval/pass@2"] == pytest.approx((1 - 1 / 6 + 0 + 1) / 3)
-    assert metrics["eval/pass@4"] == pytest.approx(0.5)
-    assert (metrics["eval/tasks"], metrics["eval/chains"]) == (3.0, 16.0)
-    assert metrics["eval/failed_share"] == 5 / 16
-    # by Student: standard deviation sqrt(0.2708…), 4.3027 for two degrees of freedom
-    half = 4.302653 * math.sqrt(0.270833333) / math.sqrt(3)
-    assert metrics["eval/reward_low"] == pytest.approx(1.75 / 3 - half, abs=1e-5)
-    assert metrics["eval/reward_high"] == pytest.approx(1.75 / 3 + half, abs=1e-5)
-    assert 0 < metrics["eval/solved_low"] < 0.5 < metrics["eval/solved_high"] < 1
-
-
-def test_one_held_out_task_has_no_interval_of_its_reward() -> None:
-    metrics = evaluation_metrics([scored("a", 1.0, 1.0, 0.0)])
-    assert "eval/reward_low" not in metrics
-    assert [name for name in metrics if "pass@" in name] == [
-        "eval/pass@1",
-        "eval/pass@2",
-        "eval/pass@3",
-    ]
-    assert evaluation_metrics([]) == {"eval/tasks": 0.0, "eval/chains": 0.0}
-
-
-def test_visits_to_one_task_are_one_task() -> None:
-    first, second = scored("a", 1.0), scored("a", 0.0)
-    assert evaluation_metrics([first, second])["eval/tasks"] == 1.0
 
 
 def test_every_name_is_documented() -> None:

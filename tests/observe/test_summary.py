@@ -115,7 +115,7 @@ def test_counts_by_hand() -> None:
 def test_the_table() -> None:
     assert str(summarize(CHAINS)).splitlines() == [
         "chains     7 (3 scored)",
-        "reward     0.500 mean, 33.3% solved",
+        "reward     0.500 mean, 33.3% solved, without 57.1% of the chains, which have no score",
         "stops      answered 2, env_crashed 2, turn_limit 1, lease_timeout 1, time_limit 1",
         "failures   EnvError 2, LeaseTimeout 1, time_limit 1",
         "turns      4 (20 sampled tokens)",

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from agentfly.errors import ConfigError
+from agentfly.errors import ConfigError, FormatError
 from agentfly.observe.trackers import MetricsFile, Trackers, open_trackers, read_metrics
+from agentfly.observe.trackers.tracked_run import IDENTITIES, TrackedRun
 
 NAN, INF = float("nan"), float("inf")
 
@@ -42,7 +43,63 @@ def test_the_file_is_always_there(tmp_path: Path) -> None:
     trackers.close()
     assert logged(tmp_path / "metrics.jsonl") == [(1, {"reward/mean": 0.25, "whole": 3.0})]
     line = json.loads((tmp_path / "metrics.jsonl").read_text())
-    assert (line["v"], line["kind"]) == (1, "metrics")
+    assert (line["v"], line["kind"]) == (2, "metrics")
+
+
+def test_lines_of_version_1_stay_readable(tmp_path: Path) -> None:
+    old = '{"v":1,"kind":"metrics","step":1,"time":12.5,"metrics":{"a":1.0}}\n'
+    (tmp_path / "metrics.jsonl").write_text(old)
+    trackers = opened(tmp_path, resume_after=1)
+    trackers.log({"a": 2.0}, 2)
+    trackers.close()
+    assert logged(tmp_path / "metrics.jsonl") == [(1, {"a": 1.0}), (2, {"a": 2.0})]
+
+
+def test_a_resumed_run_goes_on_without_damaged_lines_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    trackers = opened(tmp_path)
+    for step in range(1, 6):
+        trackers.log({"a": 0.5}, step)
+    trackers.close()
+    damaged = path.read_text().replace('"step":2', '"step":6').replace('"step":4', '"step":[4]')
+    path.write_text(damaged)
+    opened(tmp_path, resume_after=5).close()
+    assert [step for step, _ in logged(path)] == [1, 3, 5]
+    assert (tmp_path / "metrics.jsonl.damaged").read_text() == damaged
+    assert "2 lines of" in caplog.text
+    assert "metrics.jsonl:2 is damaged" in caplog.text
+    assert "no line of 2 of the 5 steps before this one, the first of them step 2" in caplog.text
+
+
+@pytest.mark.parametrize("content", [None, "", "{}\n", '{"v":1,"kind":"metrics","step":"x"}\n'])
+def test_lost_metrics_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str | None
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    if content is not None:
+        path.write_text(content)
+    trackers = opened(tmp_path, resume_after=2)
+    assert f"{path} has no line of 2 of the 2 steps" in caplog.text
+    trackers.log({"a": 1.0}, 3)
+    trackers.close()
+    assert logged(path) == [(3, {"a": 1.0})]
+
+
+def test_a_record_with_wrong_types_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"v":1,"kind":"metrics","step":1,"time":0,"metrics":{"a":"high"}}\n')
+    with pytest.raises(FormatError, match=r"metrics\.jsonl:1: metrics"):
+        read_metrics(path)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"mlflow": 3}', "\udcff"])
+def test_damaged_identities_are_named(tmp_path: Path, content: str) -> None:
+    (tmp_path / IDENTITIES).write_text(content, errors="surrogateescape")
+    run = TrackedRun(folder=tmp_path, name="a", project="b", settings={}, resume_after=1)
+    with pytest.raises(FormatError, match=r"trackers\.json is damaged.*delete it"):
+        run.identity("mlflow", lambda: "77aa")
 
 
 def test_a_line_is_there_as_soon_as_it_is_logged(tmp_path: Path) -> None:

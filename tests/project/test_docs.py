@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -14,7 +15,9 @@ SNIPPETS = sorted((ROOT / "docs_src").rglob("*.py"))
 
 @pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.stem)
 def test_the_snippet_runs(path: Path) -> None:
-    subprocess.run([sys.executable, "-W", "error", str(path)], check=True, timeout=100, cwd=ROOT)
+    subprocess.run(
+        [sys.executable, "-W", "error", str(path)], check=True, timeout=PATIENCE, cwd=ROOT
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)

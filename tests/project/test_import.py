@@ -5,14 +5,19 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 
-HEAVY = ("torch", "transformers", "ray", "numpy", "tokenizers", "mcp", "math_verify", "trl")
+SERVERS = ("starlette", "uvicorn", "h11", "anyio")
+HEAVY = (
+    *("torch", "transformers", "ray", "numpy", "tokenizers", "mcp", "math_verify", "trl"),
+    *SERVERS,
+)
 
 
 def heavy_after(code: str) -> str:
     code = f"import sys\n{code}\nprint([m for m in {HEAVY!r} if m in sys.modules])"
     out = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     return out.stdout.strip()
 
@@ -22,6 +27,12 @@ def test_importing_the_package_imports_nothing_heavy(code: str) -> None:
     assert heavy_after(code) == "[]"
 
 
+def test_the_command_line_and_clients_of_servers_need_no_server() -> None:
+    code = "import agentfly.cli.main, agentfly.resources.homes.http, agentfly.environments.search"
+    found = heavy_after(code)
+    assert not [name for name in SERVERS if repr(name) in found], found
+
+
 def test_the_watch_on_sys_modules_can_see_something() -> None:
     assert heavy_after("import numpy") == "['numpy']"
 
@@ -29,7 +40,7 @@ def test_the_watch_on_sys_modules_can_see_something() -> None:
 def test_child_processes_can_import_one_room_alone() -> None:
     code = "import sys, agentfly.runtime.process; print('pydantic' in sys.modules)"
     out = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     assert out.stdout.strip() == "False"
 

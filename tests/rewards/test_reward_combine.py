@@ -132,7 +132,7 @@ async def test_a_reward_of_any_class_can_be_a_part() -> None:
     with pytest.raises(RewardError, match=r"part 'foreign'.* raised KeyError"):
         await score_of(combine({Foreign(KeyError("x")): 1.0}), "")
     short = Foreign(Score(value=1.0, per_turn=(1.0,)))
-    with pytest.raises(RewardError, match="gave 1 per-turn values for 2 turns"):
+    with pytest.raises(RewardError, match="got 1 rewards for a chain of 2 turns"):
         await score_of(combine({short: 1.0}), ["a", "b"])
 
 

@@ -3,7 +3,6 @@ import importlib.util
 import os
 import signal
 import sys
-import time
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -53,14 +52,12 @@ async def test_an_answer_that_computes_for_ever_stops_nobody() -> None:
 
     async with asyncio.TaskGroup() as group:
         beating = group.create_task(heart())
-        began = time.monotonic()
         hard = math_equivalence(cpu_seconds=1)
         score = await score_of(hard, "$9^{9^{9}}$", answer="3")
-        took = time.monotonic() - began
         beating.cancel()
     assert score.value == 0.0
     assert score.parts == {"too_hard": 1.0}
-    assert beats > took / 0.05 / 4
+    assert beats >= 3, "the event loop stood still"
     assert await value_of(hard, "$3$", answer="3") == 1.0
 
 

@@ -74,7 +74,6 @@ async def test_everything_that_is_wrong_with_an_engine_is_named_at_once() -> Non
         "24 tokens, max 8",
         "on_token saw []",
         "max_tokens=1 gave 24 tokens",
-        "tokens name versions ((0, 24),)",
         "a deadline in the past must raise DeadlineError",
         "sampling after close must raise EngineError",
     ):
@@ -101,8 +100,8 @@ class Forgetful(TemplateRenderer):
         open_turn = replace(completion, token_ids=(1,), logprobs=(-1.0,), versions=((0, 1),))
         return super().extend(history, open_turn, replies, tools)
 
-    def parse(self, completion: Completion) -> Parsed:
-        return super().parse(replace(completion, token_ids=completion.token_ids[0:1]))
+    def parse(self, completion: Completion, tools: Sequence[ToolSpec] = ()) -> Parsed:
+        return super().parse(replace(completion, token_ids=completion.token_ids[0:1]), tools)
 
 
 def test_what_is_wrong_with_a_renderer_is_named() -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from agentfly.algorithms import Algorithm, make_algorithm
 from agentfly.config import ModelSettings, RunSettings, SourceSettings, TrainSettings
-from agentfly.training.learner.learner import Learner
+from agentfly.training.learner.learner import LocalLearner
 from agentfly.training.learner.optimizer import Optimizer, Update
 from agentfly.training.learner.policy import Policy
 from agentfly.types import (
@@ -102,8 +102,10 @@ def make_settings(**train: Any) -> RunSettings:
     )
 
 
-def make_learner(model: Any, algorithm: Algorithm | None = None, **train: Any) -> Learner:
-    return Learner(make_policy(model), algorithm or make_algorithm("grpo"), make_settings(**train))
+def make_learner(model: Any, algorithm: Algorithm | None = None, **train: Any) -> LocalLearner:
+    return LocalLearner(
+        make_policy(model), algorithm or make_algorithm("grpo"), make_settings(**train)
+    )
 
 
 class Words:
@@ -249,7 +251,7 @@ def kept_gradients() -> Iterator[list[list[Tensor]]]:
         Optimizer.update = real  # type: ignore[method-assign]
 
 
-def gradient_of(learner: Learner, groups: Sequence[Group], *more: Any) -> list[Tensor]:
+def gradient_of(learner: LocalLearner, groups: Sequence[Group], *more: Any) -> list[Tensor]:
     with kept_gradients() as kept:
         learner.learn(groups, *more)
     (only,) = kept

@@ -10,21 +10,21 @@ published, `rename:N` and `renamed:N` right before and after the N-th checkpoint
 import argparse
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 MOMENTS = ("tool", "train", "publish", "rename", "renamed")
 
 
-def main() -> None:
+def main(options: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--deterministic", action="store_true")
     parser.add_argument("--kill")
-    given = parser.parse_args()
+    given = parser.parse_args(options)
     run(given.folder, given.steps, given.resume, given.deterministic, given.kill)
 
 
@@ -122,12 +122,12 @@ class Deaths:
 
     def install(self) -> None:
         from agentfly.engines.local import LocalEngine
-        from agentfly.training.learner.learner import Learner
+        from agentfly.training.learner.learner import LocalLearner
 
         if self._name == "publish":
-            self._wrap(LocalEngine, "load_weights", before="publish")
+            self._wrap(LocalEngine, "publish", before="publish")
         if self._name == "train":
-            self._wrap(Learner, "learn", before="train")
+            self._wrap(LocalLearner, "learn", before="train")
         if self._name in ("rename", "renamed"):
             self._wrap_rename()
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agentfly.errors import ConfigError, RunError
-from agentfly.training.checkpoint import HASHED_BYTES, Checkpoints, Write
+from agentfly.errors import ConfigError, FormatError, RunError
+from agentfly.training.checkpoint import Checkpoints, Write
+from agentfly.training.manifest import HASHED_BYTES
 
 
 def writing(text: str) -> Write:
@@ -108,7 +109,43 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda c: (c / "model" / "weights.bin").write_text("weights 3"),
         "SHA-256 differs",
     ),
+    "another step": (
+        lambda c: rewrite(c, lambda manifest: {**manifest, "step": 0}),
+        "its manifest.json is not what was written",
+    ),
+    "another step, version 1": (
+        lambda c: rewrite(c, lambda manifest: of_version_1({**manifest, "step": 0})),
+        "its manifest.json is of step 0",
+    ),
+    "no files": (
+        lambda c: rewrite(c, lambda manifest: of_version_1({**manifest, "files": {}})),
+        "its manifest.json lists no files",
+    ),
+    "files of wrong types": (
+        lambda c: rewrite(c, lambda manifest: of_version_1({**manifest, "files": {"a": [1]}})),
+        "can't be read (files.a",
+    ),
+    "a score of a wrong type": (
+        lambda c: rewrite(c, lambda manifest: of_version_1({**manifest, "score": "high"})),
+        "can't be read (score",
+    ),
+    "files outside": (
+        lambda c: rewrite(
+            c, lambda manifest: of_version_1({**manifest, "files": {"../x": {"size": 1}}})
+        ),
+        "not inside the folder",
+    ),
 }
+
+
+def rewrite(checkpoint: Path, change: Callable[[dict[str, object]], object]) -> None:
+    manifest = checkpoint / "manifest.json"
+    manifest.write_text(json.dumps(change(json.loads(manifest.read_text()))))
+
+
+def of_version_1(manifest: dict[str, object]) -> dict[str, object]:
+    """Return what was written before manifests had a checksum of their own."""
+    return {key: value for key, value in {**manifest, "v": 1}.items() if key != "sha256"}
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -149,8 +186,8 @@ def test_a_large_file_of_an_earlier_version_is_known_by_its_size(tmp_path: Path)
     checkpoints.save(1, lambda folder: _grow(folder / "trainer.pt"))
     manifest = tmp_path / "step_1" / "manifest.json"
     read = json.loads(manifest.read_text())
-    del read["files"]["trainer.pt"]["crc32"]
-    manifest.write_text(json.dumps(read))
+    del read["files"]["trainer.pt"]["crc32"], read["sha256"]
+    manifest.write_text(json.dumps({**read, "v": 1}))
     assert checkpoints.latest() is not None
 
 
@@ -221,3 +258,49 @@ def test_a_writer_that_fails_for_its_own_reasons_fails_under_its_own_name(tmp_pa
     assert names(tmp_path) == []
     with pytest.raises(RunError, match="there is no earlier one"):
         checkpoints.save(1, lambda folder: (folder / "gone").unlink())
+
+
+def test_any_flipped_bit_of_a_manifest_is_harmless_or_seen(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, 0.25, 0.5)
+    manifest = tmp_path / "step_2" / "manifest.json"
+    whole, seen = manifest.read_bytes(), 0
+    for bit in range(len(whole) * 8):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        manifest.write_bytes(damaged)
+        latest = checkpoints.latest()
+        assert latest is not None
+        assert (latest.step, latest.score) in ((2, 0.5), (1, 0.25))
+        seen += latest.step == 1
+    blanks = sum(whole.count(blank) for blank in (b" ", b"\n"))
+    # A blank that becomes another blank changes nothing.
+    assert seen >= (len(whole) - blanks) * 8
+
+
+def test_a_checksum_counts_whatever_version_the_manifest_claims(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, 0.25, 0.5)
+    manifest = tmp_path / "step_2" / "manifest.json"
+    claimed = manifest.read_text().replace('"v": 2', '"v": 1').replace("0.5", "0.9")
+    manifest.write_text(claimed)
+    latest = checkpoints.latest()
+    assert latest is not None
+    assert latest.step == 1
+
+
+def test_checkpoints_that_are_all_damaged_are_no_new_beginning(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, None, None)
+    (tmp_path / "step_1" / "trainer.json").unlink()
+    (tmp_path / "step_2" / "manifest.json").write_text("{")
+    with pytest.raises(FormatError, match="no checkpoint can be resumed from") as caught:
+        checkpoints.latest()
+    assert "step_1: trainer.json is missing" in str(caught.value)
+    assert "step_2: its manifest.json can't be read" in str(caught.value)
+    assert checkpoints.best() is None
+
+
+def test_checkpoints_of_version_1_stay_readable(tmp_path: Path) -> None:
+    checkpoints = saved(tmp_path, 0.5)
+    rewrite(tmp_path / "step_1", of_version_1)
+    latest = checkpoints.latest()
+    assert latest is not None
+    assert (latest.step, latest.score) == (1, 0.5)

@@ -8,7 +8,7 @@ import torch
 from agentfly.algorithms.spread import has_spread
 from agentfly.errors import RunError
 from agentfly.observe import rollout_metrics
-from agentfly.training.health import has_trainable, require_healthy, require_timeless
+from agentfly.training.health import TooSlow, has_trainable, require_healthy, require_timeless
 from agentfly.types import (
     Completion,
     FinishReason,
@@ -86,6 +86,17 @@ def test_beyond_it_the_run_ends_and_says_what_failed() -> None:
     crashed = [chain(i, None, stop=StopReason.ENV_CRASHED) for i in range(3)]
     with pytest.raises(RunError, match=r"3 of 4 chains failed.*EnvError 3.*t/0/0.*--resume"):
         require_healthy([group(*crashed, chain(3, 1.0))], max_failed_share=0.5)
+
+
+def test_chains_dropped_for_time_are_warned_of_when_there_are_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    too_slow = TooSlow()
+    for share in (0.0, 0.125, 0.1, 0.25):
+        too_slow.tell(share)
+    told = [record.getMessage() for record in caplog.records]
+    assert [text[:3] for text in told] == ["12%", "25%"]
+    assert "favors short chains" in told[0]
 
 
 def test_a_deadline_ends_a_deterministic_run() -> None:

@@ -26,7 +26,7 @@ from agentfly.algorithms import make_algorithm
 from agentfly.chat.mask import last_turn_only
 from agentfly.models import load_model, resolve_model
 from agentfly.training.learner.body import PackedBody
-from agentfly.training.learner.learner import Learner
+from agentfly.training.learner.learner import LocalLearner
 from agentfly.types import Group
 
 EXACT = 1e-5
@@ -88,7 +88,7 @@ def test_checkpointed_activations_give_the_same_gradient(name: str) -> None:
     groups = as_sampled_by(model, make_groups())
     plain = gradient_of(make_learner(model), groups)
     policy = make_policy(model, gradient_checkpointing=True)
-    learner = Learner(policy, make_algorithm("grpo"), make_settings())
+    learner = LocalLearner(policy, make_algorithm("grpo"), make_settings())
     assert relative(gradient_of(learner, groups), plain) < EXACT
 
 
@@ -106,7 +106,7 @@ def test_a_sliding_window_is_padded_with_a_word_in_the_log(
 def test_masked_positions_have_a_gradient_of_exactly_zero(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hidden state of a token is reached by the loss only if it predicts a trained one."""
     seen: list[Any] = []
-    real = PackedBody.__call__
+    real = PackedBody.forward
 
     def watched(self: PackedBody, row: Any) -> torch.Tensor:
         hidden = real(self, row)
@@ -115,7 +115,7 @@ def test_masked_positions_have_a_gradient_of_exactly_zero(monkeypatch: pytest.Mo
         return hidden
 
     learner = make_learner(make_model())
-    monkeypatch.setattr(PackedBody, "__call__", watched)
+    monkeypatch.setattr(PackedBody, "forward", watched)
     groups = make_groups()
     gradient_of(learner, groups, last_turn_only)
     ((row, hidden),) = seen
@@ -160,7 +160,7 @@ def test_bfloat16_is_near_to_float32() -> None:
     groups = as_sampled_by(model, make_groups())
     exact = gradient_of(make_learner(model), groups)
     policy = make_policy(model, precision="bfloat16")
-    learner = Learner(policy, make_algorithm("grpo"), make_settings())
+    learner = LocalLearner(policy, make_algorithm("grpo"), make_settings())
     found = gradient_of(learner, groups)
     assert 1e-4 < relative(found, exact) < 0.1
     assert {gradient.dtype for gradient in found} == {torch.float32}

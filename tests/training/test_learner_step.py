@@ -26,11 +26,12 @@ from agentfly.algorithms import (
     AdvantageInput,
     AdvantageOutput,
     Algorithm,
+    Kl,
     LossInput,
     LossOutput,
     make_algorithm,
 )
-from agentfly.training.learner.learner import Learner
+from agentfly.training.learner.learner import LocalLearner
 from agentfly.training.learner.learnt import METRICS
 from agentfly.types import Score, StopReason
 
@@ -136,16 +137,6 @@ def test_chains_that_cannot_be_learnt_from_are_counted_by_reason() -> None:
     assert relative(with_failures, gradient_of(make_learner(make_model()), [good])) < 1e-6
 
 
-def test_a_group_without_spread_is_neither_computed_nor_counted_in_the_denominator() -> None:
-    spread, flat = make_groups(groups=2)
-    flat = replace(flat, members=tuple(replace(m, score=Score(value=1.0)) for m in flat.members))
-    alone = gradient_of(make_learner(make_model()), [spread])
-    beside = gradient_of(make_learner(make_model()), [spread, flat])
-    assert relative(beside, alone) < 1e-6
-    metrics = make_learner(make_model()).learn([spread, flat]).metrics
-    assert (metrics["chains"], metrics["chains_used"]) == (8, 4)
-
-
 @pytest.mark.parametrize("groups", [[], None])
 def test_nothing_to_learn_from_changes_nothing(groups: Any) -> None:
     flat = [
@@ -202,15 +193,22 @@ def test_old_logprobs_stay_those_from_before_the_step() -> None:
     ("matches", "version", "served"),
     [(True, 0, True), (True, 1, False), (False, 0, False), (True, None, False)],
 )
-def test_the_sampler_s_own_serve_as_old_only_where_they_are_the_same(
+def test_the_sampler_s_own_serve_for_kl_in_the_reward_only_where_they_are_the_same(
     matches: bool, version: int | None, served: bool
 ) -> None:
     watching = Watching()
+    kl = Kl(coefficient=1.0, estimator="k1", place="reward")
     policy, settings = make_policy(make_model()), make_settings(epochs=2)
-    learner = Learner(policy, watching.algorithm(), settings, sampler_matches=matches)
+    learner = LocalLearner(policy, watching.algorithm(kl=kl), settings, sampler_matches=matches)
     learner.learn(make_groups(), version=version)
-    x = watching.losses[0]
-    assert torch.equal(x.old_logprobs_N, x.sampled_logprobs_N) == served
+    x, credited = watching.losses[0], watching.advantages[0]
+    assert credited.kl_N is not None
+    assert x.reference_logprobs_N is not None
+    # The policy is its own reference still, and what the helper recorded is -1 everywhere.
+    recorded = (x.sampled_logprobs_N - x.reference_logprobs_N).sum()
+    expected = float(recorded) if served else 0.0
+    assert float(credited.kl_N.sum()) == pytest.approx(expected, abs=1e-3)
+    assert torch.equal(x.old_logprobs_N, x.logprobs_N.detach())
 
 
 @pytest.mark.parametrize(("place", "estimator"), [("loss", "k3"), ("reward", "k1")])
@@ -226,7 +224,7 @@ def test_the_reference_is_the_policy_as_it_was(place: str, estimator: str, lora:
     model = make_model()
     groups = as_sampled_by(model, make_groups())
     policy = make_policy(model, lora=lora)
-    learner = Learner(policy, algorithm, make_settings(lr=1e-2))
+    learner = LocalLearner(policy, algorithm, make_settings(lr=1e-2))
     learner.learn(groups)
     learner.learn(groups)
     start, later = watching.losses
@@ -256,7 +254,7 @@ def test_an_overlong_chain_loses_reward_before_it_is_compared() -> None:
 @pytest.mark.parametrize("lora", [None, {"rank": 4}])
 def test_the_critic_learns_returns(lora: Any) -> None:
     policy = make_policy(make_model(), lora=lora)
-    learner = Learner(policy, make_algorithm("ppo"), make_settings(lr=3e-3))
+    learner = LocalLearner(policy, make_algorithm("ppo"), make_settings(lr=3e-3))
     groups = make_groups()
     losses = [learner.learn(groups).metrics["critic/loss"] for _ in range(8)]
     assert losses[-1] < 0.8 * losses[0]
@@ -266,7 +264,7 @@ def test_the_critic_learns_returns(lora: Any) -> None:
 def test_what_is_rewarded_becomes_likelier(lora: Any) -> None:
     policy = make_policy(make_model(), lora=lora)
     watching = Watching()
-    learner = Learner(policy, watching.algorithm(), make_settings(lr=1e-2))
+    learner = LocalLearner(policy, watching.algorithm(), make_settings(lr=1e-2))
     for _ in range(5):
         learner.learn(make_groups())
     first, last = watching.losses[0], watching.losses[-1]
@@ -276,7 +274,7 @@ def test_what_is_rewarded_becomes_likelier(lora: Any) -> None:
 
 def test_every_metric_is_documented() -> None:
     policy = make_policy(make_model())
-    learner = Learner(policy, make_algorithm("ppo", {"kl": {}}), make_settings())
+    learner = LocalLearner(policy, make_algorithm("ppo", {"kl": {}}), make_settings())
     failed = replace(make_groups()[0].members[0], chain_id="x", score=None)
     metrics = learner.learn(
         [*make_groups(), group("g0x", [replace(failed, group_id="g0x")])]

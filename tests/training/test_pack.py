@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentfly.training.learner.pack import MIN_SHARED, PackedRow, pack
+from agentfly.training.learner.pack import (
+    FOLLOWERS_PER_TOKEN,
+    MIN_SHARED,
+    PackedRow,
+    pack,
+)
 from agentfly.types import Sample
 
 
@@ -25,7 +30,7 @@ def sample(*ids: int) -> Sample:
 
 
 def read(row: PackedRow) -> dict[int, tuple[int, ...]]:
-    return {p.sample: tuple(row.token_ids[i] for i in p.indices()) for p in row.places}
+    return {p.sample: tuple(row.token_ids[p.indices()].tolist()) for p in row.places}
 
 
 # Few different tokens, in runs, so that samples often begin alike or are the same.
@@ -57,7 +62,7 @@ def test_positions_count_from_the_sample_s_beginning(
         assert sum(s.end - s.start for s in row.segments) == len(row.token_ids)
         for place in row.places:
             indices = place.indices()
-            assert [row.positions[i] for i in indices] == list(range(len(indices)))
+            assert row.positions[indices].tolist() == list(range(len(indices)))
         for segment in row.segments:
             assert row.positions[segment.start] == segment.length_before
             assert all(end <= segment.start for _, end in segment.before)
@@ -82,6 +87,28 @@ def test_a_short_common_beginning_is_not_worth_a_segment() -> None:
     shared = tuple(range(MIN_SHARED - 1))
     row, *_ = pack([sample(*shared, 100), sample(*shared, 101)], budget=1000)
     assert len(row.token_ids) == 2 * MIN_SHARED
+
+
+def test_a_beginning_is_shared_only_where_it_saves_more_than_merging_costs() -> None:
+    prompt = tuple(range(1000, 1000 + 2 * MIN_SHARED))
+
+    def tokens(length: int) -> int:
+        samples = [sample(*prompt, *range(n * length, (n + 1) * length)) for n in range(3)]
+        (row,) = pack(samples, budget=10**6)
+        return len(row.token_ids)
+
+    saved = 2 * len(prompt)
+    just = saved * FOLLOWERS_PER_TOKEN // 3
+    assert tokens(just) == len(prompt) + 3 * just
+    assert tokens(just + 1) == 3 * (len(prompt) + just + 1)
+
+
+def test_a_row_that_would_not_fit_without_sharing_is_cut() -> None:
+    """As if shared, both fit into one row: their beginning is too short for that to pay."""
+    prompt = tuple(range(1000, 1000 + 2 * MIN_SHARED))
+    samples = [sample(*prompt, n, *range(2000)) for n in range(2)]
+    rows = pack(samples, budget=2 * 2001 + len(prompt) + MIN_SHARED)
+    assert [len(row.token_ids) for row in rows] == [2033, 2033]
 
 
 def test_a_group_larger_than_the_budget_repeats_its_prompt() -> None:

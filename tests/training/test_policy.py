@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.patience import PATIENCE
 from tests.training.learner_cases import (
     Words,
     as_sampled_by,
@@ -24,9 +25,14 @@ from agentfly.config import LoraSettings, ModelSettings
 from agentfly.engines.local import LocalEngine
 from agentfly.errors import ConfigError
 from agentfly.models import resolve_model
-from agentfly.training.learner.learner import Learner
+from agentfly.training.learner.learner import LocalLearner
 from agentfly.training.learner.policy import Policy
-from agentfly.types import Request, SamplingParams, Seed
+from agentfly.types import (
+    Request,
+    SamplingParams,
+    Seed,
+    SharedTensors,
+)
 
 LORA = LoraSettings(rank=4)
 
@@ -48,8 +54,8 @@ def logprobs(model: Any) -> torch.Tensor:
         return torch.cat([plain_logprobs(model, stream) for stream in streams])
 
 
-def make_learner(policy: Policy, name: str = "grpo", **train: Any) -> Learner:
-    return Learner(policy, make_algorithm(name), make_settings(lr=1e-2, **train))
+def make_learner(policy: Policy, name: str = "grpo", **train: Any) -> LocalLearner:
+    return LocalLearner(policy, make_algorithm(name), make_settings(lr=1e-2, **train))
 
 
 @pytest.mark.parametrize("lora", [None, LORA])
@@ -166,12 +172,12 @@ async def test_an_engine_samples_from_what_is_trained(
     prompt = Words(3).ids(30, 30)
     try:
         for version in range(2):
-            await engine.load_weights(None, version)
+            await engine.publish(SharedTensors(), version)
             completion = await engine.sample(
                 prompt,
                 SamplingParams(max_tokens=12),
                 request=Request(chain_id="c", group_id="g", turn=version, seed=Seed(version)),
-                deadline=asyncio.get_running_loop().time() + 60,
+                deadline=asyncio.get_running_loop().time() + PATIENCE,
             )
             ids = torch.tensor([[*prompt, *completion.token_ids]])
             with torch.no_grad():

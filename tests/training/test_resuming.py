@@ -17,6 +17,13 @@ def test_what_decides_when_to_stop_and_save_may_change() -> None:
     require_same_run(toml(), later)
 
 
+def test_a_cosine_schedule_keeps_the_step_at_which_it_ends() -> None:
+    falling = {"schedule": "cosine", "steps": 100}
+    with pytest.raises(ConfigError, match=r"train.steps: 100 then, 200 now") as caught:
+        require_same_run(toml(train=falling), toml(train={**falling, "steps": 200}))
+    assert "train.schedule is 'cosine'" in str(caught.value)
+
+
 def test_a_run_that_had_too_little_memory_goes_on_with_less() -> None:
     less = {"tokens_per_microbatch": 512, "share_prefixes": False}
     smaller = toml(train=less, model={"name": "tiny", "gradient_checkpointing": True})

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from agentfly import Agent, tool
+from agentfly import Agent, Source, tool
 from agentfly.chat import CHATML_TOKENS, ByteTokenizer
 from agentfly.config import EnvironmentSettings
 from agentfly.engines import ScriptedEngine
 from agentfly.training.run_environments import run_environments
-from agentfly.training.source import Curriculum, Source
+from agentfly.training.source import Curriculum
 from agentfly.types import EnvSpec
 
 

@@ -16,7 +16,7 @@ def test_where_everything_is(tmp_path: Path) -> None:
     with RunFolder.create(tmp_path / "runs" / "demo", config='name = "démo"\n') as run:
         home = tmp_path / "runs" / "demo"
         assert run.path == home
-        assert run.config == 'name = "démo"\n'
+        assert run.config_file.read_text(encoding="utf-8") == 'name = "démo"\n'
         assert run.config_file == home / "config.toml"
         assert run.metrics_file == home / "metrics.jsonl"
         assert run.events_file == home / "events.jsonl"
@@ -26,7 +26,7 @@ def test_where_everything_is(tmp_path: Path) -> None:
         assert run.trajectories_file(3) == home / "trajectories" / "step_3.jsonl"
         assert run.evaluation_file(3) == home / "trajectories" / "eval_3.jsonl"
     with RunFolder.open(home) as run:
-        assert run.config == 'name = "démo"\n'
+        assert run.config_file.read_text(encoding="utf-8") == 'name = "démo"\n'
 
 
 def test_a_run_is_not_written_over(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_a_run_is_not_written_over(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"holds a run already.*--resume.*another name"):
         RunFolder.create(tmp_path, config="second")
     with RunFolder.open(tmp_path) as run:
-        assert run.config == "first"
+        assert run.config_file.read_text(encoding="utf-8") == "first"
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_what_a_killed_create_left_is_no_run(tmp_path: Path) -> None:
         RunFolder.open(tmp_path)
     RunFolder.create(tmp_path, config="again").close()
     with RunFolder.open(tmp_path) as run:
-        assert run.config == "again"
+        assert run.config_file.read_text(encoding="utf-8") == "again"
 
 
 def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
@@ -60,7 +60,14 @@ def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mark", "problem"), [('{"v": 2}', "format 2"), ("{", "damaged"), ("[]", "damaged")]
+    ("mark", "problem"),
+    [
+        ('{"v": 2, "kind": "run"}', "format 2"),
+        ("{", "damaged"),
+        ("[]", "damaged"),
+        ('{"v": "1", "kind": "run"}', "damaged"),
+        ('{"v": 1}', "damaged"),
+    ],
 )
 def test_another_layout_is_refused(tmp_path: Path, mark: str, problem: str) -> None:
     RunFolder.create(tmp_path, config="").close()
@@ -98,19 +105,18 @@ def test_the_lock_goes_with_the_run(tmp_path: Path) -> None:
     RunFolder.open(tmp_path).close()
 
 
-def test_later_steps_are_forgotten(tmp_path: Path) -> None:
+def test_chains_of_later_steps_are_set_aside(tmp_path: Path) -> None:
     with RunFolder.create(tmp_path, config="") as run:
-        run.drop_trajectories_after(0)
+        assert run.set_aside_trajectories_after(0) is None
         run.trajectories_folder.mkdir()
-        for name in (
-            "step_9.jsonl.gz",
-            "step_10.jsonl.gz",
-            "step_11.jsonl",
-            "step_12.jsonl.gz.part",
-            "eval_10.jsonl.gz",
-            "eval_20.jsonl.gz",
-        ):
-            (run.trajectories_folder / name).touch()
-        run.drop_trajectories_after(10)
-        left = sorted(path.name for path in run.trajectories_folder.iterdir())
-    assert left == ["eval_10.jsonl.gz", "step_10.jsonl.gz", "step_9.jsonl.gz"]
+        kept = ["eval_10.jsonl.gz", "step_10.jsonl.gz", "step_9.jsonl.gz"]
+        later = ["eval_10.jsonl", "eval_20.jsonl.gz", "step_11.jsonl", "step_12.jsonl.gz.part"]
+        for name in (*kept, *later):
+            (run.trajectories_folder / name).write_text(name)
+        first = run.set_aside_trajectories_after(10)
+        assert first == tmp_path / "undone" / "1"
+        assert sorted(path.name for path in run.trajectories_folder.iterdir()) == kept
+        assert {path.name: path.read_text() for path in first.iterdir()} == {n: n for n in later}
+        (run.trajectories_folder / "step_11.jsonl").write_text("again")
+        assert run.set_aside_trajectories_after(10) == tmp_path / "undone" / "2"
+    assert (first / "step_11.jsonl").read_text() == "step_11.jsonl"

@@ -2,69 +2,38 @@
 
 import asyncio
 import errno
+import json
 import logging
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+import torch
+from tests.training.small_trainer import HELD_OUT, ROWS, agent, letters, one_source, settings, train
 
-from agentfly import Agent, Limits, SamplingParams, Source, Trainer, group_reward, reward
-from agentfly.config import RunSettings
+from agentfly import Agent, Source, Trainer, group_reward, reward
+from agentfly.chat import TemplateRenderer
+from agentfly.config import RunSettings, SettingsError
+from agentfly.engines.local import LocalEngine
+from agentfly.engines.vllm import VllmEngine
 from agentfly.errors import ConfigError, RunError
+from agentfly.models import load_model, resolve_model
 from agentfly.observe import RunProgress, read_metrics, read_trajectories, require_documented
 from agentfly.runtime.journal import Journal
 from agentfly.tasks import Ledger
-from agentfly.training import Policy, StoppedBy, TrainResult
+from agentfly.training import Policy, StoppedBy
 from agentfly.training.learner.learnt import METRICS as LEARNER_METRICS
-from agentfly.types import Seed, Task, Trajectory
+from agentfly.training.source import for_run
+from agentfly.types import Engine, SamplingParams, Seed, Task, Trajectory
 
-ROWS = [{"id": f"row{i}", "question": f"Say {i}."} for i in range(6)]
-HELD_OUT = [{"id": f"held{i}", "question": f"Say {i}!"} for i in range(2)]
 TWINS = [Task.from_row({"id": "twin", "question": f"Say {i}."}) for i in range(2)]
-
-
-@reward
-def letters(final_response: str) -> float:
-    """Differ from chain to chain."""
-    return sum(letter in "aeiou" for letter in final_response) / 10
-
-
-def agent(score: Any = letters, **options: Any) -> Agent:
-    return Agent(
-        "tiny-random",
-        reward=score,
-        sampling=SamplingParams(max_tokens=6),
-        limits=Limits(max_turns=1),
-        **options,
-    )
-
-
-def settings(folder: Path, **tables: Any) -> RunSettings:
-    return RunSettings.model_validate(
-        {
-            "name": "small",
-            "folder": folder,
-            "model": {"name": "tiny-random"},
-            "rollout": {"tasks_per_step": 2, "num_chains": 3},
-            "train": {"steps": 2, "lr": 1e-3},
-            "eval": {"every": 1, "num_chains": 2},
-            "track": {"trackers": []},
-            **tables,
-        }
-    )
-
-
-def train(*sources: Source, chosen: RunSettings, **options: Any) -> TrainResult:
-    return Trainer(sources, chosen, progress=RunProgress(quiet=True), **options).run()
-
-
-def one_source(score: Any = letters) -> Source:
-    return Source(agent=agent(score), tasks=ROWS, eval_tasks=HELD_OUT)
 
 
 def test_a_run_is_a_folder_of_plain_files(tmp_path: Path) -> None:
@@ -288,12 +257,65 @@ def test_a_run_ends_when_too_many_chains_fail(tmp_path: Path) -> None:
         train(one_source(broken), chosen=chosen)
 
 
+DEAD_SERVER = "http://127.0.0.1:9"
+
+
+def speaking_through(engine: Engine) -> Agent:
+    renderer = TemplateRenderer.from_folder(resolve_model("tiny-random"))
+    return Agent(engine, renderer=renderer, reward=letters)
+
+
+def tiny_random() -> Any:
+    return load_model(resolve_model("tiny-random"), dtype=torch.float32, device="cpu")
+
+
+def other_renderer() -> TemplateRenderer:
+    """Render with a tokenizer of the same size in which two tokens have changed places."""
+    with TemporaryDirectory() as there:
+        folder = Path(shutil.copytree(resolve_model("tiny-random"), there, dirs_exist_ok=True))
+        tokenizer = json.loads((folder / "tokenizer.json").read_text())
+        vocabulary = tokenizer["model"]["vocab"]
+        swap = {300: 301, 301: 300}
+        swapped = {token: swap.get(number, number) for token, number in vocabulary.items()}
+        tokenizer["model"]["vocab"] = swapped
+        (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+        return TemplateRenderer.from_folder(folder)
+
+
+class Opaque:
+    """A renderer that does not say what it encodes with."""
+
+    def __init__(self, inner: TemplateRenderer) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "tokenizer":
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [
         (lambda: Source(agent=agent(None), tasks=ROWS), "has no reward"),
         (lambda: Source(agent=agent(), tasks=[]), "has no tasks"),
         (lambda: replace(one_source(), agent=Agent("tiny", reward=letters)), "name the same model"),
+        (
+            lambda: replace(one_source(), agent=speaking_through(VllmEngine(DEAD_SERVER))),
+            "source 'default' has an engine of its own, a VllmEngine, which training would not",
+        ),
+        (
+            lambda: replace(one_source(), agent=speaking_through(LocalEngine(tiny_random()))),
+            "has an engine of its own, a LocalEngine",
+        ),
+        (
+            lambda: replace(one_source(), agent=agent(renderer=other_renderer())),
+            "has the tokenizer of another model: id 300 is .* there, and .* to the model",
+        ),
+        (
+            lambda: replace(one_source(), agent=agent(renderer=Opaque(other_renderer()))),
+            "the renderer has the tokenizer of another model: id 300",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_refused(
@@ -347,6 +369,34 @@ def test_a_group_needs_two_chains(tmp_path: Path) -> None:
         Trainer(one_source(), settings(tmp_path, rollout={"num_chains": 1}))
 
 
+@pytest.mark.parametrize("table", [{"minibatches": 2}, {"epochs": 2}])
+def test_the_plain_policy_gradient_takes_one_update_of_a_step(
+    tmp_path: Path, table: dict[str, int]
+) -> None:
+    plain = {"name": "reinforce"}
+    with pytest.raises(ConfigError, match=r"(?s)train.minibatches: reinforce has the plain.*Got 2"):
+        Trainer(one_source(), settings(tmp_path, algorithm=plain, train=table))
+    Trainer(one_source(), settings(tmp_path, algorithm={"name": "grpo"}, train=table))
+    Trainer(one_source(), settings(tmp_path, algorithm=plain))
+
+
+@pytest.mark.parametrize(
+    ("sampling", "words"),
+    [
+        ({"top_p": 0.9}, r"samples with top_p=0.9: training needs tokens drawn from the model's"),
+        ({"top_k": 5}, "samples with top_k=5"),
+        ({"min_p": 0.1, "top_k": 3}, "samples with top_k=3, min_p=0.1"),
+        ({"temperature": 0.0}, "samples greedily"),
+    ],
+)
+def test_sampling_from_another_distribution_is_refused(
+    tmp_path: Path, sampling: dict[str, Any], words: str
+) -> None:
+    choosy = Agent("tiny-random", reward=letters, sampling=SamplingParams(**sampling))
+    with pytest.raises(ConfigError, match=words):
+        Trainer(replace(one_source(), agent=choosy), settings(tmp_path))
+
+
 def test_held_out_tasks_that_are_trained_on_are_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -362,6 +412,54 @@ def test_settings_that_an_agent_of_ones_own_does_not_hear_are_told(
     (record,) = caplog.records
     assert "rollout.max_tokens = 99 changes nothing: the agent of source 'default'" in caplog.text
     assert record.levelname == "WARNING"
+
+
+def test_what_an_agent_does_not_say_the_settings_do(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    silent = Source(agent=Agent(reward=letters), tasks=ROWS)
+    short = {"max_tokens": 3, "max_turns": 1, "temperature": 0.7}
+    chosen = settings(tmp_path, rollout={"tasks_per_step": 2, "num_chains": 2, **short})
+    result = train(silent, chosen=chosen)
+    chains = read_trajectories(result.folder / "trajectories" / "step_1.jsonl")
+    turns = [turn for chain in chains for turn in chain.turns]
+    assert max(len(turn.completion.token_ids) for turn in turns if turn.completion) == 3
+    assert {turn.temperature for turn in turns} == {0.7}
+    assert "changes nothing" not in caplog.text
+
+
+def test_what_an_agent_says_itself_holds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    own = Agent(reward=letters, max_turns=2)
+    trainer = Trainer(
+        Source(agent=own, tasks=ROWS),
+        settings(tmp_path, rollout={"max_turns": 5, "chain_seconds": 9.0}),
+    )
+    assert "rollout.max_turns = 5 changes nothing" in caplog.text
+    assert "chain_seconds" not in caplog.text
+    (source,) = for_run(trainer.curriculum, trainer.parts.settings).sources
+    assert (source.agent.limits.max_turns, source.agent.limits.seconds) == (2, 9.0)
+
+
+def test_an_agent_without_a_model_says_so_when_it_is_run() -> None:
+    with pytest.raises(ConfigError, match=r"has no model to run: name one, .*to a Trainer"):
+        Agent(reward=letters).run_sync("Hi")
+
+
+def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+    sources = [
+        Source(agent=agent(None), tasks=ROWS),
+        Source(agent=agent(), tasks=tmp_path / "nowhere.jsonl"),
+    ]
+    chosen = settings(tmp_path, rollout={"num_chains": 1}, model={"name": "tinny"})
+    with pytest.raises(SettingsError) as caught:
+        Trainer(sources, chosen)
+    assert [problem.key for problem in caught.value.problems] == [
+        "source",
+        "source.0",
+        "source.1.tasks",
+        "model.name",
+        "rollout.num_chains",
+    ]
 
 
 async def test_a_trainer_runs_inside_an_event_loop_too(tmp_path: Path) -> None:

@@ -3,6 +3,19 @@
 from agentfly.agents.agent import Agent
 from agentfly.agents.engine_chat import EngineChat
 from agentfly.agents.kind import CodeBlocks, ReAct, Tags, ToolCalling
+from agentfly.agents.resolve import RunParts, resolve_run
 from agentfly.agents.result import RunResult
+from agentfly.agents.source import Source
 
-__all__ = ["Agent", "CodeBlocks", "EngineChat", "ReAct", "RunResult", "Tags", "ToolCalling"]
+__all__ = [
+    "Agent",
+    "CodeBlocks",
+    "EngineChat",
+    "ReAct",
+    "RunParts",
+    "RunResult",
+    "Source",
+    "Tags",
+    "ToolCalling",
+    "resolve_run",
+]

@@ -2,14 +2,15 @@
 
 import asyncio
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
-from agentfly.agents.kind import KINDS, ToolCalling
+from agentfly.agents.kind import ToolCalling
 from agentfly.agents.model import Model, open_model
+from agentfly.agents.named import find_kind
 from agentfly.agents.result import RunResult
 from agentfly.agents.rows import Rows, to_tasks
 from agentfly.agents.saving import new_record
@@ -21,12 +22,20 @@ from agentfly.agents.wishes import (
     require_tools,
 )
 from agentfly.chat.formats import CallFormat, get_format
+from agentfly.config import EngineSettings
 from agentfly.errors import ConfigError
 from agentfly.resources import EnvironmentManager
-from agentfly.rollout import ChainHarness, ChainSetup, Limits, Schedule, plan_groups, run_groups
+from agentfly.rollout import (
+    ChainHarness,
+    ChainSetup,
+    Limits,
+    Runner,
+    Schedule,
+    plan_groups,
+    run_groups,
+)
 from agentfly.rollout.setup import environments_of
 from agentfly.runtime.clock import LoopClock
-from agentfly.runtime.names import look_up
 from agentfly.tools import Toolbox
 from agentfly.types import (
     AgentKind,
@@ -64,7 +73,8 @@ class Agent:
     """A model that acts.
 
     Args:
-        model: A model's name or folder, an engine, or a chat model.
+        model: A model's name or folder, an engine, or a chat model. An agent that is only to be
+            trained needs none: it gets the one that is trained.
         tools: What it may call.
         reward: Scores each chain, while the chain still holds its environments.
         group_reward: Scores all chains of a row at once, after they have ended.
@@ -78,6 +88,11 @@ class Agent:
         sampling: Temperature, top-p, tokens per turn and so on.
         pool: Leases environments; by default a manager of the agent's own.
         clock: Injected in tests.
+        engine: What samples from a model that is named: "local" in this process, "vllm" through a
+            server, or the table `[engine]` of some settings.
+        trust_remote_code: Run Python code that a named model brings along, with your rights.
+        template_options: Values for variables of a named model's chat template, such as
+            `{"enable_thinking": False}`.
 
     >>> from agentfly.chat import CHATML_TOKENS, ByteTokenizer
     >>> from agentfly.engines import ScriptedEngine
@@ -88,7 +103,7 @@ class Agent:
 
     def __init__(  # noqa: PLR0913 - the facade is where all parts meet
         self,
-        model: str | Path | Engine | ChatModel,
+        model: str | Path | Engine | ChatModel | None = None,
         *,
         tools: Sequence[Tool] = (),
         reward: Reward | None = None,
@@ -103,14 +118,28 @@ class Agent:
         sampling: SamplingParams | None = None,
         pool: Pool | None = None,
         clock: Clock | None = None,
+        engine: str | EngineSettings | None = None,
+        trust_remote_code: bool = False,
+        template_options: Mapping[str, Any] | None = None,
     ) -> None:
         self.tools = Toolbox(require_tools(tools))
         self.kind = _kind(kind, system_prompt)
         self.reward = require_reward(reward)
         self.group_reward = require_group_reward(group_reward)
         self.environment = environment_spec(environment)
-        self.model = open_model(model, renderer, self._format(format))
-        self.limits = _limits(limits, max_turns, self.model)
+        self._own = _Own(
+            renderer, self._format(format), template_options, sampling, limits, max_turns
+        )
+        self.model = Model()
+        if model is not None:
+            chosen = EngineSettings(name=engine) if isinstance(engine, str) else engine
+            self.model = self._own.open(model, chosen, trust_remote_code=trust_remote_code)
+        elif engine is not None:
+            raise ConfigError(
+                "`engine` chooses what samples from a model that is named, and this agent has no "
+                "model: name one, or leave `engine` out. A Trainer's settings choose its engine"
+            )
+        self.limits = self._own.limits_or(Limits(), self.model)
         self.sampling = sampling or SamplingParams()
         self.clock = clock or LoopClock()
         self._own_pool = EnvironmentManager(clock=self.clock)
@@ -160,13 +189,12 @@ class Agent:
             if save_to is not None:
                 tasks = [plan.task for plan in plans]
                 sinks.append(stack.enter_context(new_record(save_to, tasks)).write)
+            runner = self.runner(max_turns=max_turns, sampling=sampling)
             schedule = Schedule(
-                harness=ChainHarness(self.setup(max_turns=max_turns, sampling=sampling)),
+                runner_of=lambda _: runner,
                 clock=self.clock,
                 max_concurrent=max_concurrent_chains,
                 retries=retries,
-                group_reward=self.group_reward,
-                group_reward_seconds=self.limits.reward_seconds,
                 on_event=on_event,
                 on_trajectory=_to_all(sinks),
             )
@@ -205,10 +233,47 @@ class Agent:
             other._pool = pool
         return other
 
+    @property
+    def own_settings(self) -> frozenset[str]:
+        """The settings of a run's `rollout` that it was given its own values for."""
+        return self._own.settings
+
+    def for_run(
+        self,
+        model: str | Path,
+        *,
+        sampling: SamplingParams,
+        limits: Limits,
+        trust_remote_code: bool = False,
+        template_options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Return the same agent with a run's model, sampling and limits where it has none itself.
+
+        Args:
+            model: Name or folder of the model that is trained.
+            sampling: Of the run.
+            limits: Of the run; `max_turns` of the agent goes before it.
+            trust_remote_code: Run Python code that the model brings along, with your rights.
+            template_options: Values for variables of the model's chat template.
+        """
+        other = copy.copy(self)
+        if not self.model.is_given:
+            other.model = self._own.open(
+                model, trust_remote_code=trust_remote_code, template_options=template_options
+            )
+        other.sampling = self._own.sampling or sampling
+        other.limits = self._own.limits_or(limits, other.model)
+        return other
+
     def setup(
         self, *, max_turns: int | None = None, sampling: SamplingParams | None = None
     ) -> ChainSetup:
         """Return what the chains of one run have in common."""
+        if not self.model.is_given:
+            raise ConfigError(
+                'this agent has no model to run: name one, as in Agent("smollm2-135m-instruct", '
+                "...), or give the agent to a Trainer, whose settings name the model"
+            )
         return ChainSetup(
             kind=self.kind,
             tools=self.tools,
@@ -223,6 +288,16 @@ class Agent:
             clock=self.clock,
         )
 
+    def runner(
+        self, *, max_turns: int | None = None, sampling: SamplingParams | None = None
+    ) -> Runner:
+        """Return how this agent's chains are run, and its groups scored."""
+        return Runner(
+            harness=ChainHarness(self.setup(max_turns=max_turns, sampling=sampling)),
+            group_reward=self.group_reward,
+            group_reward_seconds=self.limits.reward_seconds,
+        )
+
     def _format(self, given: str | CallFormat | None) -> CallFormat | None:
         """Choose how calls are read: as told, else as the kind has it, else as the template has."""
         if isinstance(given, str):
@@ -233,9 +308,47 @@ class Agent:
         return own(self.tools.specs) if own is not None else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Own:
+    """What an agent was given itself; what is None, a run may choose."""
+
+    renderer: Renderer | None
+    call_format: CallFormat | None
+    template_options: Mapping[str, Any] | None
+    sampling: SamplingParams | None
+    limits: Limits | None
+    max_turns: int | None
+
+    @property
+    def settings(self) -> frozenset[str]:
+        names = {"temperature", "max_tokens"} if self.sampling else set()
+        names |= {"max_turns", "context_length", "chain_seconds"} if self.limits else set()
+        return frozenset(names | ({"max_turns"} if self.max_turns is not None else set()))
+
+    def open(
+        self,
+        model: str | Path | Engine | ChatModel,
+        engine: EngineSettings | None = None,
+        *,
+        trust_remote_code: bool,
+        template_options: Mapping[str, Any] | None = None,
+    ) -> Model:
+        return open_model(
+            model,
+            self.renderer,
+            self.call_format,
+            engine=engine,
+            trust_remote_code=trust_remote_code,
+            template_options=self.template_options or template_options,
+        )
+
+    def limits_or(self, others: Limits, model: Model) -> Limits:
+        return _limits(self.limits or others, self.max_turns, model)
+
+
 def _kind(kind: str | AgentKind, system_prompt: str | None) -> AgentKind:
     if isinstance(kind, str):
-        return look_up(kind, KINDS, "kind of agent")(system_prompt=system_prompt)
+        kind = find_kind(kind)
     if system_prompt is None:
         return kind
     if not isinstance(kind, ToolCalling):
@@ -248,8 +361,7 @@ def _kind(kind: str | AgentKind, system_prompt: str | None) -> AgentKind:
     return kind
 
 
-def _limits(limits: Limits | None, max_turns: int | None, model: Model) -> Limits:
-    limits = limits or Limits()
+def _limits(limits: Limits, max_turns: int | None, model: Model) -> Limits:
     return replace(
         limits,
         max_turns=limits.max_turns if max_turns is None else max_turns,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agentfly.errors import EngineError, boundary
-from agentfly.rollout.voice import with_stops
+from agentfly.rollout.voice import sample_turn, with_stops
 from agentfly.types import (
     Engine,
     Message,
@@ -37,10 +37,12 @@ class EngineChat:
         name = f"chat/{self._asked}"
         request = Request(chain_id=name, group_id=name, turn=0, seed=self._seed.child(self._asked))
         with boundary(EngineError, "answering a conversation"):
-            completion = await self._engine.sample(
+            completion = await sample_turn(
+                self._engine,
+                self._renderer,
                 self._renderer.open(messages, tools),
                 with_stops(params, self._renderer),
                 request=request,
                 deadline=deadline,
             )
-        return self._renderer.parse(completion).message
+        return self._renderer.parse(completion, tools).message

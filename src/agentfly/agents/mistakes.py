@@ -6,40 +6,22 @@ fetched, and no weights are loaded.
 
 import difflib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from agentfly.agents.named import (
-    find_environment,
-    find_group_reward,
     find_kind,
     find_mask,
-    find_reward,
-    find_tool,
 )
-from agentfly.agents.outfit import make_kit
 from agentfly.config import (
     ModelSettings,
     Problem,
-    RunSettings,
-    SettingsError,
-    SourceSettings,
     TrackSettings,
 )
 from agentfly.config.sft_settings import SftSettings
 from agentfly.errors import ConfigError
 from agentfly.models import resolve_model, zoo
-from agentfly.tasks import Rows, find_rows, load_tasks
-
-
-def mistakes_of_run(settings: RunSettings, *, base: Path | None = None) -> Iterator[Problem]:
-    """Find all that is wrong with a run's settings, but for its algorithm."""
-    yield from unknown_names(settings, base=base)
-    for number, source in enumerate(settings.source):
-        for problem in _of_tasks(source, base):
-            yield replace(problem, key=f"source.{number}.{problem.key}")
-    yield from lacking(settings.model, settings.track)
+from agentfly.tasks import Rows, find_rows
 
 
 def mistakes_of_warm_start(settings: SftSettings, *, base: Path | None = None) -> Iterator[Problem]:
@@ -47,18 +29,10 @@ def mistakes_of_warm_start(settings: SftSettings, *, base: Path | None = None) -
     data = settings.data
     for key, names in {"files": data.files, "held_out": data.held_out}.items():
         for place, name in enumerate(names):
-            yield from _tried(f"data.{key}.{place}", _find_existing, name, base)
+            yield from _tried(f"data.{key}.{place}", find_existing, name, base)
     yield from _tried("data.mask", find_mask, data.mask, base)
     yield from _tried("data.kind", find_kind, data.kind, base)
     yield from lacking(settings.model, settings.track)
-
-
-def unknown_names(settings: RunSettings, *, base: Path | None = None) -> Iterator[Problem]:
-    """Look up every name of a run's settings, and tell of those that stand for nothing."""
-    yield from _tried("rollout.mask", find_mask, settings.rollout.mask, base)
-    for number, source in enumerate(settings.source):
-        for problem in _of_source(source, base):
-            yield replace(problem, key=f"source.{number}.{problem.key}")
 
 
 def lacking(model: ModelSettings, track: TrackSettings) -> Iterator[Problem]:
@@ -74,51 +48,12 @@ def lacking(model: ModelSettings, track: TrackSettings) -> Iterator[Problem]:
             yield Problem(key=f"track.trackers.{place}", text=text)
 
 
-def _of_source(source: SourceSettings, base: Path | None) -> Iterator[Problem]:
-    yield from _tried("kind", find_kind, source.kind, base)
-    for place, name in enumerate(source.tools):
-        yield from _tried(f"tools.{place}", find_tool, name, base)
-    yield from _tried("reward", find_reward, source.reward, base)
-    yield from _tried("group_reward", find_group_reward, source.group_reward, base)
-    if source.environment and ":" in source.environment:
-        yield from _tried("environment", find_environment, source.environment, base)
-    yield from _misfits(source, base)
-
-
-def _of_tasks(source: SourceSettings, base: Path | None) -> Iterator[Problem]:
-    """Tell of tasks that can't be read, and of those that nothing scores."""
-    yield from _tried("tasks", _find_tasks, source.tasks, base)
-    yield from _tried("eval_tasks", _find_tasks, source.eval_tasks, base)
-    if not (source.reward or source.group_reward or source.environment):
-        text = (
-            "missing: nothing tells good chains from bad ones. Name a reward, a group_reward, or "
-            "an environment that scores"
-        )
-        yield Problem(key="reward", text=text)
-
-
-def _misfits(source: SourceSettings, base: Path | None) -> Iterator[Problem]:
-    """Tell what is wrong with a ready-made environment or its options."""
-    try:
-        make_kit(source, base=base)
-    except SettingsError as error:
-        yield from error.problems
-    except ConfigError as error:
-        yield Problem(key="environment", text=str(error))
-
-
-def _find_existing(name: str, *, base: Path | None) -> Rows:
+def find_existing(name: str, *, base: Path | None) -> Rows:
     """Look for a file or a folder; what a function or a hub would give is not asked for."""
     rows = find_rows(name, base=base)
     if isinstance(rows, Path) and not rows.exists():
         raise ConfigError(f"there is no {str(rows)!r}.{_neighbour(rows)}")
     return rows
-
-
-def _find_tasks(name: str, *, base: Path | None) -> None:
-    rows = _find_existing(name, base=base)
-    if isinstance(rows, Path) and not load_tasks(rows):
-        raise ConfigError(f"{str(rows)!r} holds no tasks")
 
 
 def _neighbour(path: Path) -> str:

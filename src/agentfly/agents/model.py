@@ -1,14 +1,18 @@
 """From what a user calls a model to what the chain loop needs of it."""
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from agentfly.agents.textual import TextualChatModel
 from agentfly.chat import CHATML, ChatTemplate, TemplateRenderer
 from agentfly.chat.formats import CallFormat
-from agentfly.engines import ScriptedEngine
+from agentfly.chat.vocabulary import require_renderer_of
+from agentfly.config import EngineSettings
+from agentfly.engines import EngineSpec, ScriptedEngine, make_engine
 from agentfly.errors import ConfigError
 from agentfly.models import context_length, load_model, resolve_model
 from agentfly.types import ChatModel, Engine, Renderer, Tokenizer
@@ -29,13 +33,35 @@ class Model:
     """An engine that a user made, and closes."""
     loaded: Engine | None = None
     """The engine of the folder, made and closed here."""
+    engine_settings: EngineSettings = field(default_factory=EngineSettings)
+    """What samples from the folder."""
+    trust_remote_code: bool = False
+    """Whether Python code that lies in the folder may be run."""
+    template_options: Mapping[str, Any] = field(default_factory=dict)
+    """Values for variables of a named model's chat template."""
+
+    @property
+    def is_given(self) -> bool:
+        """Whether there is anything to speak through."""
+        return self.renderer is not None or self.chat_model is not None
 
     @property
     def engine(self) -> Engine | None:
         """What samples tokens; None for a chat model."""
         if self.given is None and self.loaded is None and self.folder is not None:
-            self.loaded = load_engine(self.folder, tokenizer_of(self.renderer))
+            self.loaded = self._make_engine(self.folder)
         return self.given or self.loaded
+
+    def _make_engine(self, folder: Path) -> Engine:
+        load = partial(_load, folder, trust_remote_code=self.trust_remote_code)
+        spec = EngineSpec(
+            settings=self.engine_settings,
+            folder=folder,
+            load=load,
+            tokenizer=tokenizer_of(self.renderer),
+            context_length=self.context_length,
+        )
+        return make_engine(spec)
 
     def through(self, engine: Engine) -> "Model":
         """Speak through another engine, rendered in the same way."""
@@ -51,17 +77,38 @@ def open_model(
     model: str | Path | Engine | ChatModel,
     renderer: Renderer | None,
     call_format: CallFormat | None,
+    *,
+    engine: EngineSettings | None = None,
+    trust_remote_code: bool = False,
+    template_options: Mapping[str, Any] | None = None,
 ) -> Model:
     """Join a model with the renderer that it needs; a name is looked up and loaded."""
+    options = template_options or {}
+    if options and (renderer is not None or not isinstance(model, (str, Path))):
+        raise ConfigError(
+            f"template_options ({', '.join(options)}) are for the template of a model that is "
+            "named: give them to TemplateRenderer.from_folder(folder, template_options=...)"
+        )
     if isinstance(model, (str, Path)):
-        return _open_named(model, renderer, call_format)
+        folder = resolve_model(model, trust_remote_code=trust_remote_code)
+        opened = _open_named(folder, renderer, call_format, options)
+        return replace(
+            opened,
+            engine_settings=engine or EngineSettings(),
+            trust_remote_code=trust_remote_code,
+        )
+    if engine is not None:
+        raise ConfigError(
+            "`engine` chooses what samples from a model that is named, and this agent's model is a "
+            f"{type(model).__name__} already: leave `engine` out"
+        )
     if hasattr(model, "sample"):
-        engine = cast(Engine, model)
+        given = cast(Engine, model)
         own = _with_format(renderer, call_format) if renderer is not None else None
         return Model(
-            given=engine,
-            renderer=own or _renderer_of(engine, call_format),
-            context_length=getattr(engine, "context_length", math.inf),
+            given=given,
+            renderer=own or _renderer_of(given, call_format),
+            context_length=getattr(given, "context_length", math.inf),
         )
     if hasattr(model, "reply"):
         return Model(chat_model=TextualChatModel(model, call_format) if call_format else model)
@@ -72,15 +119,20 @@ def open_model(
 
 
 def _open_named(
-    name: str | Path, renderer: Renderer | None, call_format: CallFormat | None
+    folder: Path,
+    renderer: Renderer | None,
+    call_format: CallFormat | None,
+    options: Mapping[str, Any],
 ) -> Model:
-    folder = resolve_model(name)
     if renderer is not None:
+        require_renderer_of(folder, renderer)
         renderer = _with_format(renderer, call_format)
     return Model(
         folder=folder,
-        renderer=renderer or TemplateRenderer.from_folder(folder, format=call_format),
+        renderer=renderer
+        or TemplateRenderer.from_folder(folder, format=call_format, template_options=options),
         context_length=context_length(folder),
+        template_options=options,
     )
 
 
@@ -89,21 +141,14 @@ def tokenizer_of(renderer: Renderer | None) -> Tokenizer | None:
     return getattr(renderer, "tokenizer", None)
 
 
-def load_engine(folder: Path, tokenizer: Tokenizer | None) -> Engine:
-    """Load a folder into the local engine, in bfloat16 where the hardware computes in it."""
-    try:
-        import torch
+def _load(folder: Path, dtype: str, *, trust_remote_code: bool) -> Any:
+    """Load a folder in a dtype, onto the GPU where there is one."""
+    import torch  # only for engines in this process
 
-        from agentfly.engines.local import LocalEngine
-        from agentfly.engines.local.weights import bfloat16_pays
-    except ImportError as error:
-        raise ConfigError(
-            f"running a model here needs the extra `local` ({error.name} is missing): "
-            "pip install 'agentfly[local]'"
-        ) from error
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    dtype = torch.bfloat16 if bfloat16_pays(device) else torch.float32
-    return LocalEngine(load_model(folder, dtype=dtype, device=device), tokenizer)
+    return load_model(
+        folder, dtype=getattr(torch, dtype), device=device, trust_remote_code=trust_remote_code
+    )
 
 
 def _with_format(renderer: Renderer, call_format: CallFormat | None) -> Renderer:

@@ -1,20 +1,13 @@
 """What a source of tasks is fitted out with: its own choices, else those of its environment."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from agentfly.agents.named import (
-    find_environment,
-    find_group_reward,
-    find_kind,
-    find_reward,
-    find_tool,
-)
-from agentfly.config import Settings, SettingsError, SourceSettings
-from agentfly.config.mistake import problems_of
-from agentfly.environments import Kit, find_ready_made
+from agentfly.agents.named import find_group_reward, find_kind, find_reward, find_tool
+from agentfly.config import Problem, SourceSettings
+from agentfly.config.problem import Problems, refuse_if_any
+from agentfly.environments import Kit, find_environment, make_kit
 from agentfly.errors import ConfigError
 from agentfly.tasks import Rows, find_rows
 from agentfly.types import AgentKind, EnvSpec, GroupReward, Reward, Tool
@@ -37,58 +30,68 @@ class Outfit:
     """What the ready-made environment brought, where there is one."""
 
 
-def fit_out(source: SourceSettings, *, base: Path | None = None) -> Outfit:
+FindRows = Callable[[str, Path | None], Rows]
+"""From a name and the folder that it is looked for in to rows, read or not."""
+
+
+def fit_out(
+    source: SourceSettings,
+    *,
+    base: Path | None = None,
+    find: FindRows = lambda name, base: find_rows(name, base=base),
+) -> Outfit:
     """Find everything that a source names; what it leaves out, its environment brings.
+
+    All that is wrong is told in one SettingsError.
 
     >>> outfit = fit_out(SourceSettings(environment="code"))
     >>> [tool.spec.name for tool in outfit.tools]
     ['code_interpreter']
+
+    Args:
+        source: A table `[[source]]` of some settings.
+        base: The folder in which files and modules are looked for first.
+        find: Finds the tasks that are named; by default they are not read.
     """
-    kit = make_kit(source, base=base)
+    problems = Problems()
+    kind = problems.tried("kind", find_kind, source.kind, base=base)
+    tools = [
+        problems.tried(f"tools.{place}", find_tool, name, base=base)
+        for place, name in enumerate(source.tools)
+    ]
+    reward = source.reward and problems.tried("reward", find_reward, source.reward, base=base)
+    group_reward = source.group_reward and problems.tried(
+        "group_reward", find_group_reward, source.group_reward, base=base
+    )
+    environment = problems.tried("environment", find_brought, source, base)
+    tasks = source.tasks and problems.tried("tasks", find, source.tasks, base)
+    eval_tasks = source.eval_tasks and problems.tried("eval_tasks", find, source.eval_tasks, base)
+    kit = environment if isinstance(environment, Kit) else None
+    if isinstance(environment, EnvSpec) and source.tasks is None:
+        problems.add(Problem(key="tasks", text=SourceSettings.missing_tasks()))
+    refuse_if_any(problems.found, None)
+    assert kind is not None, "no problem was found"
     brought = kit or Kit(tasks=tuple, eval_tasks=tuple, tools=())
-    reward, group_reward = source.reward, source.group_reward
     return Outfit(
-        tasks=_rows(source.tasks, base) or brought.tasks,
+        tasks=tasks or brought.tasks,
         # The environment's own held-out tasks say nothing of a run that trains on others.
-        eval_tasks=_rows(source.eval_tasks, base) or (() if source.tasks else brought.eval_tasks),
-        kind=find_kind(source.kind, base=base),
-        tools=tuple(find_tool(name, base=base) for name in source.tools) or brought.tools,
-        reward=find_reward(reward, base=base) if reward else brought.reward,
-        group_reward=find_group_reward(group_reward, base=base) if group_reward else None,
-        environment=brought.environment if kit else _own_environment(source, base),
+        eval_tasks=eval_tasks or (() if source.tasks else brought.eval_tasks),
+        kind=kind,
+        tools=tuple(tool for tool in tools if tool is not None) or brought.tools,
+        reward=reward or brought.reward,
+        group_reward=group_reward or None,
+        environment=environment if isinstance(environment, EnvSpec) else brought.environment,
         system_prompt=source.system_prompt or brought.system_prompt,
         max_turns=source.max_turns or brought.max_turns,
         kit=kit,
     )
 
 
-def make_kit(source: SourceSettings, *, base: Path | None = None) -> Kit | None:
-    """Make the ready-made environment of a source; None if it names none.
-
-    Paths among its options are looked for in `base`, as those of tasks are.
-    """
-    if source.environment is None or ":" in source.environment:
-        if source.options:
-            raise ConfigError("options are for a ready-made environment, and none is named")
-        return None
-    ready_made = find_ready_made(source.environment)
-    if missing := ready_made.requires():
-        raise ConfigError(f"the environment {ready_made.name!r} can't be used here: {missing}")
-    try:
-        options = ready_made.options.model_validate(source.options)
-        options = options.model_copy(update=_from_base(options, base or Path()))
-    except ValidationError as error:
-        raise SettingsError(problems_of(error, ready_made.options, "options"), None) from error
-    return ready_made.make(options)
-
-
-def _from_base(options: Settings, base: Path) -> dict[str, Path]:
-    return {name: base / value.expanduser() for name, value in options if isinstance(value, Path)}
-
-
-def _rows(name: str | None, base: Path | None) -> Rows | None:
-    return find_rows(name, base=base) if name else None
-
-
-def _own_environment(source: SourceSettings, base: Path | None) -> EnvSpec | None:
-    return find_environment(source.environment, base=base) if source.environment else None
+def find_brought(source: SourceSettings, base: Path | None = None) -> Kit | EnvSpec | None:
+    """Find the environment of a source: a ready-made one, one that only speaks first, or none."""
+    found = find_environment(source.environment, base=base) if source.environment else None
+    if found is not None and not isinstance(found, EnvSpec):
+        return make_kit(found, source.options, base=base)
+    if source.options:
+        raise ConfigError("options are for a ready-made environment, and none is named")
+    return found

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentfly.observe import Summary, TrajectoryWriter, read_trajectories, summarize
-from agentfly.types import Group, Trajectory, chain_index
+from agentfly.types import Group, Trajectory, collect_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -50,16 +50,4 @@ class RunResult:
         A file written by `save_to=` is in the order in which chains ended: its groups come in the
         order of their first chain, each with its members in order.
         """
-        members: dict[str, dict[int, Trajectory]] = {}
-        for trajectory in read_trajectories(path):
-            index = chain_index(trajectory.chain_id)
-            members.setdefault(trajectory.group_id, {})[index] = trajectory
-        groups = (
-            Group(id=group_id, task=chains[min(chains)].task, members=_in_order(chains))
-            for group_id, chains in members.items()
-        )
-        return cls(groups=tuple(groups))
-
-
-def _in_order(chains: dict[int, Trajectory]) -> tuple[Trajectory, ...]:
-    return tuple(chains[index] for index in sorted(chains))
+        return cls(groups=tuple(collect_groups(read_trajectories(path))))

@@ -28,10 +28,12 @@ class TextualChatModel:
         shown = [self._as_text(message) for message in messages]
         taught = self.call_format.instructions(tools) if tools else None
         if taught is not None:
-            shown, tools = with_system_prompt(shown, taught), ()
-        said = await self.inner.reply(shown, tools, stopping, deadline=deadline)
+            shown = with_system_prompt(shown, taught)
+        declared = tools if taught is None else ()
+        said = await self.inner.reply(shown, declared, stopping, deadline=deadline)
         reading = self.call_format.read(said.content)
-        return replace(said, content=reading.content, tool_calls=reading.calls)
+        calls = self.call_format.typed(reading.calls, tools)
+        return replace(said, content=reading.content, tool_calls=calls)
 
     def _as_text(self, message: Message) -> Message:
         if not message.tool_calls:

@@ -23,20 +23,25 @@ from agentfly.algorithms.diagnose import METRICS, diagnose, diagnose_advantages
 from agentfly.algorithms.group import by_group
 from agentfly.algorithms.kl import Kl, kl_estimate
 from agentfly.algorithms.losses import ValueLoss, value_loss
-from agentfly.algorithms.make import make_algorithm
+from agentfly.algorithms.make import KNOWN_ALGORITHMS, make_algorithm
 from agentfly.algorithms.objective import Objective, objective
+from agentfly.algorithms.options import AggregatedOptions, AlgorithmOptions, ClippedOptions
 from agentfly.algorithms.overlong import Overlong, overlong_penalty
 from agentfly.algorithms.own import OwnAdvantage, OwnLoss, advantage, loss
 
 __all__ = [
     "ALGORITHMS",
+    "KNOWN_ALGORITHMS",
     "METRICS",
     "AdvantageFunction",
     "AdvantageInput",
     "AdvantageOutput",
     "Aggregate",
+    "AggregatedOptions",
     "Algorithm",
+    "AlgorithmOptions",
     "Clip",
+    "ClippedOptions",
     "Correction",
     "Critic",
     "Kl",

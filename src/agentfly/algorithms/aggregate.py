@@ -1,7 +1,8 @@
 """From a loss per token to one number, by denominators that are passed in.
 
-The denominators are those of the whole optimiser step, so that cutting it into microbatches can't
-change the gradient: the parts add up. A chain cut into several sequences counts as one.
+The denominators are sums over all scored chains that an optimizer update was dealt, so that cutting
+it into microbatches can't change the gradient: the parts add up. Chains without credit are among
+them, unless `algorithm.denominator` is "credited". A chain cut into several sequences counts once.
 """
 
 from collections.abc import Mapping

@@ -2,14 +2,20 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 from agentfly.algorithms.aggregate import token_mean
 from agentfly.algorithms.batch import AdvantageFunction, Aggregate, LossFunction
 from agentfly.algorithms.correction import Correction
 from agentfly.algorithms.kl import Kl
+from agentfly.algorithms.losses.policy_gradient import policy_gradient
 from agentfly.algorithms.overlong import Overlong
 from agentfly.algorithms.own import OwnAdvantage, OwnLoss
 from agentfly.config import Problem, Settings
+
+Denominator = Literal["scored", "credited"]
+"""What the loss of an update is divided by: the tokens or the number of all scored chains that the
+update was dealt, as published, or of those alone that have credit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +46,8 @@ class Algorithm:
     advantage: AdvantageFunction
     loss: LossFunction
     aggregate: Aggregate = token_mean
+    denominator: Denominator = "scored"
+    """Which chains the aggregation counts; with `credited`, KL and entropy act on these alone."""
     needs_group: bool = False
     """Its baseline is the group's: a task needs two chains or more."""
     critic: Critic | None = None
@@ -59,13 +67,32 @@ class Algorithm:
         """Whether log-probabilities under the reference are asked for."""
         return self.kl is not None
 
-    def problems(self, num_chains: int) -> Iterator[Problem]:
-        """Find what keeps it from learning by so many chains of each task."""
+    @property
+    def penalizes(self) -> bool:
+        """Whether the loss has a term that acts on chains without credit: KL or entropy."""
+        in_loss = self.kl is not None and self.kl.place == "loss"
+        return in_loss or self.entropy_coefficient != 0
+
+    def problems(self, num_chains: int, *, updates: int = 1) -> Iterator[Problem]:
+        """Find what keeps it from learning by so many chains of each task.
+
+        Args:
+            num_chains: Chains of each task.
+            updates: How often a step changes the weights: epochs times minibatches.
+        """
         if self.needs_group and num_chains < 2:
             text = (
                 f"{self.name} compares the chains of a task: it needs at least 2, got {num_chains}"
             )
             yield Problem(key="rollout.num_chains", text=text)
+        if self.loss is policy_gradient and updates > 1:
+            text = (
+                f"{self.name} has the plain policy gradient, which holds for one update of each "
+                f"step: after the first, the chains are no longer the policy's own, and nothing in "
+                f"the loss corrects for it. Got {updates} updates (epochs times minibatches): set "
+                "both to 1, or choose an algorithm with a ratio, such as grpo or cispo"
+            )
+            yield Problem(key="train.minibatches", text=text)
         for field_name, way_out in self._unknown().items():
             if field_name in self._required:
                 text = f"{self.name} asks for {field_name}, which is unknown here: {way_out}"

@@ -43,14 +43,15 @@ class AdvantageOutput:
 
     advantages_N: Tensor
     used_C: Tensor
-    """False for chains that give no gradient: their group is too small or has no spread."""
+    """False for chains without credit: their group is too small or has no spread. Their advantages
+    count as 0."""
     returns_N: Tensor | None = None
     """What the critic should have said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossInput:
-    """The tokens of one microbatch, and the denominators of the whole optimiser step."""
+    """The tokens of one microbatch, and the denominators of the whole optimizer update."""
 
     logprobs_N: Tensor
     """Under the weights that are being trained: the only tensor here that carries a gradient,
@@ -66,11 +67,15 @@ class LossInput:
     chain_tokens_N: Tensor
     """How many trained tokens the token's chain has, over all of its streams."""
     num_tokens: float
-    """Trained tokens of the whole optimiser step, over all microbatches and processes."""
+    """Trained tokens of all scored chains that the update was dealt, over all microbatches and
+    processes; also of those that give no gradient and are not in any microbatch."""
     num_chains: float
-    """Chains of the whole optimiser step."""
+    """These chains."""
     reference_logprobs_N: Tensor | None = None
     entropy_N: Tensor | None = None
+    credited_N: Tensor | None = None
+    """False for tokens of chains without credit, which only KL and entropy act on; None where all
+    have credit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,7 +72,7 @@ class ReinforcePlusPlusBaseline(ClippedOptions):
 
     def advantage(self) -> AdvantageFunction:
         """Return the centred rewards, normalised over the step."""
-        return advantages.reinforce_plus_plus_baseline
+        return partial(advantages.reinforce_plus_plus_baseline, over=self.denominator)
 
 
 class Grpo(ClippedOptions):

@@ -13,7 +13,7 @@ from agentfly.algorithms.ratio import log_ratio
 METRICS: Mapping[str, str] = {
     "advantages/mean": "Mean advantage of the trained tokens.",
     "advantages/std": "Standard deviation of the trained tokens' advantages.",
-    "advantages/unused_groups": "Share of the groups that gave no gradient: fewer than two scored "
+    "advantages/unused_groups": "Share of the groups without credit: fewer than two scored "
     "chains, or no spread.",
     "critic/explained_variance": "Share of the returns' variance that the critic foresaw.",
     "policy/ratio": "Ratio of a token's probability to that before the step, mean over tokens.",

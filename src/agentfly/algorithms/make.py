@@ -1,28 +1,36 @@
-"""From a name in the settings to an algorithm."""
+"""From a name in the settings to an algorithm.
 
-from collections.abc import Mapping
+Whatever the name stands for becomes a table of options first, and the options make the algorithm:
+
+    grpo                        a table that is built in
+    mine:Shaped                 a table of your own: a subclass of AlgorithmOptions
+    mine:shaped                 a function marked with @advantage or @loss: its parameters with a
+                                default are options, beside those of the functions it is joined with
+    mine:FINISHED               an Algorithm, which takes no options
+"""
+
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar
 
-from pydantic import ValidationError
+from pydantic import ConfigDict, ValidationError, create_model
 
 from agentfly.algorithms.algorithm import Algorithm
 from agentfly.algorithms.catalogue import ALGORITHMS
 from agentfly.algorithms.options import AggregatedOptions, AlgorithmOptions, ClippedOptions
 from agentfly.algorithms.own import OwnAdvantage, OwnLoss
-from agentfly.config import SettingsError, import_named, is_import_path
+from agentfly.config import PluginKind, Settings, SettingsError
 from agentfly.config.mistake import problems_of
-from agentfly.errors import ConfigError
-from agentfly.runtime.names import look_up
-
-Table = TypeVar("Table", bound=AlgorithmOptions)
+from agentfly.errors import ConfigError, boundary
+from agentfly.runtime.signature import MISSING
 
 
 def make_algorithm(
     name: str, options: Mapping[str, Any] | None = None, *, base: Path | None = None
 ) -> Algorithm:
-    """Make an algorithm by its name, or of your own by `module:name`.
+    """Make an algorithm by its name, by `module:name` of your own, or by an entry point.
 
     A function with `@advantage` gets PPO's clipped loss, and one with `@loss` the advantages of
     GRPO; an `Algorithm` is taken as it is.
@@ -34,43 +42,119 @@ def make_algorithm(
     agentfly.errors.ConfigError: unknown algorithm 'grppo'. Did you mean 'grpo'? …
 
     Args:
-        name: One of `ALGORITHMS`, or an import path.
+        name: One of `ALGORITHMS`, an import path, or what an installed package brings.
         options: As in the settings: `{"clip": {"high": 0.28}}`.
         base: The folder of the settings that name it, where its module may be.
     """
-    given = options or {}
-    if not is_import_path(name):
-        return _read(look_up(name, ALGORITHMS, "algorithm"), given).algorithm()
-    found = import_named(name, "algorithm", base=base, fits=_is_algorithm)
-    if isinstance(found, OwnAdvantage):
-        joined = _read(ClippedOptions, given).algorithm()
-        return replace(joined, name=found.name, advantage=found, needs_group=found.needs_group)
-    if isinstance(found, OwnLoss):
-        joined = _read(AggregatedOptions, given).algorithm()
-        return replace(joined, name=found.name, loss=found)
-    return _as_it_is(found, name, given)
-
-
-def _read(table: type[Table], given: Mapping[str, Any]) -> Table:
+    found = _KIND.find(name, base=base)
+    if isinstance(found, Algorithm):
+        return _as_it_is(found, name, options or {})
+    table = _table(found)
     try:
-        return table.model_validate(given)
+        chosen = table.model_validate(options or {})
     except ValidationError as error:
         raise SettingsError(problems_of(error, table, "algorithm"), None) from error
+    with boundary(ConfigError, f"making the algorithm {name}"):
+        return chosen.algorithm()
 
 
-def _as_it_is(found: Any, name: str, given: Mapping[str, Any]) -> Algorithm:
-    if not isinstance(found, Algorithm):
-        raise ConfigError(
-            f"{name} is a {type(found).__name__}: an algorithm of your own is an Algorithm, or a "
-            "function marked with @advantage or @loss"
-        )
+def _is_algorithm(value: Any) -> bool:
+    is_table = isinstance(value, type) and issubclass(value, AlgorithmOptions)
+    return is_table or isinstance(value, Algorithm | OwnAdvantage | OwnLoss)
+
+
+_KIND: PluginKind[Algorithm | OwnAdvantage | OwnLoss | type[AlgorithmOptions]] = PluginKind(
+    what="algorithm",
+    group="agentfly.algorithms",
+    builtin=ALGORITHMS,
+    fits=_is_algorithm,
+    way_out="an algorithm of your own is an Algorithm, a subclass of AlgorithmOptions, or a "
+    "function marked with @advantage or @loss",
+)
+
+
+class _Known(Mapping[str, type[Settings]]):
+    """What each algorithm takes; those of packages are imported when they are asked for."""
+
+    def __getitem__(self, name: str) -> type[Settings]:
+        found = _KIND.find(name)
+        return Settings if isinstance(found, Algorithm) else _table(found)
+
+    def __contains__(self, name: object) -> bool:
+        return name in _KIND.builtin or name in _KIND.names()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_KIND.names())
+
+    def __len__(self) -> int:
+        return len(_KIND.names())
+
+
+KNOWN_ALGORITHMS: Mapping[str, type[Settings]] = _Known()
+"""Every name, those of installed packages included, and what the algorithm of that name takes."""
+
+
+def _as_it_is(found: Algorithm, name: str, given: Mapping[str, Any]) -> Algorithm:
     if given:
         raise ConfigError(
             f"{name} is a finished Algorithm, which takes no options: got {', '.join(given)}. "
-            "Set them where it is made"
+            "Set them where it is made, or make it a subclass of AlgorithmOptions"
         )
     return found
 
 
-def _is_algorithm(value: Any) -> bool:
-    return isinstance(value, Algorithm | OwnAdvantage | OwnLoss)
+def _table(found: OwnAdvantage | OwnLoss | type[AlgorithmOptions]) -> type[AlgorithmOptions]:
+    if isinstance(found, OwnAdvantage):
+        return _with_parameters(_advantage_table(found), found)
+    if isinstance(found, OwnLoss):
+        return _with_parameters(_loss_table(found), found)
+    return found
+
+
+def _advantage_table(own: OwnAdvantage) -> type[AlgorithmOptions]:
+    class AdvantageOptions(ClippedOptions):
+        model_config = ConfigDict(arbitrary_types_allowed=True)
+        name: ClassVar[str] = own.name
+        needs_group: ClassVar[bool] = own.needs_group
+
+        def algorithm(self) -> Algorithm:
+            filled = partial(own.function, **_chosen(self, ClippedOptions))
+            return replace(super().algorithm(), advantage=replace(own, function=filled))
+
+    return AdvantageOptions
+
+
+def _loss_table(own: OwnLoss) -> type[AlgorithmOptions]:
+    class LossOptions(AggregatedOptions):
+        model_config = ConfigDict(arbitrary_types_allowed=True)
+        name: ClassVar[str] = own.name
+
+        def algorithm(self) -> Algorithm:
+            filled = partial(own.function, **_chosen(self, AggregatedOptions))
+            return replace(super().algorithm(), loss=replace(own, function=filled))
+
+    return LossOptions
+
+
+def _with_parameters(
+    table: type[AlgorithmOptions], own: OwnAdvantage | OwnLoss
+) -> type[AlgorithmOptions]:
+    """Let the settings choose what a function's own parameters are.
+
+    One that is called as an option of all algorithms keeps its default.
+    """
+    free = [parameter for parameter in own.options if not hasattr(table, parameter.name)]
+    fields: dict[str, Any] = {
+        parameter.name: (
+            Any if parameter.annotation is MISSING else parameter.annotation,
+            parameter.default,
+        )
+        for parameter in free
+        if parameter.name not in table.model_fields
+    }
+    return create_model(own.name, __base__=table, **fields)
+
+
+def _chosen(options: AlgorithmOptions, shared: type[AlgorithmOptions]) -> dict[str, Any]:
+    """Return the values of a function's own parameters."""
+    return {name: value for name, value in options if name not in shared.model_fields}

@@ -36,7 +36,7 @@ def objective(algorithm: Algorithm, x: LossInput) -> Objective:
     output = algorithm.loss(x)
     _require_gradient(algorithm, x, output.loss_N)
     weights = correct(algorithm.correction, x.old_logprobs_N, x.sampled_logprobs_N, x.sample_N)
-    loss_N = weights.weights_N * output.loss_N + _penalty(algorithm, x)
+    loss_N = weights.weights_N * _credited(x, output.loss_N) + _penalty(algorithm, x)
     metrics = {
         **_observed(algorithm, x),
         "mismatch/weight": weights.weights_N,
@@ -56,6 +56,11 @@ def _require_gradient(algorithm: Algorithm, x: LossInput, loss_N: Tensor) -> Non
             f"the loss of {algorithm.name} carries no gradient: it must depend on logprobs_N, and "
             "may not detach it"
         )
+
+
+def _credited(x: LossInput, loss_N: Tensor) -> Tensor:
+    """Leave out tokens without credit, whatever a loss makes of an advantage of 0."""
+    return loss_N if x.credited_N is None else loss_N.where(x.credited_N, 0.0)
 
 
 def _penalty(algorithm: Algorithm, x: LossInput) -> Tensor:

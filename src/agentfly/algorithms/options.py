@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 
 from agentfly.algorithms.advantages import grpo
 from agentfly.algorithms.aggregate import AGGREGATES
-from agentfly.algorithms.algorithm import Algorithm
+from agentfly.algorithms.algorithm import Algorithm, Denominator
 from agentfly.algorithms.batch import AdvantageFunction, Aggregate, LossFunction
 from agentfly.algorithms.clip import Clip
 from agentfly.algorithms.correction import Correction
@@ -41,6 +41,9 @@ class AlgorithmOptions(Settings):
     """How much a wide choice of next tokens is worth."""
     correction: Correction = Correction()
     """What is done where sampler and learner disagree."""
+    denominator: Denominator = "scored"
+    """Divide an update's loss by all scored chains that it was dealt, or by those alone that have
+    credit: then KL and entropy act on these alone."""
 
     def advantage(self) -> AdvantageFunction:
         """Return the advantage function with its options filled in."""
@@ -61,6 +64,7 @@ class AlgorithmOptions(Settings):
             advantage=self.advantage(),
             loss=self.loss(),
             aggregate=self.aggregate(),
+            denominator=self.denominator,
             needs_group=self.needs_group,
             kl=self.kl if self.kl.coefficient else None,
             entropy_coefficient=self.entropy_coefficient,

@@ -1,7 +1,8 @@
 """An advantage or a loss of your own: `@advantage` and `@loss` on a plain function.
 
 What a function needs is found by the names of its parameters: fields of `AdvantageInput` or of
-`LossInput`. Parameters with a default may be called anything, and keep their default.
+`LossInput`. Parameters with a default may be called anything: they are options, which the table
+`[algorithm]` of a run's settings may choose.
 """
 
 import traceback
@@ -15,7 +16,7 @@ from agentfly.algorithms.batch import AdvantageInput, AdvantageOutput, LossInput
 from agentfly.algorithms.group import by_group
 from agentfly.errors import CallbackError, ConfigError, boundary
 from agentfly.runtime.names import suggestion
-from agentfly.runtime.signature import MISSING, name_of, parameters_of, unwrapped
+from agentfly.runtime.signature import MISSING, Parameter, name_of, parameters_of, unwrapped
 
 ONE_GROUP = "rewards_G"
 """The parameter by which an advantage asks to be called once for each group."""
@@ -31,6 +32,8 @@ class OwnAdvantage:
     """The fields that it asks for."""
     required: tuple[str, ...] = ()
     """Those among them that it has no default for."""
+    options: tuple[Parameter, ...] = ()
+    """Its other parameters, which settings may choose."""
 
     @property
     def name(self) -> str:
@@ -70,6 +73,8 @@ class OwnLoss:
     """The fields that it asks for."""
     required: tuple[str, ...] = ()
     """Those among them that it has no default for."""
+    options: tuple[Parameter, ...] = ()
+    """Its other parameters, which settings may choose."""
 
     @property
     def name(self) -> str:
@@ -102,14 +107,14 @@ def advantage(function: Callable[..., Any]) -> OwnAdvantage:
     True
     """
     offered = {field.name for field in fields(AdvantageInput)}
-    wanted, required = _wanted(function, {*offered, ONE_GROUP}, "advantage")
+    wanted, required, options = _wanted(function, {*offered, ONE_GROUP}, "advantage")
     if ONE_GROUP in wanted and len(wanted) > 1:
         others = ", ".join(name for name in wanted if name != ONE_GROUP)
         raise ConfigError(
             f"advantage {name_of(function)!r} asks for one group's rewards_G, and for {others} of "
             "the whole step: leave rewards_G out and take rewards_C and group_C instead"
         )
-    return OwnAdvantage(function, wanted, required)
+    return OwnAdvantage(function, wanted, required, options)
 
 
 def loss(function: Callable[..., Any]) -> OwnLoss:
@@ -126,8 +131,8 @@ def loss(function: Callable[..., Any]) -> OwnLoss:
 
 def _wanted(
     function: Callable[..., Any], offered: Collection[str], what: str
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the fields that a function asks for, and which of them it can't do without."""
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[Parameter, ...]]:
+    """Return the fields that a function asks for, which of them it needs, and its options."""
     parameters = parameters_of(function)
     for parameter in parameters:
         if parameter.name not in offered and parameter.default is MISSING:
@@ -139,6 +144,7 @@ def _wanted(
     return (
         tuple(parameter.name for parameter in asked),
         tuple(parameter.name for parameter in asked if parameter.default is MISSING),
+        tuple(parameter for parameter in parameters if parameter.name not in offered),
     )
 
 

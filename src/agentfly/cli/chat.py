@@ -9,6 +9,10 @@ import typer
 from agentfly.agents import Agent
 from agentfly.agents.named import find_tool
 from agentfly.cli.errors import told_plainly
+from agentfly.cli.template_options import TemplateOptions, read_template_options
+from agentfly.config import EngineSettings
+from agentfly.config.problem import refuse_if_any
+from agentfly.engines.factory import engine_problems
 from agentfly.types import (
     Event,
     Message,
@@ -23,7 +27,7 @@ with suppress(ImportError):
     import readline  # noqa: F401
 
 
-def chat(
+def chat(  # noqa: PLR0913 - one option each
     model: Annotated[str, typer.Argument(help="A folder, a built-in model, or a hub id.")],
     tools: Annotated[
         str, typer.Option(help="Comma-separated: calculator, or module:name of your own.")
@@ -32,12 +36,26 @@ def chat(
     temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.7,
     max_tokens: Annotated[int, typer.Option(help="The most tokens of one turn.")] = 512,
     max_turns: Annotated[int, typer.Option(help="The most turns to one question.")] = 8,
+    engine: Annotated[
+        str, typer.Option(help="What samples: local, vllm, or module:name of your own.")
+    ] = "local",
+    url: Annotated[
+        str | None, typer.Option(help="A running vLLM server, for --engine vllm.")
+    ] = None,
+    *,
+    template_option: TemplateOptions = None,
+    trust_remote_code: Annotated[
+        bool,
+        typer.Option("--trust-remote-code", help="Run Python code that the model brings along."),
+    ] = False,
 ) -> None:
     """Talk to a model in the terminal, and watch it call its tools.
 
     Ctrl-C stops what the model is saying; Ctrl-D or /exit ends the conversation; /new begins one.
     """
     with told_plainly():
+        sampler = EngineSettings(name=engine, urls=(url,) if url else ())
+        refuse_if_any([*engine_problems(sampler)], None)
         names = [name.strip() for name in tools.split(",") if name.strip()]
         agent = Agent(
             model,
@@ -45,6 +63,9 @@ def chat(
             system_prompt=system,
             sampling=SamplingParams(temperature=temperature, max_tokens=max_tokens),
             max_turns=max_turns,
+            engine=sampler,
+            trust_remote_code=trust_remote_code,
+            template_options=read_template_options(template_option),
         )
         agent.setup()  # the weights are read now, not at the first question
     with asyncio.Runner() as runner:

@@ -1,17 +1,15 @@
 """`agentfly check`: does a model's chat template keep its tokens?"""
 
-import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from agentfly.chat import ByteTokenizer, ChatTemplate, TemplateRenderer, check_template
+from agentfly.chat import TemplateRenderer, check_template
+from agentfly.chat.bare_template import bare_renderer
 from agentfly.cli.errors import told_plainly
+from agentfly.cli.template_options import TemplateOptions, read_template_options
 from agentfly.models import resolve_model
-
-_SPECIAL = re.compile(r"<\|[^|<>\s]+\|>|<｜[^｜<>\s]+｜>|\[/?[A-Z_]{3,}\]|</?s>")
-"""What looks like a special token in the source of a template."""
 
 
 def check(
@@ -21,24 +19,26 @@ def check(
     format: Annotated[
         str | None, typer.Option(help="The format of tool calls; by default what is detected.")
     ] = None,
+    *,
+    template_option: TemplateOptions = None,
 ) -> None:
     """Prove that a chat template keeps the tokens as sampled, or say how it doesn't.
 
-    Conversations with tools are played through the template: does every prompt begin with all
-    tokens before it, is the mask on exactly where tokens were sampled, how many tokens differ from
-    a plain re-render, can a tool's output forge a special token?
+    Conversations with tools are played through the template and held against renderings by
+    transformers: are the tokens the same, are the template's calls, answers and reasoning read
+    back, does sampling stop where a turn ends, can any text forge a special token?
     """
     with told_plainly():
-        report = check_template(_renderer(model, format))
+        report = check_template(_renderer(model, format, read_template_options(template_option)))
     typer.echo(str(report))
     raise typer.Exit(0 if report.ok else 1)
 
 
-def _renderer(model: str, call_format: str | None) -> TemplateRenderer:
+def _renderer(model: str, call_format: str | None, options: dict[str, Any]) -> TemplateRenderer:
     path = Path(model)
     if not path.is_file():
-        return TemplateRenderer.from_folder(resolve_model(model), format=call_format)
+        return TemplateRenderer.from_folder(
+            resolve_model(model), format=call_format, template_options=options
+        )
     source = path.read_text(encoding="utf-8")
-    # A bare template names no tokenizer: bytes stand in, with what looks special taken as special.
-    tokenizer = ByteTokenizer(tuple(dict.fromkeys(_SPECIAL.findall(source))))
-    return TemplateRenderer(tokenizer, ChatTemplate(source), format=call_format)
+    return bare_renderer(source, format=call_format, template_options=options)

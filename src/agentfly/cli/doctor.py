@@ -20,6 +20,7 @@ from agentfly.models import cache_folder
 from agentfly.resources import ask
 from agentfly.runtime.cores import affine_cores, usable_cores
 from agentfly.sandbox import probe
+from agentfly.sandbox.levels import ALLOW_NAMESPACES, BOOT_LANDLOCK
 
 State = Literal["ok", "missing", "wrong"]
 _MARKS = {"ok": "✓", "missing": "–", "wrong": "✗"}
@@ -115,7 +116,7 @@ def _bf16() -> Finding:
     try:
         import torch
 
-        from agentfly.engines.local.weights import bfloat16_pays
+        from agentfly.modeling.shared_view import bfloat16_pays
     except ImportError as error:
         return Finding("bf16", "missing", f"unknown without {error.name}", _INSTALL_LOCAL)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -161,16 +162,19 @@ def _is_installed(package: str) -> bool:
 def _sandbox() -> Iterator[Finding]:
     found = asyncio.run(probe())
     engines = f"; by choice {' and '.join(found.engines)}" if found.engines else ""
-    if found.isolation is not None:
-        layers = f": {', '.join(found.layers)}" if found.layers else ""
-        yield Finding("sandbox", "ok", f"{found.isolation}{layers}{engines}")
-    else:
+    if found.isolation is None:
         detail = f"no isolation for untrusted code ({'; '.join(found.missing)}){engines}"
-        fix = (
-            "allow unprivileged user namespaces, or install bubblewrap or Docker; "
-            "if the machine was busy, try again"
-        )
+        fix = f"{ALLOW_NAMESPACES}, or install bubblewrap or Docker; if the machine was busy, retry"
         yield Finding("sandbox", "missing", detail, fix)
+        return
+    layers = f": {', '.join(found.layers)}" if found.layers else ""
+    detail = f"{found.isolation}{layers}{engines}"
+    if found.missing:
+        fix = BOOT_LANDLOCK if found.layers else ALLOW_NAMESPACES
+        weaker = f"weaker than warm: {'; '.join(found.missing)}"
+        yield Finding("sandbox", "missing", f"{detail} ({weaker})", fix)
+    else:
+        yield Finding("sandbox", "ok", detail)
 
 
 def _disk() -> Iterator[Finding]:

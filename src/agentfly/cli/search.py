@@ -1,6 +1,5 @@
 """`agentfly search`: make an index of documents, ask it, serve it."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +8,16 @@ from typing import Annotated
 import typer
 
 from agentfly.cli.errors import told_plainly
+from agentfly.cli.serving import (
+    AllowHost,
+    Host,
+    Port,
+    Token,
+    announce,
+    listen_at,
+    until_interrupted,
+    wait,
+)
 from agentfly.environments.search.corpus import Cut
 from agentfly.environments.search.environment import line_of
 from agentfly.environments.search.library import open_library, searched_at
@@ -73,18 +82,29 @@ def query(where: Where, text: str, by: HowFound = "bm25", k: HowMany = 5) -> Non
 def serve(
     folder: Annotated[Path, typer.Argument(help="A folder made by `index`.")],
     by: HowFound = "bm25",
-    host: Annotated[str, typer.Option(help="Which address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 means any that is free.")] = 8001,
+    *,
+    host: Host = "127.0.0.1",
+    port: Port = 8001,
+    token: Token = None,
+    allow_host: AllowHost = None,
 ) -> None:
-    """Serve an index to other processes, at POST /retrieve. There is no password."""
-    with told_plainly(), _stages() as on_stage:
-        retriever = SearchIndex(folder).retriever(by, on_stage=on_stage)
-    with told_plainly(), retrieval_server(retriever, host=host, port=port) as url:
-        typer.echo(f"serving {folder} at {url}/retrieve; Ctrl-C ends it")
-        try:
-            threading.Event().wait()
-        except KeyboardInterrupt:
-            typer.echo("ended")
+    """Serve an index to other processes, at POST /retrieve, until Ctrl-C.
+
+    The address that is printed carries a token, without which nothing is answered.
+    """
+    with told_plainly(), until_interrupted():
+        listen = listen_at(host, port, token, allow_host)
+        with _stages() as on_stage:
+            retriever = SearchIndex(folder).retriever(by, on_stage=on_stage)
+        with retrieval_server(
+            retriever,
+            host=listen.host,
+            port=listen.port,
+            token=listen.token,
+            allowed_hosts=listen.allowed_hosts,
+        ) as url:
+            announce(str(folder), url, listen)
+            wait()
 
 
 @contextmanager

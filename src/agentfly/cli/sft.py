@@ -8,6 +8,7 @@ import typer
 from agentfly.agents.mistakes import mistakes_of_warm_start
 from agentfly.cli.errors import told_plainly
 from agentfly.cli.run_command import DryRun, Overrides, Resume, extra_needed, running
+from agentfly.cli.trust import Trust, require_trust
 from agentfly.config import to_toml
 from agentfly.config.problem import refuse_if_any
 from agentfly.config.sft_settings import load_sft_settings
@@ -19,6 +20,7 @@ def sft(
     *,
     dry_run: DryRun = False,
     resume: Resume = False,
+    trust: Trust = False,
 ) -> None:
     """Let a model imitate conversations, as a warm start before it is trained by reward.
 
@@ -41,6 +43,7 @@ def sft(
     """  # noqa: D301 - a real \\b keeps lines apart, and brackets would be taken for markup
     with told_plainly():
         settings = load_sft_settings(file, overrides or ())
+        require_trust(settings, file, overrides=overrides or (), trust=trust)
         with extra_needed():
             refuse_if_any([*mistakes_of_warm_start(settings, base=file.parent)], str(file))
         if dry_run:
@@ -48,5 +51,5 @@ def sft(
             return
         with extra_needed():
             from agentfly.training.supervised.sft import sft as run
-        with running("sft", file, overrides or (), settings):
+        with running("sft", file, [*(overrides or ()), *(["--trust"] if trust else ())], settings):
             run(settings, resume=resume, base=file.parent)

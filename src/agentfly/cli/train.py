@@ -1,17 +1,16 @@
 """`agentfly train`: parse, load, one call."""
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from agentfly.agents.mistakes import mistakes_of_run
+from agentfly.agents import RunParts, resolve_run
 from agentfly.cli.errors import told_plainly
 from agentfly.cli.run_command import DryRun, Overrides, Resume, extra_needed, running
+from agentfly.cli.trust import Trust, require_trust
 from agentfly.config import Problem, RunSettings, SettingsError, load_settings, to_toml
-from agentfly.errors import ConfigError
 
 
 def train(
@@ -20,6 +19,7 @@ def train(
     *,
     dry_run: DryRun = False,
     resume: Resume = False,
+    trust: Trust = False,
 ) -> None:
     """Train a model by the settings of a TOML file.
 
@@ -33,8 +33,9 @@ def train(
         tools = ["calculator"]
         reward = "numeric_match"
 
-    Tools and rewards of your own are named by module:name, relative to the file's folder. What the
-    run does goes to the folder runs/NAME.
+    Tools and rewards of your own are named by module:name, relative to the file's folder. If that
+    is not the working directory, their code is run only after you have agreed, or with --trust.
+    What the run does goes to the folder runs/NAME.
 
     \b
         agentfly train sums.toml --dry-run
@@ -42,37 +43,33 @@ def train(
         agentfly train sums.toml --resume
     """  # noqa: D301 - a real \\b keeps lines apart, and brackets would be taken for markup
     with told_plainly():
-        settings = _load(file, overrides or ())
+        parts = _load(file, overrides or (), trust=trust)
         if dry_run:
-            typer.echo(to_toml(settings), nl=False)
+            typer.echo(to_toml(parts.settings), nl=False)
             return
         from agentfly.training import train as run
 
-        with running("train", file, overrides or (), settings):
-            result = run(settings, resume=resume, base=file.parent)
+        with running(
+            "train", file, [*(overrides or ()), *(["--trust"] if trust else ())], parts.settings
+        ):
+            result = run(parts, resume=resume)
         typer.echo(f"{result.steps} steps done. The model: {result.model}")
         if (best := result.best) and best != result.checkpoint:
             typer.echo(f"The best by held-out reward, of an earlier step: {best}")
 
 
-def _load(file: Path, overrides: Sequence[str]) -> RunSettings:
+def _load(file: Path, overrides: Sequence[str], *, trust: bool) -> RunParts:
     with extra_needed():
-        from agentfly.algorithms import ALGORITHMS
-    check = partial(_problems, base=file.parent)
-    return load_settings(file, overrides, {"algorithm": ALGORITHMS}, check=check)
+        from agentfly.algorithms import KNOWN_ALGORITHMS
+    found: list[RunParts] = []
 
+    def check(settings: RunSettings) -> Sequence[Problem]:
+        require_trust(settings, file, overrides=overrides, trust=trust)
+        try:
+            found.append(resolve_run(settings, base=file.parent))
+        except SettingsError as error:
+            return error.problems
+        return ()
 
-def _problems(settings: RunSettings, base: Path) -> Iterator[Problem]:
-    """Find what only the named parts themselves know to be wrong."""
-    from agentfly.algorithms import make_algorithm
-
-    yield from mistakes_of_run(settings, base=base)
-    try:
-        chosen = settings.algorithm
-        algorithm = make_algorithm(chosen.name, chosen.options, base=base)
-    except SettingsError as error:
-        yield from error.problems
-    except ConfigError as error:
-        yield Problem(key="algorithm.name", text=str(error))
-    else:
-        yield from algorithm.problems(settings.rollout.num_chains)
+    load_settings(file, overrides, {"algorithm": KNOWN_ALGORITHMS}, check=check)
+    return found[0]

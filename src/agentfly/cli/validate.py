@@ -12,8 +12,9 @@ from agentfly.agents.demonstrate import demonstrate
 from agentfly.agents.outfit import Outfit, fit_out
 from agentfly.cli.envs.chosen import Options, read_options
 from agentfly.cli.errors import told_plainly
-from agentfly.config import SourceSettings, is_import_path, load_settings
-from agentfly.environments import ENVIRONMENTS, Player, Say, Scene
+from agentfly.cli.trust import Trust, require_trust
+from agentfly.config import SourceSettings, import_named, is_import_path, load_settings
+from agentfly.environments import Player, ReadyMade, Say, Scene, environment_names
 from agentfly.errors import ConfigError, EngineError
 from agentfly.observe.summary import SOLVED
 from agentfly.runtime.names import suggestion
@@ -38,6 +39,7 @@ def validate(
     ] = "answer",
     count: Annotated[int | None, typer.Option(min=1, help="Only the first ones.")] = None,
     concurrent: Annotated[int, typer.Option(min=1, help="How many at once.")] = 8,
+    trust: Trust = False,
 ) -> None:
     """Run what is known to be right through tools and rewards; name the tasks that go wrong.
 
@@ -51,7 +53,7 @@ def validate(
     """  # noqa: D301 - a real \\b keeps lines apart
     with told_plainly():
         failed = total = 0
-        for source, base in _sources(target, options or [], reward, environment):
+        for source, base in _sources(target, options or [], reward, environment, trust=trust):
             outfit = fit_out(source, base=base)
             _require_reward(outfit, target)
             tasks = [*load_tasks(outfit.tasks), *load_tasks(outfit.eval_tasks)][:count]
@@ -65,18 +67,24 @@ def validate(
 
 
 def _sources(
-    target: str, options: list[str], reward: str | None, environment: str | None
+    target: str,
+    options: list[str],
+    reward: str | None,
+    environment: str | None,
+    *,
+    trust: bool,
 ) -> Iterator[tuple[SourceSettings, Path | None]]:
     if target.endswith(".toml"):
         _refuse_for_a_run(options, reward, environment)
-        for source in load_settings(Path(target)).source:
+        settings = load_settings(Path(target))
+        require_trust(settings, Path(target), trust=trust)
+        for source in settings.source:
             yield source, Path(target).parent
         return
-    known = target in ENVIRONMENTS
+    names = environment_names()
+    known = target in names or _is_ready_made(target)
     if not known and not is_import_path(target) and not Path(target).exists():
-        raise ConfigError(
-            f"{target!r} is no file, and no environment. {suggestion(target, ENVIRONMENTS)}"
-        )
+        raise ConfigError(f"{target!r} is no file, and no environment. {suggestion(target, names)}")
     source = SourceSettings(
         environment=target if known else environment,
         options=read_options(options),
@@ -84,6 +92,13 @@ def _sources(
         reward=reward,
     )
     yield source, None
+
+
+def _is_ready_made(target: str) -> bool:
+    """Tell a `module:name` that is an environment from a function that returns rows."""
+    if not is_import_path(target) or Path(target).exists():
+        return False
+    return isinstance(import_named(target, "environment or function"), ReadyMade)
 
 
 def _refuse_for_a_run(options: list[str], reward: str | None, environment: str | None) -> None:

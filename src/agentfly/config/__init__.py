@@ -4,10 +4,12 @@ from agentfly.config.import_path import import_named, is_import_path
 from agentfly.config.load import Check, load_settings
 from agentfly.config.page import settings_page
 from agentfly.config.plugin import Plugins
+from agentfly.config.plugin_kind import PluginKind
 from agentfly.config.problem import Problem, SettingsError
 from agentfly.config.settings import (
     AlgorithmSettings,
     CheckpointSettings,
+    EngineSettings,
     EnvironmentSettings,
     EvalSettings,
     LoraSettings,
@@ -25,10 +27,12 @@ __all__ = [
     "AlgorithmSettings",
     "Check",
     "CheckpointSettings",
+    "EngineSettings",
     "EnvironmentSettings",
     "EvalSettings",
     "LoraSettings",
     "ModelSettings",
+    "PluginKind",
     "Plugins",
     "Problem",
     "RolloutSettings",

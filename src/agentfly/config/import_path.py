@@ -48,7 +48,7 @@ def import_named(
             "for a name in my_module.py"
         )
     module_name, _, attribute = path.partition(":")
-    module = _import(module_name, [folder.resolve() for folder in (base, Path()) if folder])
+    module = _import(module_name, _folders(base))
     if not hasattr(module, attribute):
         public = [name for name in vars(module) if not name.startswith("_")]
         fitting = [name for name in public if fits(getattr(module, name))]
@@ -58,11 +58,36 @@ def import_named(
     return getattr(module, attribute)
 
 
-def _import(name: str, folders: list[Path]) -> ModuleType:
-    _refuse_namesake(name, folders)
-    # For good, as Python does with a script's folder: the module may import others only later.
-    sys.path[:0] = [str(folder) for folder in folders if str(folder) not in sys.path]
+def folder_with(path: str, base: Path | None) -> Path | None:
+    """Return which folder the module of `module:name` is in; None if it is not a user's own file.
+
+    Nothing is imported.
+
+    >>> folder_with("math:sqrt", None) is None
+    True
+    """
     importlib.invalidate_caches()
+    top = _parts(path.partition(":")[0])[0]
+    return next((folder for folder in _folders(base) if _holds(folder, top)), None)
+
+
+def _folders(base: Path | None) -> list[Path]:
+    """List where modules of a user's own are looked for."""
+    return list(dict.fromkeys(folder.resolve() for folder in (base, Path()) if folder))
+
+
+def _holds(folder: Path, module: str) -> bool:
+    return PathFinder.find_spec(module, [str(folder)]) is not None
+
+
+def _import(name: str, folders: list[Path]) -> ModuleType:
+    importlib.invalidate_caches()
+    _refuse_namesake(name, folders)
+    # For good, as Python does with a script's folder: the module may import others only later. A
+    # settings' folder without the module is left out: its files, which nobody has named, would take
+    # the place of installed packages. The working directory is the user's own.
+    wanted = [f for f in folders if f == Path().resolve() or _holds(f, _parts(name)[0])]
+    sys.path[:0] = [str(folder) for folder in wanted if str(folder) not in sys.path]
     try:
         with boundary(ConfigError, f"importing {name}"):
             return importlib.import_module(name)

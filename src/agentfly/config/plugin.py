@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from agentfly.config.mistake import problems_of
 from agentfly.config.problem import Problem
 from agentfly.config.settings import RunSettings, Settings
+from agentfly.errors import ConfigError
 from agentfly.runtime.names import suggestion
 
 Plugins = Mapping[str, Mapping[str, type[Settings]]]
@@ -41,9 +42,14 @@ def complete(data: Mapping[str, Any], plugins: Plugins) -> Completed:
             problems.append(Problem(key=f"{table}.name", text=said))
             continue
         try:
-            options = known[name].model_validate({k: v for k, v in given.items() if k != "name"})
+            takes = known[name]
+        except ConfigError as error:
+            problems.append(Problem(key=f"{table}.name", text=str(error)))
+            continue
+        try:
+            options = takes.model_validate({k: v for k, v in given.items() if k != "name"})
         except ValidationError as error:
-            problems += problems_of(error, known[name], table)
+            problems += problems_of(error, takes, table)
         else:
             # TOML has no word for None, and the plug-in has it as a default.
             values = options.model_dump(mode="json", exclude_none=True)

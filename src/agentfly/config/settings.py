@@ -65,6 +65,11 @@ class ModelSettings(Settings):
     is bfloat16 where the hardware computes in it."""
     gradient_checkpointing: bool = False
     """Compute activations twice instead of keeping them: slower, and far less memory."""
+    trust_remote_code: bool = False
+    """Run Python code that comes with the model, with your rights: only after you have read it."""
+    template_options: dict[str, Any] = Field(default_factory=dict)
+    """Values for variables of the chat template, such as `enable_thinking` or
+    `reasoning_effort`."""
 
 
 class AlgorithmSettings(Settings):
@@ -79,6 +84,49 @@ class AlgorithmSettings(Settings):
     def options(self) -> dict[str, Any]:
         """Everything in the table but the name."""
         return dict(self.model_extra or {})
+
+
+class EngineSettings(Settings):
+    """What samples tokens."""
+
+    name: str = "local"
+    """`local` for an engine in this process, `vllm` for vLLM servers, or `module:name` of your own:
+    a function that takes an `EngineSpec` and returns an engine."""
+    replicas: int = Field(default=1, ge=1)
+    """Engines side by side: a chain stays with one of them, and one that fails is left out."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Precision of sampling; `auto` is that of `model.precision`."""
+    concurrency: int | None = Field(default=None, ge=1)
+    """Requests that one replica works on at once; by default its share of all chains."""
+    urls: tuple[str, ...] = ()
+    """Addresses of running vLLM servers, each a replica; without any, servers are started here."""
+    python: str | None = None
+    """Interpreter of an environment that has vLLM, to start servers with; by default that of the
+    variable AGENTFLY_VLLM_PYTHON, else this one, else the `vllm` on the path."""
+    arguments: tuple[str, ...] = ()
+    """Further options on the command line of servers that are started."""
+    variables: dict[str, str] = {}
+    """Further environment variables of servers that are started."""
+    startup_seconds: float = Field(default=900.0, gt=0)
+    """What a server has to load the model and become healthy."""
+    weights: Literal["auto", "folder", "nccl"] = "auto"
+    """How new weights get to servers: by a `folder` that they read; over `nccl`, by vLLM's own
+    trainer side; `auto` sends adapters where adapters are trained, else a folder."""
+    nccl_address: str = "127.0.0.1"
+    """Address of this machine, as the servers reach it, for `weights = "nccl"`."""
+    check_every: int = Field(default=10, ge=1)
+    """Steps between two comparisons of the log-probabilities of an engine that has weights of its
+    own with the learner's. The first two versions are always compared."""
+    max_logprob_error: float | None = Field(default=None, gt=0)
+    """The run ends when they differ by more than this on average; by default 0.002 where both
+    compute in float32, else 0.05."""
+    options: dict[str, Any] = {}
+    """Anything that an engine of your own takes; it finds them in its `EngineSpec`."""
+
+    @property
+    def count(self) -> int:
+        """How many engines there are to be."""
+        return len(self.urls) or self.replicas
 
 
 class RolloutSettings(Settings):
@@ -99,7 +147,7 @@ class RolloutSettings(Settings):
     context_length: int | None = Field(default=None, ge=1)
     """Tokens of a whole chain; by default what the model can see at once."""
     chain_seconds: float = Field(default=600.0, gt=0)
-    """A chain that takes longer is stopped, and not trained on."""
+    """A chain that takes longer, waits for others not counted, is stopped and not trained on."""
     retries: int = Field(default=1, ge=0)
     """How often a chain that failed for reasons of infrastructure is tried again."""
     max_failed_share: float = Field(default=0.5, gt=0, le=1)
@@ -142,6 +190,11 @@ class TrainSettings(Settings):
     target_window: int = Field(default=3, ge=1)
     """Over how many steps the mean is taken that is compared with `target_reward`."""
 
+    @property
+    def updates(self) -> int:
+        """How often one step changes the weights."""
+        return self.epochs * self.minibatches
+
     @field_validator("warmup_steps")
     @classmethod
     def _warm_before_the_end(cls, warmup_steps: int, info: ValidationInfo) -> int:
@@ -160,6 +213,9 @@ class EvalSettings(Settings):
     """Chains per task: pass@k is told for k up to this."""
     temperature: float = Field(default=1.0, ge=0)
     """0 is greedy."""
+    time_limit_reward: float | None = None
+    """Reward of a held-out chain that ran out of time, which counts as not solved; by default the
+    least that its reward declares, or else 0."""
     at_start: bool = True
     """Whether to evaluate before the first step."""
     at_end: bool = True
@@ -205,7 +261,7 @@ class SourceSettings(Settings):
     """What to call it in metrics; several sources need different names."""
     environment: str | None = None
     """A ready-made one by name, which brings tasks, tools, reward and prompt unless others are
-    given, or `module:name` of your own that speaks first."""
+    given, or `module:name` of your own: such a one, or one that only speaks first."""
     options: dict[str, Any] = {}
     """Choices of a ready-made environment; `agentfly envs info NAME` lists them."""
     tasks: str | None = Field(default=None, validate_default=True)
@@ -232,11 +288,15 @@ class SourceSettings(Settings):
     @field_validator("tasks")
     @classmethod
     def _somewhere(cls, tasks: str | None, info: ValidationInfo) -> str | None:
-        environment = info.data.get("environment")
-        if tasks is None and (environment is None or ":" in environment):
-            meaning = cls.model_fields["tasks"].description or ""
-            raise ValueError(f"missing. {' '.join(meaning.split())}")
+        if tasks is None and info.data.get("environment") is None:
+            raise ValueError(cls.missing_tasks())
         return tasks
+
+    @classmethod
+    def missing_tasks(cls) -> str:
+        """Say what to write for `tasks` where no environment brings any."""
+        meaning = cls.model_fields["tasks"].description or ""
+        return f"missing. {' '.join(meaning.split())}"
 
 
 class RunSettings(Settings):
@@ -252,6 +312,7 @@ class RunSettings(Settings):
     """Bit for bit the same run each time, on one machine; about half as fast."""
     model: ModelSettings
     algorithm: AlgorithmSettings = AlgorithmSettings()
+    engine: EngineSettings = EngineSettings()
     rollout: RolloutSettings = RolloutSettings()
     train: TrainSettings = TrainSettings()
     eval: EvalSettings = EvalSettings()

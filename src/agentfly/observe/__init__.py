@@ -8,7 +8,7 @@ from agentfly.observe.estimate import (
     pass_at_k,
     wilson_interval,
 )
-from agentfly.observe.evaluation_metrics import evaluation_metrics
+from agentfly.observe.evaluation_metrics import Counting, evaluation_metrics
 from agentfly.observe.events import EventLog, LoggedEvent, read_events
 from agentfly.observe.log_file import log_to
 from agentfly.observe.metrics import METRICS, metrics_page, require_documented
@@ -30,6 +30,7 @@ from agentfly.observe.trackers import (
 __all__ = [
     "METRICS",
     "ConsolePrinter",
+    "Counting",
     "EventLog",
     "Interval",
     "LoggedEvent",

@@ -6,14 +6,38 @@ of every interval is the task: its chains are averaged first.
     task a: 1 1 1 0    0.75 ┐
     task b: 0 0 0 0    0.00 ├ mean 0.50, interval from these three numbers, not from twelve
     task c: 1 1 1 0    0.75 ┘
+
+The interval of a mean knows what range the reward has. It is Gaffke's ("Three test statistics for a
+nonparametric one-sided hypothesis on the mean of a nonnegative variable", 2005): beside the values
+that were seen it puts one that was not, at the end of the range, and gives all of them random
+weights that add up to 1. 2.5% of such weighted means lie beyond the interval's end:
+
+    low      w1 x1 + … + wn xn + w(n+1) · lowest     w uniform over all weights that add up to 1
+    high     w1 x1 + … + wn xn + w(n+1) · highest
+
+So it never leaves the range, and never has width 0. Where every value is at one of the two ends of
+the range it is Clopper and Pearson's; with many values it is the usual one, by the normal
+distribution. In simulations it holds the true mean in at least 95 of 100 cases, also in small and
+skewed samples, where Student's holds it in fewer than 50:
+`tests/observe/test_interval_coverage.py`.
 """
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean, stdev
 
+from agentfly.types import ANY_SCORE, ScoreRange
+
 CONFIDENCE = 0.95
+TAIL = (1 - CONFIDENCE) / 2
+LEVELS = 500
+"""More different values than this are rounded outwards, to so many parts of their range."""
+HALVINGS = 20
+"""An interval's ends are found to a millionth of the range."""
+NODES = 100
+"""Points of the integral below; the ends it gives are right to 1e-4 of the range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,16 +84,125 @@ def wilson_interval(successes: float, trials: int) -> Interval | None:
     return Interval(low=max(0.0, centre - spread), high=min(1.0, centre + spread))
 
 
-def mean_interval(values: Sequence[float]) -> Interval | None:
-    """Return Student's interval of a mean, from one value per task; one task alone has none.
+def mean_interval(
+    values: Sequence[float],
+    range: ScoreRange = ANY_SCORE,
+    *,
+    rewards: Sequence[float] | None = None,
+) -> Interval | None:
+    """Return the interval of a mean, from one value per task, by the range that values can have.
 
+    Where an end of the range is not known, it is taken to be 0 or 1 if all values are from 0 to 1.
+    Otherwise the interval is Student's, which needs two values; the known end bounds it.
+
+    Args:
+        values: One for each task.
+        range: What a reward can be.
+        rewards: The chains' own, where values are means of them.
+
+    >>> mean_interval([1.0, 1.0, 1.0, 1.0], ScoreRange(0, 1))
+    Interval(low=0.397..., high=1.0)
     >>> mean_interval([1.0, 2.0, 3.0])
     Interval(low=-0.484..., high=4.484...)
     """
-    if len(values) < 2:
+    if not values:
         return None
-    spread = _student(len(values) - 1) * stdev(values) / math.sqrt(len(values))
-    return Interval(low=fmean(values) - spread, high=fmean(values) + spread)
+    known = _known_range(rewards or values, range)
+    if all(map(math.isfinite, known)):
+        return _bounded_interval(values, known)
+    return _student_interval(values, known) if len(values) > 1 else None
+
+
+def interval_text(low: float, high: float, form: str = "{:.2f}") -> str:
+    """Write an interval with so many digits that its ends differ.
+
+    >>> interval_text(0.62, 0.8), interval_text(0.9963, 1.0), interval_text(0.9963, 1.0, "{:.0%}")
+    ('[0.62, 0.80]', '[0.996, 1.000]', '[99.6%, 100.0%]')
+    """
+    digits = int(form[form.index(".") + 1])
+    while form.format(low) == form.format(high) and digits < 9 and low < high:
+        form = form.replace(f".{digits}", f".{digits + 1}")
+        digits += 1
+    return f"[{form.format(low)}, {form.format(high)}]"
+
+
+def _known_range(values: Sequence[float], range: ScoreRange) -> ScoreRange:
+    least, greatest = min(values), max(values)
+    low, high = range
+    if least >= 0 and greatest <= 1:
+        low = 0.0 if math.isinf(low) else low
+        high = 1.0 if math.isinf(high) else high
+    return ScoreRange(min(low, least), max(high, greatest))
+
+
+def _bounded_interval(values: Sequence[float], range: ScoreRange) -> Interval:
+    width, middle = range.high - range.low, fmean(values)
+    shares = [round((value - range.low) / width, 9) for value in values]
+    exact = len(set(shares)) <= LEVELS
+    below = shares if exact else [math.floor(share * LEVELS) / LEVELS for share in shares]
+    above = shares if exact else [math.ceil(share * LEVELS) / LEVELS for share in shares]
+    return Interval(
+        low=min(middle, range.low + width * _weighted_quantile([*below, 0.0], TAIL)),
+        high=max(middle, range.high - width * (1 - _weighted_quantile([*above, 1.0], 1 - TAIL))),
+    )
+
+
+def _weighted_quantile(values: Sequence[float], share: float) -> float:
+    """Return what so large a share of the randomly weighted means of some values lies below."""
+    low, high, counts = min(values), max(values), Counter(values)
+    for _ in [None] * HALVINGS if low < high else ():
+        middle = (low + high) / 2
+        if _share_below(middle, counts) < share:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def _share_below(bound: float, counts: Mapping[float, int]) -> float:
+    """Return the share of the weighted means that are below a bound.
+
+    Uniform weights are exponential ones over their sum, so that it is the chance that a sum of
+    exponential variables, each times the distance of its value from the bound, is negative. That is
+    an integral over the sum's characteristic function (Imhof, Biometrika 1961).
+    """
+    size = math.sqrt(math.fsum(n * (value - bound) ** 2 for value, n in counts.items()))
+    distances = [((value - bound) / size, n) for value, n in counts.items()]
+    total = 0.0
+    for place, weight in _QUADRATURE:
+        angle, damping = 0.0, 1.0
+        for distance, n in distances:
+            angle += n * math.atan(distance * place)
+            damping *= (1 + (distance * place) ** 2) ** (n / 2)
+            if damping > 1e9:
+                return 0.5 - total / math.pi  # Nothing further out counts.
+        total += weight * math.sin(angle) / damping
+    return 0.5 - total / math.pi
+
+
+def _quadrature(nodes: int) -> list[tuple[float, float]]:
+    """Place points on the half-line from 0, where 2 v / (1 - v) maps the unit interval to it."""
+    middles = [(index + 0.5) / nodes for index in range(nodes)]
+    return [(2 * v / (1 - v), 1 / (nodes * v * (1 - v))) for v in middles]
+
+
+_QUADRATURE = _quadrature(NODES)
+
+
+def _student_interval(values: Sequence[float], range: ScoreRange) -> Interval:
+    """Return Student's interval within a range, of which an end is not known.
+
+    Equal values have no spread to judge by, but a few of them can't prove that there are no others:
+    they are judged as if others could be as far away as 0, or by 1.
+    """
+    middle = fmean(values)
+    if min(values) == max(values):
+        away = max(1.0, abs(middle))
+        found = _bounded_interval(values, ScoreRange(middle - away, middle + away))
+    else:
+        spread = _student(len(values) - 1) * stdev(values) / math.sqrt(len(values))
+        found = Interval(low=middle - spread, high=middle + spread)
+    return Interval(low=max(range.low, found.low), high=min(range.high, found.high))
 
 
 def _student(freedom: int) -> float:

@@ -1,6 +1,16 @@
-"""How well held-out tasks are solved. What each name means is said in `metrics`."""
+"""How well held-out tasks are solved. What each name means is said in `metrics`.
 
-from collections.abc import Iterator, Sequence
+Every chain counts but those that something beyond the model broke, and the share of those stands
+beside the number:
+
+    ended by itself, or by a limit on turns, tokens, calls, context    what its reward gave
+    ran out of time, or had no room for a first word                   not solved, a low reward
+    environment, engine, lease, reward or the agent's code failed      left out: eval/failed_share
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
 from agentfly.observe.estimate import (
     Interval,
@@ -10,45 +20,93 @@ from agentfly.observe.estimate import (
     wilson_interval,
 )
 from agentfly.observe.rollout_metrics import Measured, by_source
-from agentfly.observe.summary import SOLVED, ratio
-from agentfly.types import Group
+from agentfly.observe.summary import is_solved, ratio
+from agentfly.types import ANY_SCORE, Group, ScoreRange, StopReason, Trajectory
 
 
-def evaluation_metrics(groups: Sequence[Group]) -> dict[str, float]:
-    """Measure held-out groups, over all of them and for each named source."""
-    return by_source(groups, _measure)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counting:
+    """What rewards can be, and what a chain counts that came to no end of its own."""
+
+    ranges: Mapping[str, ScoreRange] = field(default_factory=dict)
+    """What the reward of each task source declares; one that is not named declares nothing."""
+    time_limit_reward: float | None = None
+    """None for the least reward that is declared, or else 0."""
+
+    def unfinished(self, source: str) -> float:
+        """Return the reward of a chain that ran out of time, or had no room for a first word."""
+        if self.time_limit_reward is not None:
+            return self.time_limit_reward
+        low = self.ranges.get(source, ANY_SCORE).low
+        return low if low > ANY_SCORE.low else 0.0
+
+    def range_of(self, sources: set[str]) -> ScoreRange:
+        """Return the least and the greatest reward of some sources' chains."""
+        given = self.time_limit_reward
+        ranges = [self.ranges.get(source, ANY_SCORE) for source in sorted(sources)]
+        also = [] if given is None else [ScoreRange(given, given)]
+        return ranges[0].around(*ranges[1:], *also) if ranges else ANY_SCORE
 
 
-def _measure(groups: Sequence[Group]) -> Measured:
+_PLAIN = Counting()
+
+
+def evaluation_metrics(groups: Sequence[Group], counting: Counting = _PLAIN) -> dict[str, float]:
+    """Measure held-out groups, failed chains included: all of them, and each named source."""
+    return by_source(groups, partial(_measure, counting))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outcome:
+    reward: float
+    solved: bool
+
+
+def _measure(counting: Counting, groups: Sequence[Group]) -> Measured:
     chains = [member for group in groups for member in group.members]
-    failed = sum(chain.stop.verdict.failure for chain in chains)
-    rewards_by_task = _rewards_by_task(groups)
+    late = sum(chain.stop is StopReason.TIME_LIMIT for chain in chains)
+    outcomes_by_task = _outcomes_by_task(counting, groups)
+    counted = sum(map(len, outcomes_by_task))
+    sources = {group.task.source for group in groups}
     return {
-        **_reward(rewards_by_task),
-        **_solved(rewards_by_task),
-        **_passes(rewards_by_task),
-        "eval/tasks": float(len(rewards_by_task)),
+        **_reward(outcomes_by_task, counting.range_of(sources)),
+        **_solved(outcomes_by_task),
+        **_passes(outcomes_by_task),
+        "eval/tasks": float(len(outcomes_by_task)),
         "eval/chains": float(len(chains)),
-        "eval/failed_share": ratio(failed, len(chains)),
+        "eval/failed_share": ratio(len(chains) - counted, len(chains)),
+        "eval/time_limit_share": ratio(late, len(chains)),
     }
 
 
-def _rewards_by_task(groups: Sequence[Group]) -> list[list[float]]:
-    """Return the rewards of each task's scored chains, over all visits to the task."""
-    rewards: dict[tuple[str, str], list[float]] = {}
+def _outcomes_by_task(counting: Counting, groups: Sequence[Group]) -> list[list[_Outcome]]:
+    """Return what became of each task's chains, over all visits to the task."""
+    outcomes: dict[tuple[str, str], list[_Outcome]] = {}
     for group in groups:
-        scored = [member.reward for member in group.members if member.reward is not None]
-        rewards.setdefault((group.task.source, group.task.id), []).extend(scored)
-    return [scored for scored in rewards.values() if scored]
+        found = [_outcome(counting, member) for member in group.members]
+        counted = [outcome for outcome in found if outcome is not None]
+        outcomes.setdefault((group.task.source, group.task.id), []).extend(counted)
+    return [counted for counted in outcomes.values() if counted]
 
 
-def _reward(rewards_by_task: list[list[float]]) -> Measured:
-    means = [sum(rewards) / len(rewards) for rewards in rewards_by_task]
-    return _named("eval/reward", mean(means), mean_interval(means))
+def _outcome(counting: Counting, chain: Trajectory) -> _Outcome | None:
+    """Count a chain; None for one that something beyond the model broke."""
+    if chain.reward is not None:
+        return _Outcome(reward=chain.reward, solved=is_solved(chain))
+    speechless = chain.stop.verdict.scored and not chain.turns
+    if speechless or chain.stop is StopReason.TIME_LIMIT:
+        return _Outcome(reward=counting.unfinished(chain.task.source), solved=False)
+    return None
 
 
-def _solved(rewards_by_task: list[list[float]]) -> Measured:
-    shares = [_count_solved(rewards) / len(rewards) for rewards in rewards_by_task]
+def _reward(outcomes_by_task: list[list[_Outcome]], range: ScoreRange) -> Measured:
+    means = [sum(one.reward for one in task) / len(task) for task in outcomes_by_task]
+    rewards = [one.reward for task in outcomes_by_task for one in task]
+    return _named("eval/reward", mean(means), mean_interval(means, range, rewards=rewards))
+
+
+def _solved(outcomes_by_task: list[list[_Outcome]]) -> Measured:
+    shares = [_count_solved(task) / len(task) for task in outcomes_by_task]
     return _named("eval/solved", mean(shares), wilson_interval(sum(shares), len(shares)))
 
 
@@ -60,12 +118,12 @@ def _named(name: str, value: float | None, interval: Interval | None) -> Measure
     }
 
 
-def _passes(rewards_by_task: list[list[float]]) -> dict[str, float]:
-    most = max(map(len, rewards_by_task), default=0)
+def _passes(outcomes_by_task: list[list[_Outcome]]) -> dict[str, float]:
+    most = max(map(len, outcomes_by_task), default=0)
     passes = {}
     for k in _powers_of_two_and(most):
-        enough = [rewards for rewards in rewards_by_task if len(rewards) >= k]
-        chances = [pass_at_k(_count_solved(rewards), len(rewards), k) for rewards in enough]
+        enough = [task for task in outcomes_by_task if len(task) >= k]
+        chances = [pass_at_k(_count_solved(task), len(task), k) for task in enough]
         passes[f"eval/pass@{k}"] = sum(chances) / len(chances)
     return passes
 
@@ -80,5 +138,5 @@ def _powers_of_two_and(most: int) -> Iterator[int]:
         yield most
 
 
-def _count_solved(rewards: Sequence[float]) -> int:
-    return sum(reward >= SOLVED for reward in rewards)
+def _count_solved(outcomes: Sequence[_Outcome]) -> int:
+    return sum(outcome.solved for outcome in outcomes)

@@ -25,8 +25,11 @@ METRICS: Mapping[str, str] = {
     "chains/count": "Chains that ended in this step.",
     "chains/groups": "Groups: visits to a task, each with its chains.",
     "chains/scored": "Chains that have a reward.",
-    "chains/failed": "Chains that failed for reasons of their surroundings, not of the model.",
+    "chains/failed": "Chains that are neither scored nor trained on: their surroundings failed, or "
+    "they ran out of time.",
     "chains/failed_share": "Failed chains, of all chains.",
+    "chains/time_limit_share": "Chains that ran out of time, of all chains. They are not trained "
+    "on: a large share means that mostly short chains are.",
     "chains/retried": "Chains that had to be tried more than once.",
     "chains/left_out_groups": "Groups that were sampled and not learnt from: without a chain that "
     "can be trained on, or replaced because they had no spread.",
@@ -72,18 +75,24 @@ METRICS: Mapping[str, str] = {
     "env/<name>/crashed": "Instances that broke, hung or could not be reset.",
     "env/<name>/lease_p50": "Seconds until a chain got its instance, half of the leases.",
     "env/<name>/lease_p99": "The same for 99 of 100 leases.",
-    "eval/reward": "Held-out reward: mean over tasks of the mean over a task's scored chains.",
-    "eval/reward_low": "Lower end of its 95% interval, by Student, over tasks.",
+    "eval/reward": "Held-out reward: mean over tasks of the mean over a task's chains. One that "
+    "ran out of time counts with `eval.time_limit_reward`; failed ones are left out.",
+    "eval/reward_low": "Lower end of its 95% interval, over tasks: Gaffke's, which stays within "
+    "the reward's range; Student's where that is not known.",
     "eval/reward_high": "Upper end of its 95% interval.",
     "eval/loss": "Held-out loss: mean negative log-likelihood of the demonstrated tokens.",
-    "eval/solved": "Held-out solved share: mean over tasks of a task's share of solved chains.",
+    "eval/solved": "Held-out solved share: mean over tasks of a task's share of solved chains. "
+    "One that ran out of time is not solved; failed ones are left out.",
     "eval/solved_low": "Lower end of its 95% interval, by Wilson, with one trial per task.",
     "eval/solved_high": "Upper end of its 95% interval.",
     "eval/pass@<k>": "Chance that at least one of k chains solves a held-out task, unbiased "
-    "(arXiv:2107.03374), mean over the tasks with at least k scored chains.",
-    "eval/tasks": "Held-out tasks with at least one scored chain.",
+    "(arXiv:2107.03374), mean over the tasks of which at least k chains count.",
+    "eval/tasks": "Held-out tasks of which at least one chain counts.",
     "eval/chains": "Chains on held-out tasks.",
-    "eval/failed_share": "Failed chains, of all chains on held-out tasks.",
+    "eval/failed_share": "Chains that the numbers leave out because environment, engine, reward or "
+    "the agent's own code failed, of all chains on held-out tasks.",
+    "eval/time_limit_share": "Chains that ran out of time, of all chains on held-out tasks; they "
+    "count as not solved.",
 }
 
 

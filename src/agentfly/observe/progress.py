@@ -1,7 +1,7 @@
 """How a run is going, on the terminal.
 
     step 12/60  reward 0.61  solved 58%  tool errors 3%  812 tok/s  gen 4.1s  tools 0.2s  train 6.0s
-    eval step 10  reward 0.71 [0.62, 0.80]  solved 68%  pass@4 92%
+    eval step 10  reward 0.71 [0.62, 0.80]  solved 68%  pass@4 92%  out of time 3%
     run     ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━  12/60  0:02:07 left 0:08:30
     step 13 ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━  17/64
 
@@ -18,6 +18,7 @@ from rich.progress import TimeRemainingColumn as TimeLeftColumn
 from rich.text import Text
 
 from agentfly.observe.console import printable
+from agentfly.observe.estimate import interval_text
 
 
 class RunProgress:
@@ -26,7 +27,7 @@ class RunProgress:
     with RunProgress() as progress:
         progress.start(60)
         progress.step_started(1, chains=64)
-        progress.chain_done()
+        progress.chains_done(8)
         progress.step_done(1, metrics)
     """
 
@@ -61,9 +62,9 @@ class RunProgress:
         """Begin to count the chains of an evaluation."""
         self._count("evaluation", chains)
 
-    def chain_done(self) -> None:
-        """Count one chain."""
-        self._bars.advance(self._chains)
+    def chains_done(self, count: int) -> None:
+        """Count the chains of a finished group."""
+        self._bars.advance(self._chains, count)
 
     def step_done(self, step: int, metrics: Mapping[str, float]) -> None:
         """Print the step's line, and count the step."""
@@ -118,9 +119,10 @@ def evaluation_line(step: int, metrics: Mapping[str, float]) -> str:
     """
     entries = _entries(_EVALUATION, metrics)
     if "eval/reward_low" in metrics and entries:
-        entries[0] += f" [{metrics['eval/reward_low']:.2f}, {metrics['eval/reward_high']:.2f}]"
+        entries[0] += f" {interval_text(metrics['eval/reward_low'], metrics['eval/reward_high'])}"
     passes = sorted((int(n.split("@")[1]), n) for n in metrics if n.startswith("eval/pass@"))
     entries += [f"pass@{k} {metrics[name]:.0%}" for k, name in passes[-1:] if k > 1]
+    entries += _entries(_NOT_COUNTED, metrics)
     return "  ".join([f"eval step {step}", *entries])
 
 
@@ -129,6 +131,7 @@ _STEP = {
     "reward/solved": "solved {:.0%}",
     "tools/failed_share": "tool errors {:.0%}",
     "chains/failed_share": "failed {:.0%}",
+    "chains/time_limit_share": "out of time {:.0%}",
     "tokens/per_second": "{:.0f} tok/s",
     "time/generation": "gen {:.1f}s",
     "time/tools": "tools {:.1f}s",
@@ -136,7 +139,16 @@ _STEP = {
     "time/training": "train {:.1f}s",
 }
 _EVALUATION = {"eval/reward": "reward {:.2f}", "eval/solved": "solved {:.0%}"}
-_UNREMARKABLE = {"chains/failed_share", "time/environments"}
+_NOT_COUNTED = {
+    "eval/time_limit_share": "out of time {:.0%}",
+    "eval/failed_share": "left out as failed {:.0%}",
+}
+_UNREMARKABLE = {
+    "chains/failed_share",
+    "chains/time_limit_share",
+    "time/environments",
+    *_NOT_COUNTED,
+}
 """Not worth a word while they are 0."""
 
 

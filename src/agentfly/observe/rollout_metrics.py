@@ -5,7 +5,7 @@ from statistics import fmean, pstdev
 
 from agentfly.observe.metrics import SOURCE
 from agentfly.observe.summary import Summary, ratio, summarize
-from agentfly.types import Group, SpanKind, ToolStatus, Trajectory, Turn
+from agentfly.types import Group, SpanKind, StopReason, ToolStatus, Trajectory, Turn
 
 Measured = dict[str, float | None]
 """None where there was nothing to measure; such a metric is left out."""
@@ -89,12 +89,14 @@ def _parts(chains: Sequence[Trajectory]) -> Mapping[str, list[float]]:
 
 def _chains(groups: Sequence[Group], chains: Sequence[Trajectory], summary: Summary) -> Measured:
     failed = sum(chain.stop.verdict.failure for chain in chains)
+    late = sum(chain.stop is StopReason.TIME_LIMIT for chain in chains)
     return {
         "chains/count": float(summary.chains),
         "chains/groups": float(len(groups)),
         "chains/scored": float(summary.scored),
         "chains/failed": float(failed),
         "chains/failed_share": ratio(failed, len(chains)),
+        "chains/time_limit_share": ratio(late, len(chains)),
         "chains/retried": float(sum(chain.attempt > 0 for chain in chains)),
     }
 

@@ -10,7 +10,7 @@ from agentfly.errors import ConfigError
 from agentfly.observe.record import FORMAT_VERSION, decode_trajectory, encode_trajectory
 from agentfly.observe.whole_file import whole_file
 from agentfly.runtime.journal import Journal, read_records, whole_lines
-from agentfly.types import Trajectory
+from agentfly.types import Group, Trajectory
 
 KIND = "trajectory"
 
@@ -39,6 +39,11 @@ class TrajectoryWriter:
     def write(self, trajectory: Trajectory) -> None:
         """Append one trajectory."""
         self._journal.append(encode_trajectory(trajectory))
+
+    def write_group(self, group: Group) -> None:
+        """Append all trajectories of a group."""
+        for member in group.members:
+            self.write(member)
 
     def sync(self) -> None:
         """Wait until the disk holds everything written so far."""

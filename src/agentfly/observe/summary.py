@@ -39,11 +39,16 @@ class Summary:
     seconds: Mapping[SpanKind, float]
     """Waiting time by kind, added up over chains that ran side by side."""
 
+    @property
+    def unscored_share(self) -> float | None:
+        """Chains that mean and solved share leave out."""
+        return ratio(self.chains - self.scored, self.chains)
+
     def lines(self) -> list[str]:
         """Return a small table, one line per entry."""
         rows = [
             ("chains", f"{self.chains} ({self.scored} scored)"),
-            ("reward", f"{_number(self.mean_reward)} mean, {_share(self.solved_share)} solved"),
+            ("reward", self._reward()),
             ("stops", _counts(self.stops)),
             ("failures", _counts(self.failures)),
             ("turns", f"{self.turns} ({self.sampled_tokens} sampled tokens)"),
@@ -51,6 +56,11 @@ class Summary:
             ("seconds", ", ".join(f"{kind} {time:.1f}" for kind, time in self.seconds.items())),
         ]
         return [f"{name:<11}{text or '-'}" for name, text in rows]
+
+    def _reward(self) -> str:
+        known = f"{_number(self.mean_reward)} mean, {_share(self.solved_share)} solved"
+        left_out = f", without {_share(self.unscored_share)} of the chains, which have no score"
+        return known + (left_out if self.unscored_share else "")
 
     def _calls(self) -> str:
         invalid, unknown = _share(self.invalid_share), _share(self.unknown_share)
@@ -80,7 +90,7 @@ def summarize(trajectories: Iterable[Trajectory]) -> Summary:
         chains=len(chains),
         scored=len(rewards),
         mean_reward=ratio(sum(rewards), len(rewards)),
-        solved_share=ratio(sum(reward >= SOLVED for reward in rewards), len(rewards)),
+        solved_share=ratio(sum(map(is_solved, chains)), len(rewards)),
         stops=_most_frequent_first(chain.stop for chain in chains),
         failures=_most_frequent_first(cause for chain in chains if (cause := _cause(chain))),
         turns=len(turns),
@@ -93,6 +103,12 @@ def summarize(trajectories: Iterable[Trajectory]) -> Summary:
         repaired=sum(map(_repaired, turns)),
         seconds=_seconds(chains),
     )
+
+
+def is_solved(chain: Trajectory) -> bool:
+    """Tell whether a chain got full marks; one that ran out of time did not, whatever it got."""
+    full = chain.reward is not None and chain.reward >= SOLVED
+    return full and chain.stop is not StopReason.TIME_LIMIT
 
 
 def _repaired(turn: Turn) -> int:

@@ -20,9 +20,13 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         file.write(toml.encode())
     """
     part = path.with_name(path.name + PART)
-    with part.open("wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    try:
+        with part.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)

@@ -8,7 +8,15 @@ from dataclasses import replace
 from agentfly.errors import ConfigError, InfrastructureError, RewardError
 from agentfly.rewards.failure import reward_boundary
 from agentfly.runtime.ordered import in_order
-from agentfly.types import Context, EnvSpec, Reward, Score, Trajectory
+from agentfly.types import (
+    Context,
+    EnvSpec,
+    Reward,
+    Score,
+    ScoreRange,
+    Trajectory,
+    declared_range,
+)
 
 
 class CombinedReward:
@@ -24,6 +32,15 @@ class CombinedReward:
         """Which environments its parts need, each once."""
         return tuple(dict.fromkeys(spec for part in self.weights for spec in part.environments))
 
+    @property
+    def range(self) -> ScoreRange:
+        """The least and the greatest sum, by what the parts declare."""
+        total = ScoreRange(0.0, 0.0)
+        for part, weight in self.weights.items():
+            ends = [weight * end if weight else 0.0 for end in declared_range(part)]
+            total = total.plus(ScoreRange(min(ends), max(ends)))
+        return total
+
     async def score(self, trajectory: Trajectory, context: Context) -> Score:
         """Score a chain by all parts; the first that fails ends the others."""
         scores = await in_order(
@@ -36,7 +53,9 @@ class CombinedReward:
         where = f"part {part.name!r} of reward {self.name!r}"
         try:
             with reward_boundary(where):
-                return _checked(await part.score(trajectory, own), len(trajectory.turns))
+                score = await part.score(trajectory, own)
+                score.require_turns(len(trajectory.turns))
+                return score
         except RewardError as error:
             raise RewardError(f"{where} failed: {error}") from error
         except InfrastructureError as error:
@@ -71,12 +90,6 @@ def _weighted_sum(weights: Mapping[Reward, float], scores: Iterable[Score]) -> S
         parts=parts,
         per_turn=tuple(map(math.fsum, zip(*rows, strict=True))) if rows else None,
     )
-
-
-def _checked(score: Score, turns: int) -> Score:
-    if score.per_turn is not None and len(score.per_turn) != turns:
-        raise RewardError(f"it gave {len(score.per_turn)} per-turn values for {turns} turns")
-    return score
 
 
 def _check(weights: Mapping[Reward, float]) -> None:

@@ -19,7 +19,7 @@ def exact_match(*, field: str = "answer", name: str = "exact_match") -> Function
         name: What to call it in parts and metrics.
     """
 
-    @reward(name=name)
+    @reward(name=name, range=(0, 1))
     def score(final_response: str, task: Task) -> bool:
         golds = gold_answers(task, field)
         return final_response.strip() in {gold.strip() for gold in golds}

@@ -36,7 +36,7 @@ def format_reward(
     """
     fits = _fits(pattern, tags)
 
-    @reward(name=name)
+    @reward(name=name, range=(0, 1))
     def score(trajectory: Trajectory) -> bool:
         if not trajectory.turns:
             return False

@@ -6,6 +6,7 @@ from typing import ClassVar, ParamSpec, TypeVar, overload
 from agentfly.rewards.arguments import EnvChoice, Offers
 from agentfly.rewards.returned import read_score
 from agentfly.rewards.user_function import DEFAULT_TIMEOUT, UserFunction
+from agentfly.runtime.signature import unwrapped
 from agentfly.types import Context, Score, Task, Trajectory
 
 P = ParamSpec("P")
@@ -23,6 +24,12 @@ class FunctionReward(UserFunction[P, R]):
         "context": Context,
     }
 
+    @classmethod
+    def implied_range(cls, function: Callable[..., object]) -> tuple[float, float] | None:
+        """Return (0, 1) for a function that is annotated to return a bool."""
+        annotations = getattr(unwrapped(function), "__annotations__", {})
+        return (0, 1) if annotations.get("return") in (bool, "bool") else None
+
     async def score(self, trajectory: Trajectory, context: Context) -> Score:
         """Score a chain, or raise RewardError."""
         offers = {
@@ -31,7 +38,8 @@ class FunctionReward(UserFunction[P, R]):
             "task": trajectory.task,
         }
         returned = await self._call(offers, context)
-        return read_score(returned, reward=self.label, turns=len(trajectory.turns))
+        score = read_score(returned, reward=self.label, turns=len(trajectory.turns))
+        return self._in_range(score)
 
 
 @overload
@@ -40,7 +48,11 @@ def reward(function: Callable[P, R], /) -> FunctionReward[P, R]: ...
 
 @overload
 def reward(
-    *, name: str | None = None, timeout: float = DEFAULT_TIMEOUT, env: EnvChoice | None = None
+    *,
+    name: str | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+    env: EnvChoice | None = None,
+    range: tuple[float, float] | None = None,
 ) -> Callable[[Callable[P, R]], FunctionReward[P, R]]: ...
 
 
@@ -51,6 +63,7 @@ def reward(
     name: str | None = None,
     timeout: float = DEFAULT_TIMEOUT,
     env: EnvChoice | None = None,
+    range: tuple[float, float] | None = None,
 ) -> FunctionReward[P, R] | Callable[[Callable[P, R]], FunctionReward[P, R]]:
     """Make a reward of a function, sync or async, that stays callable as it was.
 
@@ -75,9 +88,13 @@ def reward(
         timeout: Seconds that a call may take.
         env: Which environment to give to the parameter `env`: a class, a function that makes an
             instance, or an `EnvSpec`. Without it, `env` is the chain's only environment.
+        range: The least and the greatest reward that it can give, such as (0, 1), or (-inf, 1)
+            where one is not known; (0, 1) for a function that is annotated to return a bool. A
+            score beyond it is a RewardError. Held-out rewards have
+            narrower intervals with it, and a chain that ran out of time counts as its least.
     """
 
     def decorate(function: Callable[P, R]) -> FunctionReward[P, R]:
-        return FunctionReward(function, name=name, timeout=timeout, env=env)
+        return FunctionReward(function, name=name, timeout=timeout, env=env, range=range)
 
     return decorate if function is None else decorate(function)

@@ -33,8 +33,9 @@ class FunctionGroupReward(UserFunction[P, R]):
         name: str | None = None,
         timeout: float = DEFAULT_TIMEOUT,
         env: None = None,
+        range: tuple[float, float] | None = None,
     ) -> None:
-        super().__init__(function, name=name, timeout=timeout, env=env)
+        super().__init__(function, name=name, timeout=timeout, env=env, range=range)
         if self._arguments.asking_for_env:
             raise ConfigError(
                 f"{self.label} asks for an environment ({', '.join(self._arguments.asking_for_env)}"
@@ -75,7 +76,9 @@ class FunctionGroupReward(UserFunction[P, R]):
         return values
 
     def _read(self, value: object, turns: int) -> Score | None:
-        return None if value is None else read_score(value, reward=self.label, turns=turns)
+        if value is None:
+            return None
+        return self._in_range(read_score(value, reward=self.label, turns=turns))
 
 
 @overload
@@ -84,7 +87,10 @@ def group_reward(function: Callable[P, R], /) -> FunctionGroupReward[P, R]: ...
 
 @overload
 def group_reward(
-    *, name: str | None = None, timeout: float = DEFAULT_TIMEOUT
+    *,
+    name: str | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+    range: tuple[float, float] | None = None,
 ) -> Callable[[Callable[P, R]], FunctionGroupReward[P, R]]: ...
 
 
@@ -94,6 +100,7 @@ def group_reward(
     *,
     name: str | None = None,
     timeout: float = DEFAULT_TIMEOUT,
+    range: tuple[float, float] | None = None,
 ) -> FunctionGroupReward[P, R] | Callable[[Callable[P, R]], FunctionGroupReward[P, R]]:
     """Make a group reward of a function that returns one value for each chain of a task.
 
@@ -103,7 +110,7 @@ def group_reward(
     The function is shown only the chains that ended well. One that failed or was cancelled has not
     answered, so it is neither shown nor scored: in `group`, `trajectories` and `final_responses` it
     does not occur, and its score is None. Each value returned is whatever `@reward` may return, or
-    None to leave that chain unscored.
+    None to leave that chain unscored. `range` is what each value can be, as for `@reward`.
 
     >>> @group_reward
     ... def shortest(final_responses: list[str]) -> list[float]:
@@ -112,6 +119,6 @@ def group_reward(
     """
 
     def decorate(function: Callable[P, R]) -> FunctionGroupReward[P, R]:
-        return FunctionGroupReward(function, name=name, timeout=timeout)
+        return FunctionGroupReward(function, name=name, timeout=timeout, range=range)
 
     return decorate if function is None else decorate(function)

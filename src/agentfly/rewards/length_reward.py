@@ -30,7 +30,7 @@ def length_reward(
     _check(full_until, zero_at, unit)
     measure = _tokens if unit == "tokens" else _characters
 
-    @reward(name=name)
+    @reward(name=name, range=(0, 1))
     def score(trajectory: Trajectory) -> float:
         length = sum(map(measure, trajectory.turns))
         return min(1.0, max(0.0, (zero_at - length) / (zero_at - full_until)))

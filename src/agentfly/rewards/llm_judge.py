@@ -62,7 +62,7 @@ def llm_judge(
     """
     _check(grades, tries)
 
-    @reward(name=name, timeout=timeout)
+    @reward(name=name, timeout=timeout, range=grades)
     async def score(trajectory: Trajectory, context: Context) -> float:
         mark = f"{context.seed.child('judge').value:016x}"
         messages = [

@@ -47,7 +47,7 @@ def math_equivalence(
     if cpu_seconds < 1:
         raise ConfigError(f"cpu_seconds must be at least 1, got {cpu_seconds!r}")
 
-    @reward(name=name, timeout=timeout)
+    @reward(name=name, timeout=timeout, range=(0, 1))
     async def score(final_response: str, task: Task) -> Score:
         processes = await math_processes()
         answer = after_hashes(final_response)

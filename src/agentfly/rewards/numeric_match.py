@@ -39,7 +39,7 @@ def numeric_match(
         if not 0 <= tolerance < math.inf:
             raise ConfigError(f"a tolerance must be at least 0 and finite, got {tolerance!r}")
 
-    @reward(name=name)
+    @reward(name=name, range=(0, 1))
     def score(final_response: str, task: Task) -> bool:
         golds = [_gold(text, field) for text in gold_answers(task, field)]
         said = last_number(marked_answer(final_response))

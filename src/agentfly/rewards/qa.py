@@ -54,7 +54,7 @@ def qa_exact_match(
         name: What to call it in parts and metrics.
     """
 
-    @reward(name=name)
+    @reward(name=name, range=(0, 1))
     def score(final_response: str, task: Task) -> bool:
         said = normalize_answer(final_response)
         return any(said == normalize_answer(gold) for gold in _answers(task, field))
@@ -73,7 +73,7 @@ def qa_f1(*, field: str = "answer", name: str = "qa_f1") -> FunctionReward[..., 
         name: What to call it in parts and metrics.
     """
 
-    @reward(name=name)
+    @reward(name=name, range=(0, 1))
     def score(final_response: str, task: Task) -> float:
         return max(token_f1(final_response, gold) for gold in _answers(task, field))
 

@@ -27,7 +27,7 @@ class TurnReward(UserFunction[P, R]):
     async def score(self, trajectory: Trajectory, context: Context) -> Score:
         """Score each turn; the chain's value is their sum. Or raise RewardError."""
         values = tuple([await self._score_turn(t, trajectory, context) for t in trajectory.turns])
-        return Score(value=sum(values, 0.0), per_turn=values)
+        return self._in_range(Score(value=sum(values, 0.0), per_turn=values))
 
     async def _score_turn(self, turn: Turn, trajectory: Trajectory, context: Context) -> float:
         offers = {
@@ -49,7 +49,11 @@ def turn_reward(function: Callable[P, R], /) -> TurnReward[P, R]: ...
 
 @overload
 def turn_reward(
-    *, name: str | None = None, timeout: float = DEFAULT_TIMEOUT, env: EnvChoice | None = None
+    *,
+    name: str | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+    env: EnvChoice | None = None,
+    range: tuple[float, float] | None = None,
 ) -> Callable[[Callable[P, R]], TurnReward[P, R]]: ...
 
 
@@ -60,12 +64,14 @@ def turn_reward(
     name: str | None = None,
     timeout: float = DEFAULT_TIMEOUT,
     env: EnvChoice | None = None,
+    range: tuple[float, float] | None = None,
 ) -> TurnReward[P, R] | Callable[[Callable[P, R]], TurnReward[P, R]]:
     """Make a reward of a function that is called for each turn, in order, and returns a number.
 
     The numbers become the score's `per_turn`, and their sum its value. Arguments are found as for
     `@reward`, and these beside them: `turn` (a Turn), `message` (what the model said in it) and
-    `results` (what its tools answered). `timeout` is for each call.
+    `results` (what its tools answered). `timeout` is for each call, and `range` is
+    that of the sum over a whole chain.
 
     >>> @turn_reward
     ... def valid_calls(results) -> float:
@@ -73,6 +79,6 @@ def turn_reward(
     """
 
     def decorate(function: Callable[P, R]) -> TurnReward[P, R]:
-        return TurnReward(function, name=name, timeout=timeout, env=env)
+        return TurnReward(function, name=name, timeout=timeout, env=env, range=range)
 
     return decorate if function is None else decorate(function)

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeVar
 
-from agentfly.errors import ConfigError
+from agentfly.errors import ConfigError, RewardError
 from agentfly.rewards.arguments import Arguments, EnvChoice, Offers, check_env_is_taken
 from agentfly.rewards.failure import reward_boundary
 from agentfly.runtime.invoke import invoke
 from agentfly.runtime.signature import is_unbound_method, name_of
-from agentfly.types import Context, EnvSpec
+from agentfly.types import Context, EnvSpec, Score, read_range
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,16 +36,24 @@ class UserFunction(Generic[P, R]):
         name: str | None = None,
         timeout: float = DEFAULT_TIMEOUT,
         env: EnvChoice | None = None,
+        range: tuple[float, float] | None = None,
     ) -> None:
         _check(function, self.kind, timeout)
         self.name = name or name_of(function)
         self.timeout = timeout
+        self.range = read_range(range or self.implied_range(function), self.label)
         self._function = function
         self._env = env
         self._needs_instance = is_unbound_method(function)
         self._arguments = Arguments.of(function, offered=self.offered, env=env)
         check_env_is_taken(self.name, self._arguments, env)
         functools.update_wrapper(self, function, updated=())
+
+    @classmethod
+    def implied_range(cls, function: Callable[..., object]) -> tuple[float, float] | None:
+        """Return the range that a function's own form implies; None if it implies none."""
+        del function
+        return None
 
     @property
     def environments(self) -> tuple[EnvSpec, ...]:
@@ -66,7 +74,9 @@ class UserFunction(Generic[P, R]):
         if instance is None or not self._needs_instance:
             return self
         bound = self._function.__get__(instance, owner)
-        return type(self)(bound, name=self.name, timeout=self.timeout, env=self._env)
+        return type(self)(
+            bound, name=self.name, timeout=self.timeout, env=self._env, range=self.range
+        )
 
     def __repr__(self) -> str:
         """Show its kind and name."""
@@ -87,6 +97,15 @@ class UserFunction(Generic[P, R]):
                 deadline=context.deadline,
                 seconds=self.timeout,
             )
+
+    def _in_range(self, score: Score) -> Score:
+        """Refuse a score that the declared range does not have: others count on it."""
+        if score.value not in self.range:
+            raise RewardError(
+                f"{self.label} returned {score.value:g}, and declares a range from "
+                f"{self.range.low:g} to {self.range.high:g}: correct the one or the other"
+            )
+        return score
 
     def _check_bound(self) -> None:
         if self._needs_instance:

@@ -1,8 +1,9 @@
 """From a task to trajectories: limits, the one chain loop, groups and their scheduling."""
 
 from agentfly.rollout.chain import ChainHarness
+from agentfly.rollout.group_stream import Order, run_groups, stream_groups
 from agentfly.rollout.limits import Limits
-from agentfly.rollout.schedule import GroupPlan, Schedule, plan_groups, run_groups
+from agentfly.rollout.schedule import GroupPlan, Runner, Schedule, plan_groups
 from agentfly.rollout.setup import ChainSetup
 
 __all__ = [
@@ -10,7 +11,10 @@ __all__ = [
     "ChainSetup",
     "GroupPlan",
     "Limits",
+    "Order",
+    "Runner",
     "Schedule",
     "plan_groups",
     "run_groups",
+    "stream_groups",
 ]

@@ -29,6 +29,7 @@ from agentfly.rollout.setup import ChainSetup
 from agentfly.rollout.stopwatch import Stopwatch
 from agentfly.rollout.tell import tell
 from agentfly.rollout.text_stream import TextStream
+from agentfly.rollout.time_limit import TimeLimit
 from agentfly.rollout.voice import Utterance
 from agentfly.types import (
     Attempt,
@@ -74,10 +75,9 @@ class _Chain:
         self.setup = setup
         self.attempt = attempt
         self.clock = setup.clock
-        now = self.clock.now()
-        self.deadline = now + setup.limits.seconds
+        self.time = TimeLimit(self.clock, setup.limits.seconds)
         self.stopwatch = Stopwatch(self.clock, attempt.asked_at)
-        self.voice = setup.voice(attempt)
+        self.voice = setup.voice(attempt, self.time)
         self.budget = CallBudget(setup.limits)
         self.messages: tuple[Message, ...] = ()
         self.streams: list[list[Turn]] = []
@@ -89,8 +89,8 @@ class _Chain:
             attempt=attempt,
             clock=self.clock,
             stopwatch=self.stopwatch,
-            lease_deadline=now + setup.limits.lease_seconds,
-            deadline=self.deadline,
+            lease_seconds=setup.limits.lease_seconds,
+            time=self.time,
         )
 
     async def run(self) -> Trajectory:
@@ -105,10 +105,10 @@ class _Chain:
 
     async def _conversation(self) -> tuple[StopReason, str | None]:
         try:
-            async with self.clock.timeout_at(self.deadline):
+            async with self.time.enforced():
                 return await self._converse(), None
         except (TimeoutError, ChainError) as error:
-            if self.clock.now() >= self.deadline:
+            if self.time.is_over:
                 return StopReason.TIME_LIMIT, self._out_of_time()
             return stop_of(error), f"{type(error).__name__}: {error}"
 
@@ -146,7 +146,7 @@ class _Chain:
     async def _take_turn(self, index: int) -> StopReason | None:
         """Speak, run what was called, and hear the answer; say why to stop, if so."""
         with self.stopwatch.span(SpanKind.GENERATE, "model", index):
-            utterance = await self.voice.speak(index, self.deadline, self._on_token(index))
+            utterance = await self.voice.speak(index, self._on_token(index))
         with boundary(AgentError, f"reading turn {index}"):
             message = _require_messages([self.setup.kind.read(utterance.message)])[0]
         turn = self._begin_turn(index, utterance, message)
@@ -213,7 +213,7 @@ class _Chain:
                 partial(instance.step, turn.message.content),
                 f"stepping {spec.name} in turn {turn.index}",
                 clock=self.clock,
-                deadline=self.deadline,
+                deadline=self.time.deadline,
             )
         if not isinstance(step, Step):
             raise EnvError(f"{spec.name}.step must return a Step, got {step!r}")
@@ -270,7 +270,7 @@ class _Chain:
             turn=turn,
             seed=self.attempt.seed.child("turn", turn, *path),
             clock=self.clock,
-            deadline=self.deadline,
+            deadline=self.time.deadline,
             environments=self.environments,
             metadata=self.metadata,
         )

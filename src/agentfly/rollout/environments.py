@@ -10,6 +10,7 @@ from typing import Any
 
 from agentfly.errors import ConfigError, DeadlineError, EnvError, boundary
 from agentfly.rollout.stopwatch import Stopwatch
+from agentfly.rollout.time_limit import TimeLimit
 from agentfly.runtime.invoke import invoke
 from agentfly.types import Attempt, Clock, EnvSpec, Pool, SpanKind, Step
 
@@ -26,8 +27,8 @@ class ChainEnvironments:
     attempt: Attempt
     clock: Clock
     stopwatch: Stopwatch
-    lease_deadline: float
-    deadline: float
+    lease_seconds: float
+    time: TimeLimit
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _instances: dict[EnvSpec, Any] | None = None
@@ -73,8 +74,8 @@ class ChainEnvironments:
 
     async def _lease(self) -> dict[EnvSpec, Any]:
         names = ", ".join(spec.name for spec in self.specs)
-        deadline = min(self.lease_deadline, self.deadline)
-        with self.stopwatch.span(SpanKind.QUEUE, f"lease {names}"):
+        deadline = self.clock.now() + self.lease_seconds
+        with self.stopwatch.span(SpanKind.QUEUE, f"lease {names}"), self.time.stopped():
             lease = self.pool.lease(self.specs, owner=self.attempt.chain_id, deadline=deadline)
             instances = dict(await self._stack.enter_async_context(lease))
         for spec, instance in instances.items():
@@ -88,7 +89,7 @@ class ChainEnvironments:
             partial(instance.reset, self.attempt.task, seed),
             f"resetting {spec.name}",
             clock=self.clock,
-            deadline=self.deadline,
+            deadline=self.time.deadline,
         )
         return said if isinstance(said, Step) else Step(observation=str(said))
 

@@ -106,6 +106,5 @@ def _added(member: Trajectory, score: Score | None, name: str, span: Span) -> Tr
     if score is None or not member.stop.verdict.scored:
         return member
     own = member.score or Score(value=0.0)
-    parts = {**own.parts, **score.parts, name: score.value}
-    total = replace(own, value=own.value + score.value, parts=parts)
-    return replace(member, score=total, spans=(*member.spans, span))
+    added = replace(score, parts={**score.parts, name: score.value})
+    return replace(member, score=own.plus(added), spans=(*member.spans, span))

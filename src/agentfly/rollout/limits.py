@@ -19,11 +19,14 @@ class Limits:
     context_length: float = math.inf
     """Tokens that the model can see at once, those it is about to sample included."""
     seconds: float = 600.0
-    """From admission to the last turn."""
+    """From admission to the last turn, without what the chain waits for an environment or in the
+    queue of an engine that tells when it begins."""
     reward_seconds: float = 300.0
     """For the reward, after the last turn; what `@reward` makes has a limit of its own too."""
     lease_seconds: float = 120.0
-    """How long to wait for an environment."""
+    """How long to wait for an environment, from its first need."""
+    queue_seconds: float = 600.0
+    """How long a turn may wait in an engine's queue; beyond that the engine has failed."""
 
     def __post_init__(self) -> None:
         for limit in fields(self):

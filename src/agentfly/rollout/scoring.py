@@ -29,6 +29,7 @@ async def score_chain(
     score: object = await _within(reward.score(trajectory, context), what, context)
     if not isinstance(score, Score):
         raise RewardError(f"{what} must return a Score, got {score!r}")
+    _require_turns(score, trajectory, what)
     return score
 
 
@@ -46,7 +47,17 @@ async def score_members(
     wrong = [score for score in scores if not isinstance(score, Score | None)]
     if wrong:
         raise RewardError(f"{what} must return Scores or None, got {wrong[0]!r}")
+    for member, score in zip(group.members, scores, strict=True):
+        _require_turns(score, member, what)
     return scores
+
+
+def _require_turns(score: Score | None, trajectory: Trajectory, what: str) -> None:
+    try:
+        if score is not None:
+            score.require_turns(len(trajectory.turns))
+    except ValueError as error:
+        raise RewardError(f"{what} scored {trajectory.chain_id}: {error}") from error
 
 
 async def _within(call: Awaitable[T], what: str, context: Context) -> T:

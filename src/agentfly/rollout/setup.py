@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agentfly.rollout.limits import Limits
+from agentfly.rollout.time_limit import TimeLimit
 from agentfly.rollout.voice import ChatVoice, TokenVoice, Voice
 from agentfly.runtime.clock import LoopClock
 from agentfly.types import (
@@ -77,12 +78,12 @@ class ChainSetup:
         """Every kind that a chain may lease, each once."""
         return environments_of(self.environment, self.tools, self.reward)
 
-    def voice(self, attempt: Attempt) -> Voice:
+    def voice(self, attempt: Attempt, time: TimeLimit) -> Voice:
         """Give a new chain its way to speak."""
         tools = self.tools.specs
         if self.engine is not None and self.renderer is not None:
             return TokenVoice(
-                self.engine, self.renderer, self.sampling, self.limits, attempt, tools
+                self.engine, self.renderer, self.sampling, self.limits, time, attempt, tools
             )
         assert self.chat_model is not None, "checked when the setup was made"
-        return ChatVoice(self.chat_model, self.sampling, tools)
+        return ChatVoice(self.chat_model, self.sampling, time, tools)

@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from agentfly.errors import AgentError, EngineError, boundary
 from agentfly.rollout.limits import Limits
+from agentfly.rollout.time_limit import TimeLimit
+from agentfly.runtime.clock import in_seconds
 from agentfly.runtime.invoke import supervised
 from agentfly.types import (
     Attempt,
@@ -47,7 +50,7 @@ class Voice(Protocol):
     def exhausted(self) -> StopReason | None:
         """Say whether there is room for another turn."""
 
-    async def speak(self, turn: int, deadline: float, on_token: OnToken | None) -> Utterance:
+    async def speak(self, turn: int, on_token: OnToken | None) -> Utterance:
         """Generate the next turn."""
 
 
@@ -60,14 +63,16 @@ class TokenVoice:
         renderer: Renderer,
         params: SamplingParams,
         limits: Limits,
+        time: TimeLimit,
         attempt: Attempt,
         tools: Sequence[ToolSpec],
     ) -> None:
-        self._engine = engine
+        self._engine = _Uncharged(engine, limits, time)
         self._renderer = renderer
         self._params = with_stops(params, renderer)
         self._user_stops = params.stop
         self._limits = limits
+        self._time = time
         self._attempt = attempt
         self._tools = tools
         self._ids: list[int] = []
@@ -98,7 +103,7 @@ class TokenVoice:
             return StopReason.CONTEXT_LIMIT
         return None
 
-    async def speak(self, turn: int, deadline: float, on_token: OnToken | None) -> Utterance:
+    async def speak(self, turn: int, on_token: OnToken | None) -> Utterance:
         request = Request(
             chain_id=self._attempt.chain_id,
             group_id=self._attempt.group_id,
@@ -108,14 +113,20 @@ class TokenVoice:
         room = self._room()
         params = self._params if room == self._params.max_tokens else self._bounded(room)
         with boundary(EngineError, f"sampling turn {turn}"):
-            sampling = self._engine.sample(
-                self._ids, params, request=request, deadline=deadline, on_token=on_token
+            sampling = sample_turn(
+                self._engine,
+                self._renderer,
+                self._ids,
+                params,
+                request=request,
+                deadline=self._time.deadline,
+                on_token=on_token,
             )
             completion = await supervised(sampling, f"sampling turn {turn}")
         self._completion = completion
         self._ids += completion.token_ids
         self._sampled += len(completion.token_ids)
-        parsed = self._renderer.parse(completion)
+        parsed = self._renderer.parse(completion, self._tools)
         return Utterance(
             context_ids=self._context,
             completion=completion,
@@ -143,12 +154,63 @@ class TokenVoice:
         return int(min(self._params.max_tokens, left))
 
 
+class _Uncharged:
+    """An engine whose queue is not charged to a chain's time, where it tells when it begins."""
+
+    def __init__(self, engine: Engine, limits: Limits, time: TimeLimit) -> None:
+        self._engine = engine
+        self._longest = limits.queue_seconds
+        self._time = time
+
+    async def sample(
+        self,
+        prompt_ids: Sequence[int],
+        params: SamplingParams,
+        *,
+        request: Request,
+        deadline: float,
+        on_token: OnToken | None = None,
+    ) -> Completion:
+        """Sample; the chain's time stands still until the engine has begun."""
+        sample = partial(self._engine.sample, prompt_ids, params, on_token=on_token)
+        if not getattr(self._engine, "reports_start", False):
+            return await sample(request=request, deadline=deadline)
+        clock, queue = self._time.clock, self._time.stop()
+        try:
+            async with clock.timeout_at(clock.now() + self._longest) as patience:
+
+                def started() -> None:
+                    queue.end()  # From here on the chain's own limit holds.
+                    patience.reschedule(None)
+
+                latest = self._time.deadline + self._longest
+                return await sample(request=replace(request, on_started=started), deadline=latest)
+        except TimeoutError as error:
+            if queue.ended:
+                raise
+            raise EngineError(
+                f"the engine had no room for turn {request.turn} within {in_seconds(self._longest)}"
+            ) from error
+        finally:
+            queue.end()
+
+    async def close(self) -> None:
+        """Leave the engine as it is: it belongs to all chains."""
+
+
 class ChatVoice:
     """Speaks through a server that gives no ids: such turns can be evaluated, not trained on."""
 
-    def __init__(self, model: ChatModel, params: SamplingParams, tools: Sequence[ToolSpec]) -> None:
+    def __init__(
+        self,
+        model: ChatModel,
+        params: SamplingParams,
+        time: TimeLimit,
+        tools: Sequence[ToolSpec],
+    ) -> None:
         self._model = model
         self._params = params
+        self._time = time
         self._tools = tools
         self._history: list[Message] = []
 
@@ -161,12 +223,44 @@ class ChatVoice:
     def exhausted(self) -> StopReason | None:
         return None
 
-    async def speak(self, turn: int, deadline: float, on_token: OnToken | None) -> Utterance:
+    async def speak(self, turn: int, on_token: OnToken | None) -> Utterance:
         del on_token
         with boundary(EngineError, f"asking for turn {turn}"):
-            reply = self._model.reply(self._history, self._tools, self._params, deadline=deadline)
+            reply = self._model.reply(
+                self._history, self._tools, self._params, deadline=self._time.deadline
+            )
             message = await supervised(reply, f"asking for turn {turn}")
         return Utterance(context_ids=(), completion=None, message=message)
+
+
+async def sample_turn(
+    engine: Engine,
+    renderer: Renderer,
+    prompt_ids: Sequence[int],
+    params: SamplingParams,
+    *,
+    request: Request,
+    deadline: float,
+    on_token: OnToken | None = None,
+) -> Completion:
+    """Sample a turn; go on where the engine stopped at a token that only closes the reasoning."""
+    completion = await engine.sample(
+        prompt_ids, params, request=request, deadline=deadline, on_token=on_token
+    )
+    goes_on = getattr(renderer, "goes_on", None)
+    while goes_on is not None and goes_on(completion):
+        sampled = len(completion.token_ids)
+        if sampled >= params.max_tokens:
+            return replace(completion, finish_reason=FinishReason.LENGTH)
+        more = await engine.sample(
+            [*prompt_ids, *completion.token_ids],
+            replace(params, max_tokens=params.max_tokens - sampled),
+            request=replace(request, seed=request.seed.child("part", sampled)),
+            deadline=deadline,
+            on_token=on_token,
+        )
+        completion = completion.followed_by(more)
+    return completion
 
 
 def with_stops(params: SamplingParams, renderer: Renderer) -> SamplingParams:

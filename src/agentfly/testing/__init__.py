@@ -2,7 +2,7 @@
 
 from agentfly.testing.conformance import ConformanceError
 from agentfly.testing.context import NoEnvironments, make_context
-from agentfly.testing.engine import check_engine
+from agentfly.testing.engine import check_engine, check_trainable_engine
 from agentfly.testing.environment import check_environment
 from agentfly.testing.renderer import check_renderer
 from agentfly.testing.reward import check_reward
@@ -17,6 +17,7 @@ __all__ = [
     "check_renderer",
     "check_reward",
     "check_tool",
+    "check_trainable_engine",
     "make_context",
     "run_in_virtual_time",
 ]

@@ -4,18 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from agentfly.agents import Agent
-from agentfly.rollout import ChainHarness, GroupPlan, Schedule, run_groups
-from agentfly.types import (
-    Attempt,
-    Clock,
-    Context,
-    Group,
-    GroupReward,
-    Harness,
-    OnEvent,
-    Score,
-    Trajectory,
-)
+from agentfly.rollout import GroupPlan, Runner, Schedule, stream_groups
+from agentfly.types import Clock, Group, OnEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,51 +22,35 @@ class Chains:
         self,
         plans: Sequence[GroupPlan],
         *,
-        on_trajectory: Callable[[Trajectory], None],
+        on_group: Callable[[Group], None],
         temperature: float | None = None,
     ) -> list[Group]:
-        """Run all chains, at another temperature than the agents' own if one is given."""
-        harnesses = {name: _harness(agent, temperature) for name, agent in self.agents.items()}
-        rewards = {n: a.group_reward for n, a in self.agents.items() if a.group_reward is not None}
-        schedule = Schedule(
-            harness=_BySource(harnesses),
+        """Run all plans, and call `on_group` with each group as it finishes.
+
+        Args:
+            plans: Their order is that of the groups returned.
+            on_group: Saves and counts.
+            temperature: Of sampling, instead of the agents' own.
+        """
+        groups: dict[str, Group] = {}
+        async with stream_groups(plans, self._schedule(temperature)) as finished:
+            async for group in finished:
+                on_group(group)
+                groups[group.id] = group
+        return [groups[plan.id] for plan in plans]
+
+    def _schedule(self, temperature: float | None) -> Schedule:
+        runners = {name: _runner(agent, temperature) for name, agent in self.agents.items()}
+        return Schedule(
+            runner_of=lambda task: runners[task.source],
             clock=self.clock,
             max_concurrent=self.max_concurrent,
             retries=self.retries,
-            group_reward=_GroupRewardBySource(rewards) if rewards else None,
-            group_reward_seconds=max(a.limits.reward_seconds for a in self.agents.values()),
             on_event=self.on_event,
-            on_trajectory=on_trajectory,
         )
-        return await run_groups(plans, schedule)
 
 
-@dataclass(frozen=True, slots=True)
-class _BySource:
-    harnesses: Mapping[str, Harness]
-
-    async def run(self, attempt: Attempt) -> Trajectory:
-        return await self.harnesses[attempt.task.source].run(attempt)
-
-
-@dataclass(frozen=True, slots=True)
-class _GroupRewardBySource:
-    """Sources without a group reward keep the scores of their chains."""
-
-    rewards: Mapping[str, GroupReward]
-
-    @property
-    def name(self) -> str:
-        return "+".join(sorted({reward.name for reward in self.rewards.values()}))
-
-    async def score_group(self, group: Group, context: Context) -> Sequence[Score | None]:
-        reward = self.rewards.get(group.task.source)
-        if reward is None:
-            return [None] * len(group.members)
-        return await reward.score_group(group, context)
-
-
-def _harness(agent: Agent, temperature: float | None) -> Harness:
+def _runner(agent: Agent, temperature: float | None) -> Runner:
     if temperature is None:
-        return ChainHarness(agent.setup())
-    return ChainHarness(agent.setup(sampling=replace(agent.sampling, temperature=temperature)))
+        return agent.runner()
+    return agent.runner(sampling=replace(agent.sampling, temperature=temperature))

@@ -1,11 +1,11 @@
-"""Checkpoints: numbered folders of which each is whole or absent, whatever kills the run.
+"""Checkpoints: numbered folders, each whole or absent even if the run is killed.
 
     checkpoints/
         step_10/                 the best by held-out reward
         step_40/
         step_50/                 the newest
             manifest.json        every file's size and checksum, written last
-            model/, …            whatever the trainer put there
+            model/, …            the trainer's own files
         step_60.part/            being written; left behind only by a killed process
 
 A folder is filled under another name, synced to the disk, sealed by its manifest, and renamed. The
@@ -13,29 +13,18 @@ one moment in which a step has no folder under its own name is when a checkpoint
 replaced: the old one then waits as `step_N.old`, and is put back if the run was killed there.
 """
 
-import errno
-import hashlib
-import json
 import logging
 import os
 import re
 import shutil
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from agentfly.errors import ConfigError, RunError
+from agentfly.errors import ConfigError, FormatError, RunError
 from agentfly.runtime.journal import sync_folder
-
-MANIFEST = "manifest.json"
-FORMAT_VERSION = 1
-"""Raised whenever the manifest changes its meaning."""
-HASHED_BYTES = 16_000_000
-"""Files up to this size are hashed; larger ones have a CRC-32, which is several times faster to
-compute and tells of any damage as surely, though not of malice."""
-READ_AT_ONCE = 1_000_000
+from agentfly.training.disk import disk_problem
+from agentfly.training.manifest import DamagedError, read_manifest, verify_files, write_manifest
 
 PART, OLD, GONE = ".part", ".old", ".gone"
 """Names of folders that are being written, replaced, or removed."""
@@ -82,11 +71,11 @@ class Checkpoints:
         self._clear()
         part = self._folder / f"step_{step}{PART}"
         try:
-            _fill(part, write, {"step": step, "score": score})
+            _fill(part, write, step=step, score=score)
         except BaseException as error:
             free = shutil.disk_usage(self._folder).free
             shutil.rmtree(part, ignore_errors=True)
-            if problem := _disk_problem(error, free):
+            if problem := disk_problem(error, free):
                 raise RunError(self._not_saved(step, problem)) from error
             raise
         self._put_in_place(part, self._path(step))
@@ -94,22 +83,42 @@ class Checkpoints:
         return Checkpoint(path=self._path(step), step=step, score=score)
 
     def latest(self) -> Checkpoint | None:
-        """Return the newest whole checkpoint; what is damaged is skipped with a warning."""
-        return next(self._whole(), None)
+        """Return the newest whole checkpoint, or None where none was ever written.
+
+        What is damaged is skipped with a warning.
+
+        Raises:
+            FormatError: There are checkpoints, and all of them are damaged.
+        """
+        damage: dict[Path, DamagedError] = {}
+        found = next(self._whole(damage), None)
+        if found is None and damage:
+            reasons = "".join(f"\n  {path}: {problem}" for path, problem in damage.items())
+            raise FormatError(
+                f"no checkpoint can be resumed from:{reasons}\nRestore one of them from a copy, or "
+                "start a new run under another name"
+            )
+        for path, problem in damage.items():
+            _log.warning("%s is ignored: %s", path, problem)
+        return found
 
     def best(self) -> Checkpoint | None:
         """Return the whole checkpoint with the highest score, the newer one of equals."""
-        scored = [found for found in self._whole() if found.score is not None]
+        scored = [found for found in self._whole({}) if found.score is not None]
         return max(scored, key=_rank, default=None)
 
-    def _whole(self) -> Iterator[Checkpoint]:
-        """Yield checkpoints newest first, each verified against its manifest."""
+    def _whole(self, damage: dict[Path, DamagedError]) -> Iterator[Checkpoint]:
+        """Yield checkpoints newest first, each verified; put the damaged ones into `damage`."""
         self._put_back()
         for step in self._steps():
+            path = self._path(step)
             try:
-                yield _verified(self._path(step))
-            except _Damaged as problem:
-                _log.warning("%s is ignored: %s", self._path(step), problem)
+                manifest = read_manifest(path)
+                verify_files(path, manifest)
+            except DamagedError as problem:
+                damage[path] = problem
+            else:
+                yield Checkpoint(path=path, step=step, score=manifest.score)
 
     def _steps(self) -> list[int]:
         """List the steps that have a folder, newest first."""
@@ -141,7 +150,7 @@ class Checkpoints:
 
     def _prune(self) -> None:
         """Remove all but the newest and the best; what can't be read is left to its owner."""
-        found = [read for step in self._steps() if (read := _readable(self._path(step)))]
+        found = [read for step in self._steps() if (read := self._readable(step))]
         scored = [checkpoint for checkpoint in found if checkpoint.score is not None]
         kept = {checkpoint.step for checkpoint in found[: self._keep]}
         kept |= {best.step for best in [max(scored, key=_rank, default=None)] if best}
@@ -151,8 +160,16 @@ class Checkpoints:
                 gone = checkpoint.path.rename(checkpoint.path.with_suffix(GONE))
                 shutil.rmtree(gone, ignore_errors=True)
 
+    def _readable(self, step: int) -> Checkpoint | None:
+        """Read a manifest without looking at the files."""
+        path = self._path(step)
+        try:
+            return Checkpoint(path=path, step=step, score=read_manifest(path).score)
+        except DamagedError:
+            return None
+
     def _not_saved(self, step: int, problem: str) -> str:
-        last = self.latest()
+        last = next(self._whole({}), None)
         kept = f"the last good one is {last.path}" if last else "there is no earlier one"
         return (
             f"the checkpoint of step {step} could not be written to {self._folder}: {problem}; "
@@ -160,129 +177,20 @@ class Checkpoints:
         )
 
 
-class _Damaged(Exception):  # noqa: N818 - a verdict, not an error: it never leaves this module
-    """Why a folder is no whole checkpoint."""
-
-
 def _rank(checkpoint: Checkpoint) -> tuple[float, int]:
     assert checkpoint.score is not None
     return checkpoint.score, checkpoint.step
 
 
-def _fill(part: Path, write: Write, about: dict[str, Any]) -> None:
+def _fill(part: Path, write: Write, *, step: int, score: float | None) -> None:
     part.mkdir()
     write(part)
-    files = sorted(path for path in part.rglob("*") if path.is_file())
-    listed = {path.relative_to(part).as_posix(): _entry(path) for path in files}
-    manifest = {"v": FORMAT_VERSION, "kind": "checkpoint", **about, "files": listed}
-    (part / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
-    for path in (*files, part / MANIFEST):
+    for path in write_manifest(part, step=step, score=score):
         _sync_file(path)
     for folder in (*(path for path in part.rglob("*") if path.is_dir()), part):
         sync_folder(folder)
 
 
-def _entry(path: Path) -> dict[str, Any]:
-    size = path.stat().st_size
-    if size <= HASHED_BYTES:
-        return {"size": size, "sha256": _sha256(path)}
-    return {"size": size, "crc32": _crc32(path)}
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _crc32(path: Path) -> int:
-    checksum = 0
-    with path.open("rb") as file:
-        while block := file.read(READ_AT_ONCE):
-            checksum = zlib.crc32(block, checksum)
-    return checksum
-
-
-_CHECKSUMS: dict[str, tuple[str, Callable[[Path], object]]] = {
-    "sha256": ("SHA-256", _sha256),
-    "crc32": ("CRC-32", _crc32),
-}
-"""What a manifest may say of a file beside its size."""
-
-
 def _sync_file(path: Path) -> None:
     with path.open("rb+") as file:
         os.fsync(file.fileno())
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Manifest:
-    step: int
-    score: float | None
-    files: dict[str, dict[str, Any]]
-    """By path within the folder: {"model/config.json": {"size": 731, "sha256": "9f…"}}."""
-
-
-def _readable(path: Path) -> Checkpoint | None:
-    try:
-        return _checkpoint(path, _manifest(path))
-    except _Damaged:
-        return None
-
-
-def _verified(path: Path) -> Checkpoint:
-    manifest = _manifest(path)
-    for name, entry in manifest.files.items():
-        _verify(path / name, name, entry)
-    return _checkpoint(path, manifest)
-
-
-def _checkpoint(path: Path, manifest: _Manifest) -> Checkpoint:
-    return Checkpoint(path=path, step=manifest.step, score=manifest.score)
-
-
-def _manifest(path: Path) -> _Manifest:
-    try:
-        read = json.loads((path / MANIFEST).read_text())
-        version = read["v"]
-        manifest = _Manifest(step=read["step"], score=read["score"], files=read["files"])
-    except FileNotFoundError:
-        raise _Damaged(f"it has no {MANIFEST}, so it was not written to its end") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _Damaged(f"its {MANIFEST} can't be read ({type(error).__name__}: {error})") from error
-    if version != FORMAT_VERSION:
-        raise _Damaged(f"its format is {version}, and this AgentFly reads {FORMAT_VERSION}")
-    return manifest
-
-
-def _verify(path: Path, name: str, entry: dict[str, Any]) -> None:
-    if not path.is_file():
-        raise _Damaged(f"{name} is missing")
-    size = path.stat().st_size
-    if size != entry["size"]:
-        raise _Damaged(f"{name} has {size} bytes instead of {entry['size']}")
-    for key, (title, checksum) in _CHECKSUMS.items():
-        if entry.get(key) is not None and checksum(path) != entry[key]:
-            raise _Damaged(f"{name} is not what was written: its {title} differs")
-
-
-def is_full_disk(error: BaseException | None) -> bool:
-    """Tell whether an error, or one that it comes from, is that nothing more fits on the disk."""
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return True
-    return error is not None and is_full_disk(error.__cause__)
-
-
-def _disk_problem(error: BaseException, free: int) -> str | None:
-    """Say in a person's words why nothing more could be written, if the disk is to blame.
-
-    Libraries have their own ways to say it, some of them no OSError: that the disk is full is
-    then seen by the space that was left before the half-written folder went.
-    """
-    if is_full_disk(error) or (isinstance(error, Exception) and free < _NEARLY_FULL):
-        return "the disk is full"
-    if isinstance(error, OSError):
-        return f"{type(error).__name__}: {error}"
-    return None
-
-
-_NEARLY_FULL = 1_000_000

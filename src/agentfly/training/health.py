@@ -1,10 +1,13 @@
 """Whether a step's chains are fit to learn from."""
 
+import logging
 from collections.abc import Iterable, Sequence
 
 from agentfly.errors import RunError
 from agentfly.observe import summarize
 from agentfly.types import Group, StopReason, ToolStatus, Trajectory
+
+_log = logging.getLogger(__name__)
 
 
 def has_trainable(group: Group) -> bool:
@@ -25,6 +28,29 @@ def require_healthy(groups: Iterable[Group], *, max_failed_share: float) -> None
         f"{failed[0].error}. Mend the cause and go on with --resume, or raise "
         "rollout.max_failed_share"
     )
+
+
+class TooSlow:
+    """Warns of chains that are dropped because they ran out of time, when there are more of them.
+
+    A chain that takes long is often one of many turns: without those, a step learns from the short
+    ones, and a policy that gives up early looks better than it is.
+    """
+
+    def __init__(self) -> None:
+        self._largest = 0.0
+
+    def tell(self, share: float) -> None:
+        """Warn if a larger share of a step's chains than ever before ran out of time."""
+        if share <= self._largest:
+            return
+        self._largest = share
+        _log.warning(
+            "%.0f%% of the chains ran out of time and are not trained on: the step learns from the "
+            "short ones, which favors short chains. Give them more time (rollout.chain_seconds, or "
+            "the agent's limits), or fewer turns and tokens: chains that those end are scored",
+            100 * share,
+        )
 
 
 def require_timeless(groups: Sequence[Group]) -> None:

@@ -1,35 +1,33 @@
 """The loop, by stages.
 
-    sample      tasks from the ledger → groups of chains, each saved as it ends
+    sample      tasks from the ledger → groups of chains, each saved as it finishes
     learn       groups → one or more updates of the weights, the engine paused
     publish     the engine samples from the new weights, under their version
     evaluate    held-out tasks, every so often
     save        a checkpoint, every so often
 
 The order of what reaches the disk is what makes a killed run resumable: chains, then `finish` in
-the ledger; weights in memory, then `train` in the ledger, then the checkpoint. A run that resumes
-goes back to its last checkpoint, and the ledger with it.
+the ledger; weights in memory, then `train` in the ledger, then the checkpoint, then `save` in the
+ledger. A run that resumes goes back to its last checkpoint, and the ledger with it.
 """
 
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
 from agentfly.chat import MaskPolicy
 from agentfly.config import RunSettings
-from agentfly.engines.local import LocalEngine
-from agentfly.observe import RunProgress, Trackers, compact, evaluation_metrics, rollout_metrics
+from agentfly.observe import RunProgress, Trackers, compact, rollout_metrics
 from agentfly.resources import EnvironmentManager
 from agentfly.tasks import Ledger
 from agentfly.training.checkpoint import Checkpoint, Checkpoints
 from agentfly.training.evaluation import Evaluator
 from agentfly.training.exporting import export_model
-from agentfly.training.learner.learner import Learner
-from agentfly.training.learner.learnt import Learnt
-from agentfly.training.learner.policy import Policy
+from agentfly.training.health import TooSlow
+from agentfly.training.publishing import Publisher
 from agentfly.training.result import StoppedBy, TrainResult
 from agentfly.training.run_folder import RunFolder
 from agentfly.training.sampling import Sampled, Sampler
@@ -37,7 +35,7 @@ from agentfly.training.saving import write_state
 from agentfly.training.stage_times import StageTimes
 from agentfly.training.stopping import Target
 from agentfly.training.uninterrupted import uninterrupted
-from agentfly.types import Group
+from agentfly.types import Group, Learner, StepMetrics, TrainableEngine
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,9 +44,9 @@ class Loop:
 
     settings: RunSettings
     folder: RunFolder
-    policy: Policy
-    engine: LocalEngine
+    engine: TrainableEngine
     learner: Learner
+    publisher: Publisher
     mask: MaskPolicy
     sampler: Sampler
     evaluator: Evaluator
@@ -62,6 +60,7 @@ class Loop:
     """The newest one, where there is any."""
     _score: float | None = field(init=False)
     """Held-out reward of the weights as they are now, where it was measured."""
+    _too_slow: TooSlow = field(default_factory=TooSlow)
     _learning: bool = False
     """The weights are those of no step that is trained and logged, and are not saved."""
     _carried: dict[str, float] = field(default_factory=dict)
@@ -90,8 +89,8 @@ class Loop:
         finally:
             self._save_what_is_new()
             self._thread.shutdown()
-        if self.policy.adapted:
-            export_model(self.policy, self.folder.model_folder)
+        if self.settings.model.lora is not None:
+            export_model(self.learner.export, self.folder.model_folder)
         stopped = StoppedBy.TARGET if self.target.reached else StoppedBy.STEPS
         return TrainResult(folder=self.folder.path, steps=self.step, stopped_by=stopped)
 
@@ -104,6 +103,7 @@ class Loop:
         with times("sampling"):
             sampled = await self._sample(step)
         metrics = self._rollout_metrics(sampled, times.seconds["sampling"])
+        self._too_slow.tell(metrics["chains/time_limit_share"])
         with times("training"):
             learnt = await self._learn(sampled.groups)
         # From here to the log there is no await: the step is trained and logged, or neither.
@@ -114,7 +114,7 @@ class Loop:
         self._log(step, metrics | _train_metrics(learnt) | times.metrics())
         self._learning = False
         with self._carrying("publishing"):
-            await self.engine.load_weights(None, version=step)
+            await self.publisher.publish(step)
         await self._evaluate_if(self.evaluator.due(step))
         if step % self.settings.checkpoint.every == 0:
             self._save()
@@ -130,9 +130,11 @@ class Loop:
         metrics = rollout_metrics(groups, version=self.step, seconds=seconds)
         return {**metrics, "chains/left_out_groups": float(len(sampled.left_out))}
 
-    async def _learn(self, groups: list[Group]) -> Learnt:
-        learn = partial(self.learner.learn, groups, self.mask, version=self.step)
-        async with self.engine.paused():
+    async def _learn(self, groups: list[Group]) -> StepMetrics:
+        # What another forward pass recorded can't stand for the learner's own.
+        version = self.step if self.engine.samples_exactly else None
+        learn = partial(self.learner.learn, groups, self.mask, version=version)
+        async with self.engine.paused() if self.engine.shares_tensors else nullcontext():
             self._learning, self._score = True, None
             return await uninterrupted(learn, self._thread)
 
@@ -145,7 +147,7 @@ class Loop:
         with self._carrying("evaluating"):
             groups = await self.evaluator.evaluate(file)
         compact(file)
-        metrics = evaluation_metrics(groups)
+        metrics = self.evaluator.metrics(groups)
         self._score = self._trusted_score(metrics)
         self.trackers.log(metrics, self.step)
         self.progress.evaluation_done(self.step, metrics)
@@ -173,12 +175,12 @@ class Loop:
         """Save after the step is logged: a run killed in between resumes with its line kept."""
         write = partial(
             write_state,
-            policy=self.policy,
             learner=self.learner,
             finished=self.sampler.finished.values(),
         )
         with self._carrying("saving"):
             self.saved = self.checkpoints.save(self.step, write, score=self._score)
+            self.ledger.save()
 
     def _log(self, step: int, metrics: dict[str, float]) -> None:
         metrics |= self._carried | self.environments.snapshot().metrics
@@ -193,6 +195,6 @@ class Loop:
         self._carried[f"time/{stage}"] = time.monotonic() - started
 
 
-def _train_metrics(learnt: Learnt) -> dict[str, float]:
+def _train_metrics(learnt: StepMetrics) -> dict[str, float]:
     seconds = {f"time/learner/{phase}": seconds for phase, seconds in learnt.seconds.items()}
     return {f"train/{name}": value for name, value in learnt.metrics.items()} | seconds

@@ -21,7 +21,7 @@ _CONTAINER = Path("/sys/fs/cgroup")
 
 
 def engine_cache(needed: Memory, free: float) -> int:
-    """Return how many bytes of keys and values an engine may keep: what updates leave free."""
+    """Return how many bytes of keys and values an engine may keep: what training leaves free."""
     return int(min(MOST_CACHE, max(LEAST_CACHE, free - needed.total)))
 
 
@@ -29,16 +29,18 @@ def tell_memory(needed: Memory, free: float, *, cache: int = 0) -> None:
     """Write down what a run takes, and warn where that is more than there is.
 
     Args:
-        needed: By an update.
+        needed: By updates, and by the engine's copy of the weights.
         free: In bytes.
         cache: What an engine beside the learner may keep, in bytes.
     """
-    activations = needed.total - needed.state
+    activations = needed.total - needed.state - needed.copy
     said = (
-        f"an update takes about {_gb(needed.total)} beyond the weights: {_gb(needed.state)} of "
+        f"training takes about {_gb(needed.total)} beyond the weights: {_gb(needed.state)} of "
         f"gradients and averages, and up to {_gb(activations)} of activations, "
         f"{needed.per_token / 1e6:.2g} MB for each token of train.tokens_per_microbatch"
     )
+    if needed.copy:
+        said += f", and {_gb(needed.copy)} for the weights that the engine samples from"
     if cache:
         said += f". The engine keeps keys and values of up to {_gb(cache)} besides"
     if needed.total + cache <= free:

@@ -1,66 +1,79 @@
 """Opening every part of a run, new or resumed, and closing them all whatever happens."""
 
+import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
+from dataclasses import replace
 from functools import partial
 
-import torch
-
+from agentfly.agents.resolve import RunParts
 from agentfly.algorithms import Algorithm
-from agentfly.chat import MaskPolicy
 from agentfly.config import RunSettings
-from agentfly.engines.local import LocalEngine
+from agentfly.engines import EngineSpec, make_engine
+from agentfly.engines.factory import samples_here
 from agentfly.observe import EventLog, RunProgress, log_to, read_metrics
 from agentfly.resources import EnvironmentManager, reporting
 from agentfly.runtime.clock import LoopClock
 from agentfly.tasks import Ledger
 from agentfly.training.chains import Chains
 from agentfly.training.checkpoint import Checkpoints
-from agentfly.training.disk import full_disk_told
+from agentfly.training.determinism import determinism
+from agentfly.training.disk import report_disk_errors
 from agentfly.training.evaluation import Evaluator
 from agentfly.training.health import require_healthy, require_timeless
-from agentfly.training.learner.learner import Learner
+from agentfly.training.learner.learner import LocalLearner
 from agentfly.training.learner.policy import Policy
 from agentfly.training.loop import Loop
 from agentfly.training.memory import engine_cache, free_memory, tell_memory
+from agentfly.training.publishing import publishing
 from agentfly.training.run_environments import run_environments
 from agentfly.training.run_files import begun_or_absent, open_folder, open_run_trackers
 from agentfly.training.run_folder import RunFolder
+from agentfly.training.sampler_check import SamplerCheck
 from agentfly.training.sampling import Sampler
-from agentfly.training.saving import restore_state, seed_everything
-from agentfly.training.source import Curriculum, require_models_fit
+from agentfly.training.saving import restore_state
+from agentfly.training.source import Curriculum, for_run
 from agentfly.training.stopping import Target
-from agentfly.types import Group, Seed
+from agentfly.types import Group, Seed, TrainableEngine
+
+_log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
 async def opened(
-    settings: RunSettings,
-    curriculum: Curriculum,
-    *,
-    algorithm: Algorithm,
-    mask: MaskPolicy,
-    progress: RunProgress,
-    resume: bool,
+    parts: RunParts, curriculum: Curriculum, *, progress: RunProgress, resume: bool
 ) -> AsyncIterator[Loop]:
     """Open what a run needs; a resumed one stands exactly where its last checkpoint was."""
-    require_models_fit(curriculum, settings)
+    settings, algorithm = parts.settings, parts.algorithm
+    curriculum = for_run(curriculum, settings)
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(_surroundings(settings, progress, resume=resume))
         with begun_or_absent(folder, resume=resume):
             checkpoints = Checkpoints(folder.checkpoints_folder, keep=settings.checkpoint.keep)
             saved = checkpoints.latest()
             step = saved.step if saved else 0
-            folder.drop_trajectories_after(step)
             ledger = stack.enter_context(_ledger(folder, curriculum, settings, step))
+            if undone := folder.set_aside_trajectories_after(step):
+                _log.info("chains of steps that are taken again were moved to %s", undone)
             policy = Policy.load(settings.model, seed=settings.seed)
-            learner = Learner(policy, algorithm, settings, sampler_matches=policy.samples_exactly)
-            needed, free = learner.memory(), free_memory(policy.device)
+            learner = LocalLearner(
+                policy, algorithm, settings, sampler_matches=policy.samples_exactly
+            )
+            stack.callback(learner.close)
+            here = samples_here(settings.engine)
+            needed = replace(learner.memory(), copy=policy.copy_bytes if here else 0)
+            free = free_memory(policy.device)
             cache = engine_cache(needed, free)
-            tell_memory(needed, free, cache=cache)
-            finished = restore_state(saved, policy=policy, learner=learner) if saved else []
-            engine = _engine(policy, curriculum, settings, version=step, cache=cache)
+            tell_memory(needed, free, cache=cache if here else 0)
+            finished = restore_state(saved, learner) if saved else []
+            spec = _engine_spec(policy, curriculum, settings, folder)
+            engine = make_engine(replace(spec, version=step, cache_bytes=cache), parts.engine)
             stack.push_async_callback(engine.close)
+            check = stack.enter_context(SamplerCheck(policy, engine, settings.engine))
+            publisher = await stack.enter_async_context(
+                publishing(learner, engine, folder.published_folder, check.run_if_due)
+            )
+            await publisher.publish_first(step)
             environments = await stack.enter_async_context(
                 run_environments(curriculum, settings.environments)
             )
@@ -72,10 +85,10 @@ async def opened(
             loop = Loop(
                 settings=settings,
                 folder=folder,
-                policy=policy,
                 engine=engine,
                 learner=learner,
-                mask=mask,
+                publisher=publisher,
+                mask=parts.mask,
                 sampler=_sampler(chains, ledger, finished, algorithm, settings, progress),
                 evaluator=_evaluator(chains, curriculum, settings, progress),
                 environments=environments,
@@ -95,27 +108,12 @@ def _surroundings(
 ) -> Iterator[RunFolder]:
     """Open what everything else happens in: the folder, its log, the progress bars."""
     with ExitStack() as stack:
+        stack.enter_context(report_disk_errors(settings.folder / settings.name))
         folder = stack.enter_context(open_folder(settings, resume=resume))
-        stack.enter_context(full_disk_told(folder.path))
-        stack.enter_context(_determinism(settings))
+        stack.enter_context(determinism(settings))
         stack.enter_context(progress)
         stack.enter_context(log_to(folder.log_file, tell=progress.message))
         yield folder
-
-
-@contextmanager
-def _determinism(settings: RunSettings) -> Iterator[None]:
-    """Let nothing but the seed decide, where that is asked for."""
-    if not settings.deterministic:
-        yield
-        return
-    before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(mode=True)
-    seed_everything(settings.seed)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(mode=before)
 
 
 def _ledger(folder: RunFolder, curriculum: Curriculum, settings: RunSettings, step: int) -> Ledger:
@@ -128,24 +126,32 @@ def _ledger(folder: RunFolder, curriculum: Curriculum, settings: RunSettings, st
     )
 
 
-def _engine(
-    policy: Policy, curriculum: Curriculum, settings: RunSettings, *, version: int, cache: int
-) -> LocalEngine:
+def _engine_spec(
+    policy: Policy, curriculum: Curriculum, settings: RunSettings, folder: RunFolder
+) -> EngineSpec:
     renderer = curriculum.sources[0].agent.model.renderer
-    return LocalEngine(
-        policy.causal_lm,
-        getattr(renderer, "tokenizer", None),
-        dtype=policy.sampling_dtype,
-        version=version,
-        max_running=settings.rollout.max_concurrent,
-        cache_bytes=cache,
+    lora = settings.model.lora
+    return EngineSpec(
+        settings=settings.engine,
+        folder=policy.folder,
+        load=lambda _: policy.causal_lm,
+        tokenizer=getattr(renderer, "tokenizer", None),
+        context_length=_longest_chain(curriculum),
+        dtype=str(policy.compute_dtype).removeprefix("torch."),
+        concurrency=settings.rollout.max_concurrent,
+        lora_rank=lora.rank if lora else None,
         deterministic=settings.deterministic,
+        log_folder=folder.path,
     )
+
+
+def _longest_chain(curriculum: Curriculum) -> float:
+    return max(source.agent.limits.context_length for source in curriculum.sources)
 
 
 @asynccontextmanager
 async def _chains(
-    engine: LocalEngine,
+    engine: TrainableEngine,
     environments: EnvironmentManager,
     curriculum: Curriculum,
     settings: RunSettings,
@@ -184,7 +190,7 @@ def _sampler(
         tasks_per_step=settings.rollout.tasks_per_step,
         replace_flat=algorithm.dynamic_sampling,
         check=partial(_check, settings),
-        on_chain=progress.chain_done,
+        on_chains=progress.chains_done,
         finished={group.id: group for group in finished},
     )
 
@@ -197,7 +203,7 @@ def _evaluator(
         tasks=curriculum.eval_tasks,
         settings=settings.eval,
         seed=Seed(settings.seed).child("evaluation"),
-        on_chain=progress.chain_done,
+        on_chains=progress.chains_done,
     )
 
 

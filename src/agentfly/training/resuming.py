@@ -38,14 +38,41 @@ def require_same_run(then: str, now: str) -> None:
     changed = [
         f"{key}: {old.get(key)!r} then, {new.get(key)!r} now"
         for key in sorted(old.keys() | new.keys())
-        if old.get(key) != new.get(key) and not key.startswith(MAY_CHANGE)
+        if old.get(key) != new.get(key) and not _may_change(key, old)
     ]
     if changed:
-        listed = "".join(f"\n  {change}" for change in changed)
+        listed = "".join(f"\n  {change}{_reason(change)}" for change in changed)
         raise ConfigError(
             f"the run was started with other settings:{listed}\nResume with those that it was "
-            "started with (its config.toml has them all), or give a new run another name"
+            "started with (its config.toml has them all), or start a new run under another name. "
+            "Where neither was changed, config.toml is damaged: correct it there"
         )
+
+
+def _may_change(key: str, old: dict[str, Any]) -> bool:
+    if key == "train.steps" and old.get("train.schedule") == "cosine":
+        # The rates of the steps that are done would be those of no schedule.
+        return False
+    return key.startswith(MAY_CHANGE)
+
+
+def missing_keys(tables: dict[str, Any], complete: str) -> list[str]:
+    r"""List the settings of a complete file that some tables have no value for.
+
+    >>> missing_keys({"name": "x"}, 'name = "x"\n[train]\nsteps = 3')
+    ['train.steps']
+    """
+    return sorted(dict(_flat(tomllib.loads(complete))).keys() - dict(_flat(tables)).keys())
+
+
+def _reason(change: str) -> str:
+    """Say why, where the setting itself does not tell."""
+    if not change.startswith("train.steps:"):
+        return ""
+    return (
+        " (train.schedule is 'cosine': its rates were those of a fall to 0 at the step named first,"
+        " and would jump)"
+    )
 
 
 def _flat(table: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:

@@ -7,7 +7,9 @@ runs/demo/
     events.jsonl             what happened in the chains, as it happened
     ledger.jsonl             which tasks were issued, finished, trained on
     trajectories/step_3.jsonl.gz
+    undone/1/step_4.jsonl.gz     chains of steps that the first resumed run took again
     checkpoints/step_10/
+    published/version_10/    weights on their way to an engine elsewhere
     tensorboard/
     log.txt                  what libraries had to say
     lock                     held by the process that trains
@@ -36,7 +38,7 @@ LOCK = "lock"
 
 
 class RunFolder:
-    """Where a run keeps everything, and the lock that keeps a second process out.
+    """The folder of a run, and the lock that keeps a second process out.
 
         with RunFolder.create("runs/demo", config=toml) as run:
             run.metrics_file            # runs/demo/metrics.jsonl
@@ -66,20 +68,10 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
-        """Take up a run where it was left."""
+        """Open a run that was started before, to continue it."""
         path = Path(path)
-        if not (path / MARK).is_file():
-            raise ConfigError(
-                f"there is no run to resume in {path}: it has no {MARK}. "
-                "Start it without --resume, or give the name of one that was started"
-            )
-        _require_known(path / MARK)
+        _require_run(path)
         return cls(path, _locked(path))
-
-    @property
-    def config(self) -> str:
-        """The settings that the run was started with, as TOML."""
-        return self.config_file.read_text(encoding="utf-8")
 
     def replace_config(self, config: str) -> None:
         """Write down the settings that a resumed run goes on with."""
@@ -134,16 +126,35 @@ class RunFolder:
         return file.with_name(f"{file.name}.gz").exists()
 
     @property
+    def undone_folder(self) -> Path:
+        """The chains of steps that were taken again, a folder for each time."""
+        return self.path / "undone"
+
+    @property
     def model_folder(self) -> Path:
         """Where the model of a run with adapters goes, merged."""
         return self.path / "model"
 
-    def drop_trajectories_after(self, step: int) -> None:
-        """Remove the chains of later steps, which a resumed run samples again."""
-        for path in self.trajectories_folder.glob("*_*.jsonl*"):
-            number = re.match(r"(?:step|eval)_(\d+)\.jsonl", path.name)
-            if number and int(number[1]) > step:
-                path.unlink()
+    @property
+    def published_folder(self) -> Path:
+        """Weights on their way to an engine elsewhere; gone when the run is over."""
+        return self.path / "published"
+
+    def set_aside_trajectories_after(self, step: int) -> Path | None:
+        """Move the chains of later steps, which a resumed run samples again, out of the way.
+
+        An evaluation that was not finished is moved too. Returns the folder that they are in now;
+        None where there were none.
+        """
+        undone = [path for path in self.trajectories_folder.glob("*") if _is_after(path, step)]
+        if not undone:
+            return None
+        earlier = [int(path.name) for path in self.undone_folder.glob("*") if path.name.isdigit()]
+        folder = self.undone_folder / str(max(earlier, default=0) + 1)
+        folder.mkdir(parents=True)
+        for path in undone:
+            path.rename(folder / path.name)
+        return folder
 
     def abandon(self) -> None:
         """Remove all that there is of a run, but the lock."""
@@ -154,7 +165,7 @@ class RunFolder:
                 path.unlink()
 
     def close(self) -> None:
-        """Let another process train here. Closing twice does nothing."""
+        """Release the lock. Closing twice does nothing."""
         self._lock.close()
 
     def __enter__(self) -> Self:
@@ -175,10 +186,10 @@ def _require_new(path: Path) -> None:
         raise ConfigError(
             f"{path} holds a run already. Continue it with --resume, or give this one another name"
         )
-    strangers = sorted({found.name for found in path.iterdir()} - _LEFT_BY_A_KILLED_CREATE)
-    if strangers:
+    others = sorted({found.name for found in path.iterdir()} - _LEFT_BY_A_KILLED_CREATE)
+    if others:
         raise ConfigError(
-            f"{path} exists and is no run: it holds {', '.join(strangers[:3])}. "
+            f"{path} exists and is no run: it holds {', '.join(others[:3])}. "
             "Give this run another name, or empty the folder"
         )
 
@@ -186,16 +197,42 @@ def _require_new(path: Path) -> None:
 _LEFT_BY_A_KILLED_CREATE = {LOCK, CONFIG, CONFIG + PART, MARK + PART}
 
 
-def _require_known(mark: Path) -> None:
-    try:
-        version = json.loads(mark.read_text())["v"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise FormatError(f'{mark} is damaged: expected {{"v": {FORMAT_VERSION}}}') from error
-    if version != FORMAT_VERSION:
-        raise FormatError(
-            f"{mark.parent} is laid out in format {version}; this AgentFly knows "
-            f"{FORMAT_VERSION}. Resume it with the version that started it"
+def _require_run(path: Path) -> None:
+    """Refuse what is no run, and one whose layout is not known."""
+    mark = path / MARK
+    content = json.dumps({"v": FORMAT_VERSION, "kind": "run"})
+    restore = f"Restore it, with the content {content} if this version of AgentFly started the run"
+    if not mark.exists():
+        if any((path / name).exists() for name in _SIGNS_OF_A_RUN):
+            raise FormatError(f"{mark} is lost, although {path} holds a run. {restore}")
+        raise ConfigError(
+            f"there is no run to resume in {path}: it has no {MARK}. "
+            "Start it without --resume, or give the name of one that was started"
         )
+    try:
+        found = json.loads(mark.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise FormatError(f"{mark} is damaged: {error}. {restore}") from error
+    match found:
+        case {"v": int(version), "kind": "run"} if version > FORMAT_VERSION:
+            raise FormatError(
+                f"{mark}: the run is laid out in format {version}; this AgentFly knows "
+                f"{FORMAT_VERSION}. Restore the version of AgentFly that started it"
+            )
+        case {"v": 1, "kind": "run"}:
+            return
+    raise FormatError(f"{mark} is damaged: got {found!r}. {restore}")
+
+
+_SIGNS_OF_A_RUN = ("ledger.jsonl", "metrics.jsonl", "checkpoints")
+
+
+def _is_after(path: Path, step: int) -> bool:
+    found = re.fullmatch(r"(step|eval)_(\d+)\.jsonl(.*)", path.name)
+    if not found or not path.is_file():
+        return False
+    unfinished = found[1] == "eval" and found[3] != ".gz"
+    return int(found[2]) > step or (int(found[2]) == step and unfinished)
 
 
 def _locked(path: Path) -> IO[str]:

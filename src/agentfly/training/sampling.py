@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from agentfly.errors import RunError
@@ -11,7 +12,7 @@ from agentfly.rollout import GroupPlan
 from agentfly.tasks import Ledger, Visit
 from agentfly.training.chains import Chains
 from agentfly.training.health import has_trainable
-from agentfly.types import Group, Seed, Trajectory, chain_index
+from agentfly.types import Group, Seed
 
 MAX_ROUNDS = 10
 """How often groups without spread are replaced by new ones before a step takes what there is."""
@@ -40,13 +41,13 @@ class Sampler:
     """Whether groups without spread are replaced by new ones (dynamic sampling)."""
     check: Callable[[Sequence[Group]], None]
     """Ends the run if what was sampled is not fit to learn from."""
-    on_chain: Callable[[], None]
+    on_chains: Callable[[int], None]
     finished: dict[str, Group] = field(default_factory=dict)
     """Groups that are complete and not yet trained on, those of a resumed run included: they are
     taken as they are when their turn comes."""
 
     async def sample(self, file: Path) -> Sampled:
-        """Return the groups of one step, each chain saved to `file` as soon as it ended."""
+        """Return the groups of one step, each saved to `file` as soon as it finished."""
         sampled = Sampled(groups=[], left_out=[])
         with TrajectoryWriter(file) as writer:
             for _ in range(MAX_ROUNDS if self.replace_flat else 1):
@@ -65,24 +66,20 @@ class Sampler:
 
     async def _round(self, count: int, writer: TrajectoryWriter) -> list[Group]:
         plans = [self._plan(visit) for visit in self.ledger.issue(count)]
-        for plan in plans:
-            if plan.id in self.finished:
-                self._take_finished(self.finished[plan.id], writer)
+        take = partial(self._take, writer)
         new = [plan for plan in plans if plan.id not in self.finished]
-        await self.chains.run(new, on_trajectory=_Ended(self, writer).take)
+        for plan in plans:
+            if plan.id in self.finished:  # complete before the run was resumed
+                take(self.finished[plan.id])
+        await self.chains.run(new, on_group=take)
         return [self.finished[plan.id] for plan in plans]
 
-    def _take_finished(self, group: Group, writer: TrajectoryWriter) -> None:
-        """Let a group that was complete before the run was resumed stand for its visit."""
-        for member in group.members:
-            writer.write(member)
-            self.on_chain()
-        self.complete(group)
-
-    def complete(self, group: Group) -> None:
-        """Tell the ledger of a group whose chains have all ended and are saved."""
+    def _take(self, writer: TrajectoryWriter, group: Group) -> None:
+        """Save a finished group, then tell the ledger of it."""
+        writer.write_group(group)
         self.finished[group.id] = group
         self.ledger.finish(group.id, Counter(member.stop for member in group.members))
+        self.on_chains(len(group.members))
 
     def _plan(self, visit: Visit) -> GroupPlan:
         return GroupPlan(
@@ -102,22 +99,3 @@ class Sampler:
                 into.left_out.append(group)
             else:
                 into.groups.append(group)
-
-
-class _Ended:
-    """Saves each chain as it ends, and puts complete groups together."""
-
-    def __init__(self, sampler: Sampler, writer: TrajectoryWriter) -> None:
-        self._sampler = sampler
-        self._writer = writer
-        self._members: dict[str, list[Trajectory]] = {}
-
-    def take(self, trajectory: Trajectory) -> None:
-        self._writer.write(trajectory)
-        members = self._members.setdefault(trajectory.group_id, [])
-        members.append(trajectory)
-        if len(members) == self._sampler.num_chains:
-            ordered = sorted(members, key=lambda member: chain_index(member.chain_id))
-            group = Group(id=trajectory.group_id, task=trajectory.task, members=tuple(ordered))
-            self._sampler.complete(group)
-        self._sampler.on_chain()

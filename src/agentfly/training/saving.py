@@ -2,7 +2,8 @@
 
 step_20/
     config.json, model.safetensors, …    the model: a Hugging Face folder
-    trainer.pt                           optimiser, schedule, critic, random states
+    learner.pt                           optimizer, schedule, critic
+    trainer.pt                           random states
     finished.jsonl                       groups that finished, and were not yet trained on
 """
 
@@ -17,39 +18,29 @@ import torch
 from agentfly.errors import ConfigError
 from agentfly.observe import TrajectoryWriter, read_trajectories
 from agentfly.training.checkpoint import Checkpoint
-from agentfly.training.learner.learner import Learner
-from agentfly.training.learner.policy import Policy
-from agentfly.types import Group, Trajectory
+from agentfly.types import Group, Learner, collect_groups
 
 TRAINER = "trainer.pt"
 FINISHED = "finished.jsonl"
 
 
-def write_state(
-    folder: Path, *, policy: Policy, learner: Learner, finished: Iterable[Group]
-) -> None:
+def write_state(folder: Path, *, learner: Learner, finished: Iterable[Group]) -> None:
     """Fill a checkpoint's folder."""
-    policy.save(folder)
-    state = {
-        "learner": learner.state_dict(),
-        "random": _random_states(),
-        "threads": torch.get_num_threads(),
-    }
+    learner.save(folder)
+    state = {"random": _random_states(), "threads": torch.get_num_threads()}
     torch.save(state, folder / TRAINER)
     with TrajectoryWriter(folder / FINISHED) as writer:
         for group in finished:
-            for member in group.members:
-                writer.write(member)
+            writer.write_group(group)
 
 
-def restore_state(checkpoint: Checkpoint, *, policy: Policy, learner: Learner) -> list[Group]:
+def restore_state(checkpoint: Checkpoint, learner: Learner) -> list[Group]:
     """Put everything back as it was, and return the groups that were not yet trained on."""
-    policy.restore(checkpoint.path)
     state = torch.load(checkpoint.path / TRAINER, map_location="cpu", weights_only=True)
     _require_threads(state["threads"])
-    learner.load_state_dict(state["learner"])
+    learner.restore(checkpoint.path)
     _restore_random(state["random"])
-    return _groups(read_trajectories(checkpoint.path / FINISHED))
+    return collect_groups(read_trajectories(checkpoint.path / FINISHED))
 
 
 def seed_everything(seed: int) -> None:
@@ -68,16 +59,6 @@ def _require_threads(then: int) -> None:
             f"the run was started with {then} threads of torch, and there are {now} now: a "
             f"deterministic run needs the same number. Set OMP_NUM_THREADS={then}"
         )
-
-
-def _groups(trajectories: Iterable[Trajectory]) -> list[Group]:
-    members: dict[str, list[Trajectory]] = {}
-    for trajectory in trajectories:
-        members.setdefault(trajectory.group_id, []).append(trajectory)
-    return [
-        Group(id=group_id, task=chains[0].task, members=tuple(chains))
-        for group_id, chains in members.items()
-    ]
 
 
 def _random_states() -> dict[str, Any]:

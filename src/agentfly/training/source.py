@@ -1,36 +1,22 @@
 """Where a run's tasks come from, and who attempts them."""
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from pathlib import Path
 
 from agentfly.agents import Agent
+from agentfly.agents.source import Source
 from agentfly.config import RunSettings
 from agentfly.errors import ConfigError
 from agentfly.models import resolve_model
-from agentfly.tasks import Rows, load_tasks
-from agentfly.types import Task
+from agentfly.rollout import Limits
+from agentfly.tasks import load_tasks
+from agentfly.types import SamplingParams, Task
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """Tasks with the agent that attempts them. A run may mix several.
-
-    >>> Source(agent=agent, tasks=[{"question": "2+2?", "answer": "4"}])     # doctest: +SKIP
-    """
-
-    agent: Agent
-    tasks: Rows | Sequence[Task]
-    """A file, rows, a function that gives rows, or tasks."""
-    eval_tasks: Rows | Sequence[Task] = ()
-    """Held out: never trained on."""
-    name: str = "default"
-    weight: float = 1.0
-    """Its share of the run's tasks, beside the weights of the other sources."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,18 +35,16 @@ class Curriculum:
         return {source.name: source.weight for source in self.sources}
 
 
-def read_sources(sources: Source | Sequence[Source]) -> Curriculum:
-    """Read the tasks of every source, and refuse what can't be trained on."""
-    sources = (sources,) if isinstance(sources, Source) else tuple(sources)
-    if not sources:
-        raise ConfigError("there is nothing to train on: a run needs at least one source of tasks")
-    twice = [name for name, count in Counter(s.name for s in sources).items() if count > 1]
-    if twice:
-        raise ConfigError(f"sources need names of their own: {twice[0]!r} is there twice")
+def read_sources(sources: Sequence[Source]) -> Curriculum:
+    """Read the tasks of every source that were not read yet."""
     tasks = [task for source in sources for task in _tasks(source)]
-    eval_tasks = [task for source in sources for task in _read(source.eval_tasks, source.name)]
+    eval_tasks = [
+        task for source in sources for task in load_tasks(source.eval_tasks, source=source.name)
+    ]
     _warn_of_leaks(tasks, eval_tasks)
-    return Curriculum(sources=sources, tasks=told_apart(tasks), eval_tasks=told_apart(eval_tasks))
+    return Curriculum(
+        sources=tuple(sources), tasks=told_apart(tasks), eval_tasks=told_apart(eval_tasks)
+    )
 
 
 def told_apart(tasks: Sequence[Task]) -> tuple[Task, ...]:
@@ -88,11 +72,9 @@ def _warn_of_leaks(tasks: Sequence[Task], eval_tasks: Sequence[Task]) -> None:
         )
 
 
-def warn_of_unheard(curriculum: Curriculum, settings: RunSettings) -> None:
-    """Tell of settings that change nothing, because an agent made by hand has its own."""
-    if settings.source:
-        return  # agents are made of the settings
-    for source in curriculum.sources:
+def warn_of_unheard(sources: Sequence[Source], settings: RunSettings) -> None:
+    """Tell of settings that change nothing, because an agent was given its own."""
+    for source in sources:
         sampling, limits = source.agent.sampling, source.agent.limits
         own = {
             "temperature": sampling.temperature,
@@ -100,7 +82,9 @@ def warn_of_unheard(curriculum: Curriculum, settings: RunSettings) -> None:
             "max_turns": limits.max_turns,
             "chain_seconds": limits.seconds,
         }
-        for name in sorted(settings.rollout.model_fields_set & own.keys()):
+        for name in sorted(
+            settings.rollout.model_fields_set & source.agent.own_settings & set(own)
+        ):
             if own[name] != (asked := getattr(settings.rollout, name)):
                 _log.warning(
                     "rollout.%s = %s changes nothing: the agent of source %r has its own, %s. Give "
@@ -109,37 +93,69 @@ def warn_of_unheard(curriculum: Curriculum, settings: RunSettings) -> None:
                 )
 
 
-def require_models_fit(curriculum: Curriculum, settings: RunSettings) -> None:
-    """Refuse agents that would render for one model while another is trained."""
-    folder = resolve_model(settings.model.name)
+def for_run(curriculum: Curriculum, settings: RunSettings) -> Curriculum:
+    """Give every agent the model that is trained, and the run's sampling and limits.
+
+    What an agent was given itself, it keeps.
+    """
+    rollout = settings.rollout
+    sampling = SamplingParams(temperature=rollout.temperature, max_tokens=rollout.max_tokens)
+    limits = Limits(
+        max_turns=rollout.max_turns,
+        context_length=rollout.context_length or math.inf,
+        seconds=rollout.chain_seconds,
+    )
+    folder = resolve_model(settings.model.name, trust_remote_code=settings.model.trust_remote_code)
+    sources = []
     for source in curriculum.sources:
-        model = source.agent.model
-        if model.renderer is None:
-            raise ConfigError(
-                f"the agent of source {source.name!r} speaks through a server that gives no token "
-                f"ids, and can't be trained: name its model, {settings.model.name!r}"
-            )
-        if model.folder is not None and model.folder.resolve() != folder.resolve():
-            raise ConfigError(
-                f"the agent of source {source.name!r} is of the model in {model.folder}, and "
-                f"{settings.model.name!r} is to be trained: name the same model in both places"
-            )
+        _require_model_fits(source, folder, settings.model.name)
+        agent = source.agent.for_run(
+            folder,
+            sampling=sampling,
+            limits=limits,
+            trust_remote_code=settings.model.trust_remote_code,
+            template_options=settings.model.template_options,
+        )
+        _require_template_options(agent, source.name, settings)
+        sources.append(replace(source, agent=agent))
+    return replace(curriculum, sources=tuple(sources))
+
+
+def _require_model_fits(source: Source, folder: Path, name: str) -> None:
+    """Refuse an agent whose engine would not be used, or that renders for another model."""
+    model = source.agent.model
+    if model.given is not None:
+        raise ConfigError(
+            f"the agent of source {source.name!r} has an engine of its own, a "
+            f"{type(model.given).__name__}, which training would not use: chains are sampled "
+            "from the weights that are trained, by the engine that the settings name. Make the "
+            "agent without a model, or of the model's name: "
+            f"Agent({name!r}, ...)"
+        )
+    if model.chat_model is not None:
+        raise ConfigError(
+            f"the agent of source {source.name!r} speaks through a server that gives no token "
+            f"ids, and can't be trained: name its model, {name!r}"
+        )
+    if model.folder is not None and model.folder.resolve() != folder.resolve():
+        raise ConfigError(
+            f"the agent of source {source.name!r} is of the model in {model.folder}, and "
+            f"{name!r} is to be trained: name the same model in both places, or none for the agent"
+        )
+
+
+def _require_template_options(agent: Agent, source: str, settings: RunSettings) -> None:
+    given = agent.model.template_options
+    if agent.model.folder is not None and given != settings.model.template_options:
+        raise ConfigError(
+            f"the agent of source {source!r} has the template_options {dict(given)}, and the "
+            "settings, which are kept with the run, have "
+            f"{settings.model.template_options}: give the same in both places"
+        )
 
 
 def _tasks(source: Source) -> list[Task]:
-    agent = source.agent
-    if agent.reward is None and agent.group_reward is None and agent.environment is None:
-        raise ConfigError(
-            f"source {source.name!r} has no reward: nothing tells good chains from bad ones. "
-            "Give its agent reward= or group_reward="
-        )
-    tasks = _read(source.tasks, source.name)
+    tasks = load_tasks(source.tasks, source=source.name)
     if not tasks:
         raise ConfigError(f"source {source.name!r} has no tasks: its list is empty")
     return tasks
-
-
-def _read(rows: Rows | Sequence[Task], source: str) -> list[Task]:
-    if isinstance(rows, Sequence) and all(isinstance(row, Task) for row in rows):
-        return [replace(row, source=source) for row in rows if isinstance(row, Task)]
-    return load_tasks(cast(Rows, rows), source=source)

@@ -2,32 +2,35 @@
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
-from agentfly.agents.mistakes import lacking
-from agentfly.agents.named import find_mask
-from agentfly.algorithms import Algorithm, make_algorithm
+from agentfly.agents.resolve import RunParts, resolve_run
+from agentfly.agents.source import Source
+from agentfly.algorithms import Algorithm
 from agentfly.chat import MaskPolicy
 from agentfly.config import RunSettings
-from agentfly.config.problem import refuse_if_any
+from agentfly.engines import EngineMaker
 from agentfly.observe import RunProgress
 from agentfly.training.opening import opened
 from agentfly.training.result import TrainResult
-from agentfly.training.source import Source, read_sources, warn_of_unheard
+from agentfly.training.source import Curriculum, read_sources, warn_of_unheard
 
 
 class Trainer:
     """Trains the model that its settings name, by letting agents attempt tasks.
 
     Args:
-        sources: Tasks, each with the agent that attempts them. Its own sampling and limits hold.
+        sources: Tasks, each with the agent that attempts them. An agent without a model gets the
+            one that is trained, and what it does not say of sampling and limits, the settings do.
         settings: Everything else.
         algorithm: One of your own; by default the one that the settings name.
         mask: Which sampled tokens are trained, as a function over turns; by default the policy
             that the settings name.
+        engine: Makes an engine of your own; by default the one that the settings name.
         resume: Go on from the last checkpoint of the run of this name.
         progress: Where the run shows how far it is; by default the terminal.
 
-    >>> agent = Agent("tiny", tools=[calculator], reward=correct)              # doctest: +SKIP
+    >>> agent = Agent(tools=[calculator], reward=correct)                      # doctest: +SKIP
     >>> settings = RunSettings(name="demo", model=ModelSettings(name="tiny"))  # doctest: +SKIP
     >>> Trainer(Source(agent=agent, tasks=rows), settings).run()               # doctest: +SKIP
     """
@@ -39,19 +42,18 @@ class Trainer:
         *,
         algorithm: Algorithm | None = None,
         mask: MaskPolicy | None = None,
+        engine: EngineMaker | None = None,
         resume: bool = False,
         progress: RunProgress | None = None,
     ) -> None:
-        named = settings.algorithm
-        refuse_if_any([*lacking(settings.model, settings.track)], None)
-        self.settings = settings
-        self.curriculum = read_sources(sources)
-        warn_of_unheard(self.curriculum, settings)
-        self.algorithm = algorithm or make_algorithm(named.name, named.options)
-        self.mask = mask or find_mask(settings.rollout.mask)
+        given = (sources,) if isinstance(sources, Source) else tuple(sources)
+        self.parts = resolve_run(
+            settings, sources=given, algorithm=algorithm, mask=mask, engine=engine
+        )
+        warn_of_unheard(self.parts.sources, settings)
+        self.curriculum = read_sources(self.parts.sources)
         self.resume = resume
         self.progress = progress or RunProgress()
-        refuse_if_any([*self.algorithm.problems(settings.rollout.num_chains)], None)
 
     def run(self) -> TrainResult:
         """Train to the end; Ctrl-C leaves a checkpoint to resume from."""
@@ -59,13 +61,32 @@ class Trainer:
 
     async def run_async(self) -> TrainResult:
         """Train to the end, from code that is async itself."""
-        opening = opened(
-            self.settings,
-            self.curriculum,
-            algorithm=self.algorithm,
-            mask=self.mask,
-            progress=self.progress,
-            resume=self.resume,
-        )
-        async with opening as loop:
-            return await loop.run()
+        return await _run(self.parts, self.curriculum, self.progress, resume=self.resume)
+
+
+def train(
+    run: RunSettings | RunParts,
+    *,
+    resume: bool = False,
+    base: Path | None = None,
+    progress: RunProgress | None = None,
+) -> TrainResult:
+    """Train by settings alone.
+
+    Args:
+        run: Settings, as `agentfly.config.load_settings` reads them from a TOML file, or the parts
+            that `resolve_run` made of them.
+        resume: Go on from the last checkpoint of the run of this name.
+        base: The folder that files and modules are named from; by default the working directory.
+        progress: Where the run shows how far it is; by default the terminal.
+    """
+    parts = resolve_run(run, base=base) if isinstance(run, RunSettings) else run
+    curriculum = read_sources(parts.sources)
+    return asyncio.run(_run(parts, curriculum, progress or RunProgress(), resume=resume))
+
+
+async def _run(
+    parts: RunParts, curriculum: Curriculum, progress: RunProgress, *, resume: bool
+) -> TrainResult:
+    async with opened(parts, curriculum, progress=progress, resume=resume) as loop:
+        return await loop.run()

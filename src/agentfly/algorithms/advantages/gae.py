@@ -8,7 +8,7 @@ import torch
 
 from agentfly.algorithms.batch import AdvantageInput, AdvantageOutput
 from agentfly.algorithms.credit import discounted_sum, next_in_segment, token_rewards
-from agentfly.algorithms.spread import standardise
+from agentfly.algorithms.spread import has_spread, standardise
 
 
 def gae(
@@ -17,14 +17,15 @@ def gae(
     """Sum the surprises that follow each token; `discount` is γ, and `trace` is λ.
 
     The advantages are then standardised over all tokens of the step; the returns, which the critic
-    is to learn, are not.
+    is to learn, are not. Where all are the same, standardizing leaves no credit.
     """
     assert x.values_N is not None, "generalised advantage estimation needs a critic's values"
     next_values_N = next_in_segment(x.values_N, x.chain_N)
     surprise_N = token_rewards(x) + discount * next_values_N - x.values_N
     advantages_N = discounted_sum(surprise_N, x.chain_N, discount * trace)
+    credited = has_spread(advantages_N) or not normalise
     return AdvantageOutput(
         advantages_N=standardise(advantages_N) if normalise else advantages_N,
-        used_C=torch.ones_like(x.group_C, dtype=torch.bool),
+        used_C=torch.full_like(x.group_C, credited, dtype=torch.bool),
         returns_N=advantages_N + x.values_N,
     )

@@ -1,5 +1,6 @@
 """`agentfly envs list` and `agentfly envs info`: what there is, and what one of them is made of."""
 
+import inspect
 import json
 from collections.abc import Iterator
 
@@ -7,24 +8,46 @@ import typer
 
 from agentfly.cli.envs.chosen import Name, choose, tasks_of
 from agentfly.cli.errors import told_plainly
-from agentfly.environments import ENVIRONMENTS, ReadyMade, find_ready_made
+from agentfly.environments import (
+    ReadyMade,
+    environment_names,
+    find_environment,
+    find_ready_made,
+)
+from agentfly.errors import ConfigError
+from agentfly.types import EnvSpec
 
 _SHOWN = 400
 """How many characters of a long text are shown."""
 
 
 def list_() -> None:
-    """List the ready-made environments, and what is missing for those that can't be used here."""
+    """List the environments, also those that installed packages bring.
+
+    What is missing for those that can't be used here is told.
+    """
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     table = Table("name", "what it is", "here")
-    for name in ENVIRONMENTS:
-        ready_made = find_ready_made(name)
-        table.add_row(name, ready_made.summary, escape(ready_made.requires() or "yes"))
+    for name in environment_names():
+        summary, here = _entry(name)
+        table.add_row(name, escape(summary), escape(here))
     Console().print(table)
     typer.echo("`agentfly envs info NAME` tells more; `agentfly envs play NAME` lets you try it.")
+
+
+def _entry(name: str) -> tuple[str, str]:
+    """Say what an environment is, and what it lacks here; a broken package hides no other."""
+    try:
+        found = find_environment(name)
+    except ConfigError as error:
+        return "", str(error)
+    if isinstance(found, EnvSpec):
+        about = inspect.getdoc(found.factory) or ""
+        return about.partition("\n")[0], "yes, with tasks of your own"
+    return found.summary, found.requires() or "yes"
 
 
 def info(name: Name) -> None:

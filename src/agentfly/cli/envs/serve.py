@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -10,40 +9,78 @@ import typer
 from agentfly.agents.outfit import Outfit
 from agentfly.cli.envs.chosen import Name, Options, choose
 from agentfly.cli.errors import told_plainly
+from agentfly.cli.serving import (
+    AllowHost,
+    Host,
+    Port,
+    Token,
+    announce,
+    listen_at,
+    until_interrupted,
+    wait,
+)
 from agentfly.errors import ConfigError
-from agentfly.resources import serve_environment
+from agentfly.resources import SessionLimits, environment_server
+from agentfly.runtime.http.address import Listen
 from agentfly.types import EnvSpec
 
+_DEFAULT = SessionLimits()
 
-def serve(
+
+def serve(  # noqa: PLR0913 - each is an option of the command
     name: Name,
     options: Options = None,
     *,
-    host: Annotated[str, typer.Option(help="Which address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0 takes any that is free.")] = 8700,
+    host: Host = "127.0.0.1",
+    port: Port = 8700,
+    token: Token = None,
+    allow_host: AllowHost = None,
+    max_sessions: Annotated[
+        int, typer.Option(min=1, help="Sessions of all clients together.")
+    ] = _DEFAULT.total,
+    max_client_sessions: Annotated[
+        int, typer.Option(min=1, help="Sessions of one client address.")
+    ] = _DEFAULT.per_client,
     web: Annotated[
         bool, typer.Option("--web", help="Serve pages for a person instead, where there are any.")
     ] = False,
 ) -> None:
     """Serve an environment over HTTP until Ctrl-C.
 
-    There is no password: keep the port to yourself. The requests are described in the
-    documentation, on the page about environments.
+    The address that is printed carries a token, without which nothing is answered. The requests
+    are described in the documentation, on the page about servers.
     """
     logging.basicConfig(format="%(message)s")
-    with told_plainly(), suppress(KeyboardInterrupt):
+    with told_plainly(), until_interrupted():
+        listen = listen_at(host, port, token, allow_host)
         outfit = choose(name, options)
         if web:
-            _serve_pages(outfit, name, host, port)
+            _serve_pages(outfit, name, listen)
         else:
-            asyncio.run(serve_environment(_only_environment(outfit, name), host=host, port=port))
+            limits = SessionLimits(total=max_sessions, per_client=max_client_sessions)
+            asyncio.run(_serve(_only_environment(outfit, name), listen, limits))
 
 
-def _serve_pages(outfit: Outfit, name: str, host: str, port: int) -> None:
+async def _serve(spec: EnvSpec, listen: Listen, limits: SessionLimits) -> None:
+    async with environment_server(
+        spec,
+        host=listen.host,
+        port=listen.port,
+        token=listen.token,
+        allowed_hosts=listen.allowed_hosts,
+        limits=limits,
+    ) as url:
+        announce(spec.name, url, listen)
+        await asyncio.Event().wait()
+
+
+def _serve_pages(outfit: Outfit, name: str, listen: Listen) -> None:
     pages = outfit.kit.pages if outfit.kit else None
     if pages is None:
         raise ConfigError(f"{name} has no pages for a person: leave --web out")
-    pages(host, port)
+    with pages(listen) as url:
+        announce(name, url, listen)
+        wait()
 
 
 def _only_environment(outfit: Outfit, name: str) -> EnvSpec:

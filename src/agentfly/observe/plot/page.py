@@ -3,6 +3,7 @@
 from functools import cache
 from typing import Any
 
+from agentfly.observe.estimate import interval_text
 from agentfly.observe.plot.curves import Curves, Point
 from agentfly.observe.plot.scale import Axis, reward_range, step_range
 
@@ -83,7 +84,7 @@ def _steps(curves: Curves, x: Axis) -> list[dict[str, Any]]:
 def _with_interval(point: Point) -> str:
     if point.low is None or point.high is None:
         return f"{point.value:.3f}"
-    return f"{point.value:.3f} [{point.low:.3f}, {point.high:.3f}]"
+    return f"{point.value:.3f} {interval_text(point.low, point.high, '{:.3f}')}"
 
 
 @cache

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentfly.observe.evaluation_metrics import Counting
 from agentfly.observe.plot import plot_curves
 from agentfly.observe.plot.curves import read_curves
 from agentfly.observe.plot.page import figure, render
@@ -22,7 +23,7 @@ from agentfly.types import Group
 __all__ = ["Report", "show_report", "write_report"]
 
 
-def write_report(
+def write_report(  # noqa: PLR0913 - each is a part of the page
     folder: Path,
     *,
     title: str,
@@ -32,6 +33,7 @@ def write_report(
     seconds: float,
     command: str | None = None,
     num_examples: int = 3,
+    counting: Counting | None = None,
 ) -> Report:
     """Compare two evaluations of the same held-out tasks, and write the files above.
 
@@ -44,8 +46,15 @@ def write_report(
         seconds: How long the run took.
         command: What to type to get the same, if there is such a command.
         num_examples: How many tasks are shown with a chain from before and one from after.
+        counting: What rewards can be, and what chains that ran out of time count.
     """
-    report = compare(before, after, seconds=seconds, num_examples=num_examples)
+    report = compare(
+        before,
+        after,
+        seconds=seconds,
+        num_examples=num_examples,
+        counting=counting or Counting(),
+    )
     plot_curves(records, folder / "reward.png", folder / "reward.html", title)
     _write_json(report, folder / "report.json", command)
     page = render(

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agentfly.observe.evaluation_metrics import evaluation_metrics
+from agentfly.observe.estimate import interval_text
+from agentfly.observe.evaluation_metrics import Counting, evaluation_metrics
 from agentfly.observe.report.examples import Example, choose_examples
 from agentfly.observe.rollout_metrics import rollout_metrics
 from agentfly.types import Group
@@ -18,7 +19,8 @@ ROWS = {
     "tools/unknown_share": ("calls of unknown tools", SHARE),
     "turns/mean": ("turns per chain", NUMBER),
     "tokens/per_chain": ("tokens per chain", "{:.0f}"),
-    "eval/failed_share": ("failed chains", SHARE),
+    "eval/time_limit_share": ("chains out of time", SHARE),
+    "eval/failed_share": ("chains left out as failed", SHARE),
 }
 """What is compared: the metric, what a person calls it, and how it is written."""
 
@@ -72,12 +74,17 @@ class Report:
 
 
 def compare(
-    before: Sequence[Group], after: Sequence[Group], *, seconds: float, num_examples: int
+    before: Sequence[Group],
+    after: Sequence[Group],
+    *,
+    seconds: float,
+    num_examples: int,
+    counting: Counting,
 ) -> Report:
     """Measure both, and choose examples."""
     return Report(
-        before=rollout_metrics(before) | evaluation_metrics(before),
-        after=rollout_metrics(after) | evaluation_metrics(after),
+        before=rollout_metrics(before) | evaluation_metrics(before, counting),
+        after=rollout_metrics(after) | evaluation_metrics(after, counting),
         seconds=seconds,
         examples=choose_examples(before, after, num_examples),
     )
@@ -90,4 +97,4 @@ def _text(metric: str, form: str, metrics: Mapping[str, float]) -> str:
     low, high = metrics.get(f"{metric}_low"), metrics.get(f"{metric}_high")
     if low is None or high is None:
         return text
-    return f"{text} [{form.format(low)}, {form.format(high)}]"
+    return f"{text} {interval_text(low, high, form)}"

@@ -1,18 +1,27 @@
 """Metrics as plain lines: what every run has, whatever else tracks it.
 
-{"v":1,"kind":"metrics","step":3,"time":1794056702.1,"metrics":{"reward/mean":0.61, …}}
+{"v":2,"kind":"metrics","step":3,"time":1794056702.1,"metrics":{"reward/mean":0.61, …},"crc":"…"}
 """
 
+import logging
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentfly.errors import FormatError
+from agentfly.observe.record import Decoder
 from agentfly.observe.whole_file import whole_file
-from agentfly.runtime.journal import Journal, read_records, whole_lines
+from agentfly.runtime.journal import Journal, read_record, read_records, whole_lines
 
 KIND = "metrics"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+CHECKSUMS_FROM = 2
+DAMAGED = ".damaged"
+"""Put after the name of a file that is kept because some of its lines can't be read."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +38,8 @@ class MetricsFile:
     """A tracker that appends to a file; each line outlives the process as soon as it is written.
 
     `resume_after` is the step of the checkpoint that a run continues from: what was logged of later
-    steps is dropped, because those steps are done again.
+    steps is dropped, because those steps are done again. A run goes on without lines that are lost
+    or damaged, with a warning.
     """
 
     def __init__(
@@ -39,9 +49,9 @@ class MetricsFile:
         resume_after: int | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
-        if resume_after is not None and Path(path).exists():
-            _drop_after(resume_after, Path(path))
-        self._journal = Journal(path, kind=KIND, version=FORMAT_VERSION)
+        if resume_after is not None:
+            _keep_up_to(resume_after, Path(path))
+        self._journal = Journal(path, kind=KIND, version=FORMAT_VERSION, checksums=True)
         self._now = now
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
@@ -55,15 +65,55 @@ class MetricsFile:
 
 def read_metrics(path: str | Path) -> list[MetricsRecord]:
     """Read all records of a file, in the order in which they were logged."""
-    return [
-        MetricsRecord(step=record["step"], time=record["time"], metrics=record["metrics"])
-        for _, record in read_records(path, kind=KIND, version=FORMAT_VERSION)
-    ]
+    records = read_records(path, kind=KIND, version=FORMAT_VERSION, checksums_from=CHECKSUMS_FROM)
+    return [_decoded(record, f"{path}:{number}") for number, record in records]
 
 
-def _drop_after(step: int, path: Path) -> None:
-    """Write the file anew without later steps."""
-    records = read_records(path, kind=KIND, version=FORMAT_VERSION)
-    kept = {number for number, record in records if record["step"] <= step}
+def _decoded(record: dict[str, object], where: str) -> MetricsRecord:
+    about = {key: value for key, value in record.items() if key not in ("v", "kind")}
+    return _DECODER.decode(about, where=where)
+
+
+_DECODER = Decoder(MetricsRecord)
+
+
+def _keep_up_to(step: int, path: Path) -> None:
+    """Write the file anew without later steps, and without what can't be read."""
+    kept: list[bytes] = []
+    missing, damaged = set(range(1, step + 1)), []
+    for number, line in whole_lines(path) if path.exists() else ():
+        try:
+            logged = _read(line, f"{path}:{number}").step
+        except FormatError as error:
+            damaged.append(str(error))
+            continue
+        if logged <= step:
+            kept.append(line)
+            missing.discard(logged)
+    if damaged:
+        _set_aside(path, damaged)
+    if missing:
+        _log.warning(
+            "%s has no line of %d of the %d steps before this one, the first of them step %d: "
+            "they are lost, and the run goes on without them",
+            *(path, len(missing), step, min(missing)),
+        )
     with whole_file(path) as file:
-        file.writelines(line for number, line in whole_lines(path) if number in kept)
+        file.writelines(kept)
+
+
+def _read(line: bytes, where: str) -> MetricsRecord:
+    record = read_record(
+        line, where, kind=KIND, version=FORMAT_VERSION, checksums_from=CHECKSUMS_FROM
+    )
+    return _decoded(record, where)
+
+
+def _set_aside(path: Path, damaged: list[str]) -> None:
+    copy = path.with_name(path.name + DAMAGED)
+    shutil.copyfile(path, copy)
+    _log.warning(
+        "%d lines of %s can't be read, and the run goes on without them; the file as it was is %s. "
+        "The first: %s",
+        *(len(damaged), path, copy, damaged[0]),
+    )

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from agentfly.errors import AgentFlyError, ConfigError, boundary
+from agentfly.errors import AgentFlyError, ConfigError, FormatError, boundary
 from agentfly.observe.trackers.metrics_file import MetricsFile
 from agentfly.observe.trackers.mlflow import MLflow
 from agentfly.observe.trackers.tensorboard import TensorBoard
@@ -116,6 +116,8 @@ def _open(name: str, run: TrackedRun) -> Tracker:
     try:
         with boundary(ConfigError, f"opening the tracker {name!r}"):
             return opener(run)
+    except FormatError:
+        raise
     except ConfigError as error:
         way_out = WAYS_OUT.get(name, "Mend that")
         raise ConfigError(f"{error}. {way_out}, or take it out of `track.trackers`") from error

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agentfly.errors import FormatError
 from agentfly.observe.whole_file import whole_file
 from agentfly.runtime.extra import import_extra
 
@@ -28,12 +29,29 @@ class TrackedRun:
     def identity(self, tracker: str, make: Callable[[], str]) -> str:
         """Return the id of this run at a tracker: what was made once is used when it resumes."""
         path = self.folder / IDENTITIES
-        known: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+        known = _read(path) if path.exists() else {}
         if tracker not in known:
             known[tracker] = make()
             with whole_file(path) as file:
                 file.write(json.dumps(known).encode() + b"\n")
         return known[tracker]
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        known = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, str(error)) from error
+    if not isinstance(known, dict) or not all(isinstance(one, str) for one in known.values()):
+        raise _damaged(path, 'expected ids by tracker, such as {"wandb": "4f09"}')
+    return known
+
+
+def _damaged(path: Path, problem: str) -> FormatError:
+    return FormatError(
+        f"{path} is damaged: {problem}. Restore it from a copy, or delete it: the trackers then "
+        "begin a new run for what comes from now on"
+    )
 
 
 def import_tracker(name: str, *, extra: str, module: str | None = None) -> Any:

@@ -6,9 +6,10 @@ from torch import Tensor
 
 from agentfly.algorithms import Algorithm, LossInput, objective
 from agentfly.config import TrainSettings
-from agentfly.training.learner.batch import Batch, Known
+from agentfly.training.learner.batch import Known
 from agentfly.training.learner.forward import Forward, Targets
 from agentfly.training.learner.learnt import Record
+from agentfly.training.learner.minibatch import Minibatch
 from agentfly.training.learner.optimizer import Optimizer
 from agentfly.training.learner.pack import PackedRow
 from agentfly.training.learner.policy import Policy
@@ -29,29 +30,34 @@ class Actor:
         """Return the log-probabilities of a row's trained tokens."""
         return self._forward.logprobs(row, targets)
 
-    def update(
-        self, batch: Batch, known: Known, rows: list[Microbatch], lr: float, record: Record
-    ) -> None:
-        """Go over all rows of a batch, then change the weights once."""
-        losses = [self._accumulate(part, batch, known, record) for part in rows]
+    def update(self, minibatch: Minibatch, known: Known, lr: float, record: Record) -> None:
+        """Go over all rows, then change the weights once; skip what nothing acts on."""
+        assert known.credited_N is not None, "credited before it is learnt from"
+        if not (known.credited_N.any() or self._algorithm.penalizes):
+            return
+        losses = [self._accumulate(part, minibatch, known, record) for part in minibatch.rows]
         record.means["loss"].append(sum(losses))
         record.updates.append(self._optimizer.update(lr))
 
-    def _accumulate(self, part: Microbatch, batch: Batch, known: Known, record: Record) -> float:
-        x = self._loss_input(part, batch, known.take(part.tokens_K))
+    def _accumulate(
+        self, part: Microbatch, minibatch: Minibatch, known: Known, record: Record
+    ) -> float:
+        x = self._loss_input(part, minibatch, known.take(part.tokens_K))
         found = objective(self._algorithm, x)
         found.loss.backward()
         told = {"old_logprobs": x.old_logprobs_N, "sampled_logprobs": x.sampled_logprobs_N}
         record.note_tokens({**found.metrics, **told})
         return found.loss.item()
 
-    def _loss_input(self, part: Microbatch, batch: Batch, known: Known) -> LossInput:
+    def _loss_input(self, part: Microbatch, minibatch: Minibatch, known: Known) -> LossInput:
         predicted = self._forward(part.row, part.targets)
         logprobs_K, entropy_K = predicted.logprobs_K, predicted.entropy_K
         # A single update begins where the step began: these are the old ones.
         old_K = logprobs_K.detach() if known.old_logprobs_N is None else known.old_logprobs_N
+        batch, sums = minibatch.batch, minibatch.denominators
         chain_K = batch.chain_N[part.tokens_K]
         assert known.advantages_N is not None, "credited before it is learnt from"
+        assert known.credited_N is not None, "credited before it is learnt from"
         reference_K = known.reference_logprobs_N
         device = logprobs_K.device
         return LossInput(
@@ -61,10 +67,11 @@ class Actor:
             advantages_N=known.advantages_N.to(device),
             sample_N=part.targets.sample_K.unique(return_inverse=True)[1],
             chain_tokens_N=batch.chain_tokens_C[chain_K].to(device),
-            num_tokens=float(len(batch)),
-            num_chains=float(len(batch.chains)),
+            num_tokens=sums.num_tokens,
+            num_chains=sums.num_chains,
             reference_logprobs_N=None if reference_K is None else reference_K.to(device),
             entropy_N=entropy_K if self._algorithm.entropy_coefficient else entropy_K.detach(),
+            credited_N=None if known.credited_N.all() else known.credited_N.to(device),
         )
 
     def state_dict(self) -> dict[str, Any]:

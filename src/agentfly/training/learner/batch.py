@@ -25,6 +25,8 @@ class Known:
     values_N: Tensor | None = None
     advantages_N: Tensor | None = None
     returns_N: Tensor | None = None
+    credited_N: Tensor | None = None
+    """False for tokens of chains without credit."""
 
     def take(self, tokens: Tensor) -> "Known":
         """Keep some of the tokens."""

@@ -9,13 +9,13 @@ Letters of the shapes: N tokens of a row, B samples of it, T length of the longe
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from agentfly.engines.local.weights import sharing_twin
 from agentfly.errors import ConfigError
+from agentfly.modeling.shared_view import shared_view
 from agentfly.training.learner.attention import (
     IMPLEMENTATION,
     SegmentAttention,
@@ -23,7 +23,7 @@ from agentfly.training.learner.attention import (
     recomputing,
 )
 from agentfly.training.learner.pack import PackedRow, pack
-from agentfly.training.learner.twin import checkpoint_activations, without_dropout
+from agentfly.training.learner.training_mode import checkpoint_activations, without_dropout
 from agentfly.types import Sample
 
 PROBE_TOKENS = 24
@@ -35,19 +35,9 @@ TOLERANCE = 1e-3
 _log = logging.getLogger(__name__)
 
 
-class Body(Protocol):
-    """The layers of a model without its head."""
-
-    module: Any
-    """A tree of modules of its own, over the model's parameters."""
-    shares_prefixes: bool
-    """Whether rows may hold what samples have in common only once."""
-
-    def __call__(self, row: PackedRow) -> Tensor:
-        """Return the hidden states of a row, NxD."""
-
-
-def make_body(module: Any, *, dtype: torch.dtype, checkpointing: bool = False) -> Body:
+def make_body(
+    module: Any, *, dtype: torch.dtype, checkpointing: bool = False
+) -> "PackedBody | PaddedBody":
     """Choose the way for a causal language model, and say so where it is the slow one."""
     reason = _why_not_packed(module)
     if reason is None:
@@ -60,44 +50,46 @@ def make_body(module: Any, *, dtype: torch.dtype, checkpointing: bool = False) -
     return PaddedBody(module, dtype=dtype, checkpointing=checkpointing)
 
 
-class PackedBody:
+class PackedBody(nn.Module):
     """All samples of a row end to end, each segment attending to its own past alone."""
 
     shares_prefixes = True
+    """Rows may hold only once what samples have in common."""
 
     def __init__(self, module: Any, *, dtype: torch.dtype, checkpointing: bool = False) -> None:
-        self.module = without_dropout(sharing_twin(module))
+        super().__init__()
+        self.module = without_dropout(shared_view(module))
         self.module.set_attn_implementation(IMPLEMENTATION)
         if checkpointing:
             checkpoint_activations(self.module, context_fn=recomputing)
         self._dtype = dtype
 
-    def __call__(self, row: PackedRow) -> Tensor:
+    def forward(self, row: PackedRow) -> Tensor:
         """Return the hidden states of a row, NxD."""
-        ids, positions = (
-            torch.tensor([part], device=self.module.device)
-            for part in (row.token_ids, row.positions)
-        )
+        device = self.module.device
+        ids, positions = (part[None].to(device) for part in (row.token_ids, row.positions))
         with attending(SegmentAttention(row.segments)), autocast(self.module, self._dtype):
             output = self.module.base_model(input_ids=ids, position_ids=positions, use_cache=False)
         hidden: Tensor = output.last_hidden_state[0]
         return hidden
 
 
-class PaddedBody:
+class PaddedBody(nn.Module):
     """One sample per line, padded to the longest, with the model's own attention."""
 
     shares_prefixes = False
+    """Every sample is whole."""
 
     def __init__(self, module: Any, *, dtype: torch.dtype, checkpointing: bool = False) -> None:
-        self.module = without_dropout(sharing_twin(module))
+        super().__init__()
+        self.module = without_dropout(shared_view(module))
         if checkpointing:
             checkpoint_activations(self.module)
         self._dtype = dtype
 
-    def __call__(self, row: PackedRow) -> Tensor:
+    def forward(self, row: PackedRow) -> Tensor:
         """Return the hidden states of a row, NxD."""
-        ids = torch.tensor(row.token_ids, device=self.module.device)
+        ids = row.token_ids.to(self.module.device)
         parts = [ids[segment.start : segment.end] for segment in row.segments]
         ids_BT = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
         lengths = torch.tensor([len(part) for part in parts], device=ids.device)

@@ -7,9 +7,10 @@ from torch import Tensor
 from agentfly.algorithms import Critic as CriticOptions
 from agentfly.algorithms import value_loss
 from agentfly.config import TrainSettings
-from agentfly.training.learner.batch import Batch, Known
+from agentfly.training.learner.batch import Known
 from agentfly.training.learner.forward import Targets
 from agentfly.training.learner.learnt import Record
+from agentfly.training.learner.minibatch import Minibatch
 from agentfly.training.learner.optimizer import Optimizer
 from agentfly.training.learner.pack import PackedRow
 from agentfly.training.learner.policy import Policy
@@ -32,18 +33,20 @@ class Critic:
 
     def values(self, row: PackedRow, targets: Targets) -> Tensor:
         """Return the value before each of a row's trained tokens."""
-        return self._model(row, targets)
+        values_K: Tensor = self._model(row, targets)
+        return values_K
 
-    def update(
-        self, batch: Batch, known: Known, rows: list[Microbatch], lr: float, record: Record
-    ) -> None:
-        """Go over all rows of a batch, then change the weights once."""
-        losses = [self._accumulate(part, len(batch), known.take(part.tokens_K)) for part in rows]
+    def update(self, minibatch: Minibatch, known: Known, lr: float, record: Record) -> None:
+        """Go over all rows, then change the weights once."""
+        total = minibatch.denominators.num_tokens
+        losses = [
+            self._accumulate(part, total, known.take(part.tokens_K)) for part in minibatch.rows
+        ]
         record.means["critic/loss"].append(sum(losses))
         update = self._optimizer.update(lr)
         record.means["critic/grad_norm"].append(update.grad_norm)
 
-    def _accumulate(self, part: Microbatch, num_tokens: int, known: Known) -> float:
+    def _accumulate(self, part: Microbatch, num_tokens: float, known: Known) -> float:
         assert known.values_N is not None, "measured before the update"
         assert known.returns_N is not None, "an algorithm with a critic tells returns"
         values_K = self._model(part.row, part.targets)

@@ -75,37 +75,43 @@ class Predicted:
     entropy_K: Tensor
 
 
-class Forward:
-    """A causal language model's log-probabilities over packed rows."""
+class Forward(nn.Module):
+    """A causal language model's log-probabilities over packed rows.
+
+    Embeddings, layers and head are all used inside `forward`, so that FSDP2's `fully_shard` can
+    wrap the whole: each part is gathered when it is needed.
+    """
 
     def __init__(self, causal_lm: Any, *, dtype: torch.dtype, checkpointing: bool = False) -> None:
         """Refuse a model whose logits are not simply its head's."""
+        super().__init__()
         self._dtype = dtype
-        self._head = causal_lm.get_output_embeddings()
-        _prove_head(causal_lm, self._head)
+        _prove_head(causal_lm, causal_lm.get_output_embeddings())
         self.body = make_body(causal_lm, dtype=dtype, checkpointing=checkpointing)
+        self.vocabulary: int = self._head.out_features
+        """Number of tokens to choose from."""
 
     @property
-    def vocabulary(self) -> int:
-        """How many tokens there are to choose from."""
-        return len(self._head.weight)
+    def _head(self) -> Any:
+        return self.body.module.get_output_embeddings()
 
-    def __call__(self, row: PackedRow, targets: Targets) -> Predicted:
+    def forward(self, row: PackedRow, targets: Targets) -> Predicted:
         """Predict a row's targets."""
         hidden_KD = self.body(row)[targets.predictors_K].to(self._dtype)
-        bias = self._head.bias
+        head = self._head
         logprobs_K, entropy_K = token_logprobs(
             hidden_KD,
-            self._head.weight.to(self._dtype),
-            None if bias is None else bias.to(self._dtype),
+            head.weight.to(self._dtype),
+            None if head.bias is None else head.bias.to(self._dtype),
             targets.ids_K,
             targets.temperature_K,
         )
         return Predicted(logprobs_K=logprobs_K, entropy_K=entropy_K)
 
     def logprobs(self, row: PackedRow, targets: Targets) -> Tensor:
-        """Predict a row's targets, and tell nothing but their log-probabilities."""
-        return self(row, targets).logprobs_K
+        """Return the log-probabilities of a row's targets."""
+        predicted: Predicted = self(row, targets)
+        return predicted.logprobs_K
 
 
 @torch.no_grad()

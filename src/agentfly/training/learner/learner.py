@@ -1,18 +1,24 @@
 """The learner: from a step's groups to one or more updates of the policy.
 
     harvest     the chains that can be learnt from
+    plan        which chains each update is dealt, and in which rows they are computed
+    values      what the critic foresees              only with a critic
+    advantage   what each token is credited with
     old         log-probabilities before the step     only where more than one update needs them
     reference   log-probabilities of the reference    only with a KL term
-    values      what the critic foresees              only with a critic
-    advantage   what each token is credited with; chains without credit are dropped
-    update      epochs × minibatches of forward, backward and one call of the optimiser
+    update      epochs × minibatches of forward, backward and one call of the optimizer
 
-Each call of the optimiser has one denominator, over all of its rows: neither packing nor the budget
-of a row can change a gradient.
+A step is planned after the advantages, so that chains without credit need not be computed, or
+before them where advantages need a pass over all chains (a critic, or KL in the reward).
+
+Each call of the optimizer has one denominator, over all scored chains that it was dealt: neither
+packing nor the budget of a row can change a gradient. With unchanged weights every ratio is exactly
+1, because old log-probabilities are measured in the rows of the update.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,20 +32,23 @@ from agentfly.training.learner.actor import Actor
 from agentfly.training.learner.batch import Batch, Known, timeline
 from agentfly.training.learner.critic import Critic
 from agentfly.training.learner.forward import Forward
+from agentfly.training.learner.given_weights import forms, give
 from agentfly.training.learner.harvest import Harvest, harvest
-from agentfly.training.learner.learnt import Learnt, Record
+from agentfly.training.learner.learnt import Record
 from agentfly.training.learner.memory import Memory, foresee
-from agentfly.training.learner.minibatch import deal
+from agentfly.training.learner.minibatch import Minibatch, Plan, make_plan
 from agentfly.training.learner.out_of_memory import out_of_memory_told
 from agentfly.training.learner.policy import Policy
 from agentfly.training.learner.reference import make_reference
 from agentfly.training.learner.rows import Packing
 from agentfly.training.learner.schedule import learning_rate
-from agentfly.types import Group, Seed
+from agentfly.types import Group, Seed, StepMetrics, Weights
+
+STATE_FILE = "learner.pt"
 
 
-class Learner:
-    """Trains a policy; knows nothing of where chains come from."""
+class LocalLearner:
+    """Trains a policy in this process; knows nothing of where chains come from."""
 
     def __init__(
         self,
@@ -56,7 +65,7 @@ class Learner:
             algorithm: What to learn by.
             settings: `train` and `seed` count here.
             sampler_matches: Chains are sampled with the policy's own weights and dtype, so that
-                what the sampler recorded can serve as the log-probabilities before a step.
+                what the sampler recorded is good enough for KL in the reward.
         """
         self.step = 0
         """Steps learnt so far: the place in the schedule."""
@@ -92,14 +101,14 @@ class Learner:
         mask: MaskPolicy = all_sampled,
         *,
         version: int | None = None,
-    ) -> Learnt:
+    ) -> StepMetrics:
         """Learn from one step's groups.
 
         Args:
             groups: Everything that was sampled for the step, failures included.
             mask: Which sampled tokens are trained.
-            version: Of the weights now. What the sampler recorded is used as it is only where all
-                tokens were sampled by this version.
+            version: Of the weights now. What the sampler recorded is used for KL in the reward only
+                where all tokens were sampled by this version.
         """
         record = Record()
         found = harvest(groups, mask, self._algorithm.overlong)
@@ -108,13 +117,43 @@ class Learner:
             with out_of_memory_told(self._train):
                 self._learn(Batch(found.chains), version, record)
         self.step += 1
-        return record.learnt()
+        return record.step_metrics()
 
     def _learn(self, batch: Batch, version: int | None, record: Record) -> None:
-        batch, known = self._credited(batch, version, record)
+        known, plan = self._credited(batch, version, record)
+        _count_active(plan, record)
+        known = self._looked_back(plan, known, record)
         lr = record.counts["lr"] = learning_rate(self.step, self._train)
-        for part, known_of_part in self._minibatches(batch, known):
-            self._update(part, known_of_part, lr, record)
+        for epoch in range(self._train.epochs):
+            for minibatch in plan.in_order(epoch, self._seed_of(epoch)):
+                self._update(minibatch, known.take(minibatch.tokens), lr, record)
+
+    @property
+    def gives(self) -> Sequence[type[Weights]]:
+        """Forms in which `weights` can give the weights, the cheapest first."""
+        return forms(self._policy)
+
+    def weights(self, form: type[Weights], folder: Path) -> Weights:
+        """Return the weights as they are now; forms with files write them to a new `folder`."""
+        return give(self._policy, form, folder)
+
+    def save(self, folder: Path) -> None:
+        """Write the model as a Hugging Face folder, and beside it what is needed to continue."""
+        self._policy.save(folder)
+        torch.save(self.state_dict(), folder / STATE_FILE)
+
+    def restore(self, folder: Path) -> None:
+        """Continue exactly where a learner of the same settings stood."""
+        self._policy.restore(folder)
+        state = torch.load(folder / STATE_FILE, map_location="cpu", weights_only=True)
+        self.load_state_dict(state)
+
+    def export(self, folder: Path) -> None:
+        """Write a plain Hugging Face folder, adapters merged, to be used anywhere."""
+        self._policy.export(folder)
+
+    def close(self) -> None:
+        """Free nothing: memory of this process goes with the learner."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that is needed to continue, besides the policy's own weights."""
@@ -128,89 +167,124 @@ class Learner:
         if self._critic is not None:
             self._critic.load_state_dict(state["critic"])
 
-    def _credited(self, batch: Batch, version: int | None, record: Record) -> tuple[Batch, Known]:
-        """Credit every chain, and keep those that have something to teach."""
-        known = Known()
-        if self._kl_is_reward:
-            known = self._looked_back(batch, known, version, record)
-        if self._critic is not None:
-            with record.timing("values"):
-                known = replace(known, values_N=self._packing.measure(batch, self._critic.values))
+    def _credited(self, batch: Batch, version: int | None, record: Record) -> tuple[Known, Plan]:
+        """Credit every chain, and deal them to updates."""
+        plan, known = None, Known()
+        if self._kl_is_reward or self._critic is not None:
+            everyone_C = torch.ones(len(batch.chains), dtype=torch.bool)
+            plan = self._planned(batch, self._active(batch, everyone_C), record)
+            known = self._measured_for_credit(batch, plan, version, record)
         with record.timing("advantage"):
             known, used_C = self._advantages(batch, known, record)
-        batch, tokens = batch.take(used_C & (batch.chain_tokens_C > 0))
-        record.counts["chains_used"] = len(batch.chains)
-        record.counts["trained_tokens"] = len(batch)
-        record.counts["total_tokens"] = sum(len(sample.token_ids) for sample in batch.samples)
-        return batch, self._looked_back(batch, known.take(tokens), version, record)
+        active_C = self._active(batch, used_C)
+        if plan is not None and torch.equal(plan.active_C, active_C):
+            return known, plan
+        # What was measured in rows of other chains is too coarse for ratios.
+        return replace(known, old_logprobs_N=None), self._planned(batch, active_C, record)
 
-    def _looked_back(
-        self, batch: Batch, known: Known, version: int | None, record: Record
+    def _active(self, batch: Batch, used_C: Tensor) -> Tensor:
+        """Tell which chains something acts on: credit, KL, entropy or the critic."""
+        everyone = self._critic is not None or (self._counts_all and self._algorithm.penalizes)
+        return (batch.chain_tokens_C > 0) & (used_C | everyone)
+
+    @property
+    def _counts_all(self) -> bool:
+        return self._algorithm.denominator == "scored"
+
+    def _planned(self, batch: Batch, active_C: Tensor, record: Record) -> Plan:
+        with record.timing("pack"):
+            return make_plan(
+                batch,
+                dealt_C=torch.ones_like(active_C) if self._counts_all else active_C,
+                active_C=active_C,
+                parts=self._train.minibatches,
+                seed=self._seed_of(epoch=0),
+                rows=self._packing.rows,
+            )
+
+    def _seed_of(self, epoch: int) -> Seed:
+        return self._seed.child("minibatches", self.step, epoch)
+
+    def _measured_for_credit(
+        self, batch: Batch, plan: Plan, version: int | None, record: Record
     ) -> Known:
-        """Find the log-probabilities before the step and of the reference, where still unknown."""
-        if known.old_logprobs_N is None and self._needs_old:
-            with record.timing("old"):
-                known = replace(known, old_logprobs_N=self._old_logprobs(batch, version))
-        if known.reference_logprobs_N is None and self._reference is not None:
-            with record.timing("reference"):
-                found_N = self._packing.measure(batch, self._reference)
-                known = replace(known, reference_logprobs_N=found_N)
+        """Measure what the advantages need."""
+        known = Known()
+        if self._kl_is_reward:
+            if not self._sampled_by_these_weights(batch, version):
+                known = self._with_old(plan, known, record)
+            known = self._with_reference(plan, known, record)
+        if self._critic is not None:
+            with record.timing("values"):
+                known = replace(known, values_N=plan.measure(self._critic.values))
         return known
+
+    def _looked_back(self, plan: Plan, known: Known, record: Record) -> Known:
+        """Measure what the updates need and is still unknown."""
+        several = self._train.epochs * self._train.minibatches > 1
+        if several and known.old_logprobs_N is None:
+            known = self._with_old(plan, known, record)
+        if self._reference is not None and known.reference_logprobs_N is None:
+            known = self._with_reference(plan, known, record)
+        return known
+
+    def _with_old(self, plan: Plan, known: Known, record: Record) -> Known:
+        with record.timing("old"):
+            return replace(known, old_logprobs_N=plan.measure(self._actor.logprobs))
+
+    def _with_reference(self, plan: Plan, known: Known, record: Record) -> Known:
+        assert self._reference is not None, "an algorithm with a KL term has a reference"
+        with record.timing("reference"):
+            return replace(known, reference_logprobs_N=plan.measure(self._reference))
 
     @property
     def _kl_is_reward(self) -> bool:
         return self._algorithm.kl is not None and self._algorithm.kl.place == "reward"
 
-    @property
-    def _needs_old(self) -> bool:
-        return self._kl_is_reward or self._train.epochs * self._train.minibatches > 1
-
-    def _old_logprobs(self, batch: Batch, version: int | None) -> Tensor:
+    def _sampled_by_these_weights(self, batch: Batch, version: int | None) -> bool:
         fresh = version is not None and bool((batch.versions_N == version).all())
-        if self._sampler_matches and fresh:
-            return batch.sampled_logprobs_N
-        return self._packing.measure(batch, self._actor.logprobs)
+        return self._sampler_matches and fresh
 
     def _advantages(self, batch: Batch, known: Known, record: Record) -> tuple[Known, Tensor]:
-        ordered = timeline(batch, kl_N=self._kl_reward(known), values_N=known.values_N)
+        kl_N = self._kl_reward(batch, known)
+        ordered = timeline(batch, kl_N=kl_N, values_N=known.values_N)
         output = self._algorithm.advantage(ordered.input)
         record.counts.update(diagnose_advantages(ordered.input, output))
         returns_N = output.returns_N
+        credited_N = output.used_C[batch.chain_N]
         credited = replace(
             known,
-            advantages_N=ordered.back(output.advantages_N),
+            advantages_N=ordered.back(output.advantages_N).where(credited_N, 0.0),
             returns_N=None if returns_N is None else ordered.back(returns_N),
+            credited_N=credited_N,
         )
         return credited, output.used_C
 
-    def _kl_reward(self, known: Known) -> Tensor | None:
+    def _kl_reward(self, batch: Batch, known: Known) -> Tensor | None:
         kl = self._algorithm.kl
         if kl is None or kl.place != "reward":
             return None
-        assert known.old_logprobs_N is not None, "looked back before"
-        assert known.reference_logprobs_N is not None, "looked back before"
-        estimate_N = kl_estimate(known.old_logprobs_N, known.reference_logprobs_N, kl.estimator)
+        measured_N = known.old_logprobs_N
+        policy_N = batch.sampled_logprobs_N if measured_N is None else measured_N
+        assert known.reference_logprobs_N is not None, "measured before the credit"
+        estimate_N = kl_estimate(policy_N, known.reference_logprobs_N, kl.estimator)
         return kl.coefficient * estimate_N
 
-    def _minibatches(self, batch: Batch, known: Known) -> Iterator[tuple[Batch, Known]]:
-        groups_C = [chain.group for chain in batch.chains]
-        for epoch in range(self._train.epochs):
-            seed = self._seed.child("minibatches", self.step, epoch)
-            for chains in deal(groups_C, self._train.minibatches, seed):
-                kept_C = torch.zeros(len(batch.chains), dtype=torch.bool)
-                kept_C[chains] = True
-                part, tokens = batch.take(kept_C)
-                yield part, known.take(tokens)
-
-    def _update(self, batch: Batch, known: Known, lr: float, record: Record) -> None:
-        with record.timing("pack"):
-            rows = self._packing.rows(batch)
-        record.means["computed_tokens"].append(sum(len(part.row.token_ids) for part in rows))
+    def _update(self, minibatch: Minibatch, known: Known, lr: float, record: Record) -> None:
+        record.means["computed_tokens"].append(minibatch.computed_tokens)
         with record.timing("update"):
-            self._actor.update(batch, known, rows, lr, record)
+            self._actor.update(minibatch, known, lr, record)
         if self._critic is not None:
             with record.timing("critic"):
-                self._critic.update(batch, known, rows, lr, record)
+                self._critic.update(minibatch, known, lr, record)
+
+
+def _count_active(plan: Plan, record: Record) -> None:
+    batches = [minibatch.batch for minibatch in plan.minibatches]
+    samples = [sample for batch in batches for sample in batch.samples]
+    record.counts["chains_used"] = sum(len(batch.chains) for batch in batches)
+    record.counts["trained_tokens"] = sum(map(len, batches))
+    record.counts["total_tokens"] = sum(len(sample.token_ids) for sample in samples)
 
 
 def _count(found: Harvest, record: Record) -> None:

@@ -13,38 +13,29 @@ from torch import Tensor
 from agentfly.algorithms import METRICS as ALGORITHM_METRICS
 from agentfly.algorithms import diagnose
 from agentfly.training.learner.optimizer import Update
+from agentfly.types import StepMetrics
 
 METRICS: Mapping[str, str] = {
     **ALGORITHM_METRICS,
     "loss": "The objective, mean over the step's updates.",
     "grad_norm": "Norm of the gradient before clipping, mean over the step's updates.",
     "lr": "Learning rate.",
-    "updates": "Calls of the optimiser.",
+    "updates": "Calls of the optimizer; an update without credit, KL or entropy is skipped.",
     "skipped_updates": "Calls that were left out because a gradient was not finite.",
     "chains": "Scored chains that the step could learn from.",
-    "chains_used": "Chains among them that gave a gradient.",
+    "chains_used": "Chains among them that went through the model: those with credit, or all "
+    "where a KL or entropy term, or a critic, acts on all.",
     "left_out/<reason>": "Chains that could not be learnt from, by stop reason, or unscored.",
     "reward_mean": "Mean reward as the algorithm saw it, over-long punishment included.",
     "reward_std": "Standard deviation of these rewards.",
-    "trained_tokens": "Tokens that carried loss.",
-    "total_tokens": "Tokens of all chains that gave a gradient, prompts and observations included.",
+    "trained_tokens": "Their tokens that carried loss.",
+    "total_tokens": "All of their tokens, prompts and observations included.",
     "computed_tokens": "Tokens that went through the model in an update: fewer than the total, "
     "where chains share a prompt.",
     "critic/loss": "The critic's squared error, halved, mean over the step's updates.",
     "critic/grad_norm": "Norm of the critic's gradient before clipping.",
 }
 """Every metric of a step, and what it means."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Learnt:
-    """What a step did."""
-
-    metrics: dict[str, float]
-    seconds: dict[str, float]
-    """By phase: pack, old, reference, values, advantage, update, critic."""
-    updates: int
-    """Calls of the optimiser that changed the weights."""
 
 
 @dataclass(slots=True)
@@ -71,7 +62,7 @@ class Record:
         for name, values_K in metrics.items():
             self.tokens[name].append(values_K.detach().float().cpu())
 
-    def learnt(self) -> Learnt:
+    def step_metrics(self) -> StepMetrics:
         """Sum up."""
         applied = sum(update.applied for update in self.updates)
         skipped = len(self.updates) - applied
@@ -84,7 +75,7 @@ class Record:
             "updates": applied,
             "skipped_updates": skipped,
         }
-        return Learnt(metrics=metrics, seconds=dict(self.seconds), updates=applied)
+        return StepMetrics(metrics=metrics, seconds=dict(self.seconds), updates=applied)
 
     def _diagnosed(self) -> dict[str, float]:
         joined = {name: torch.cat(parts) for name, parts in self.tokens.items()}

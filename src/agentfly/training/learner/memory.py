@@ -1,7 +1,7 @@
-"""What an update takes of memory, foreseen by a forward pass over a few tokens.
+"""What an update takes of memory, estimated by forward passes over a few tokens.
 
-All but a fixed part of what autograd keeps for the backward pass grows with the tokens of a row:
-two short rows tell both, for any model, in any precision, with checkpointing or without.
+All but a fixed part of it grows with the tokens of a row, however long the sequences in the row are
+and whatever they share: two short rows tell both parts, for any model, in any precision.
 """
 
 from collections.abc import Iterable
@@ -10,12 +10,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from agentfly.training.learner.attention_kernels import kernel_for
 from agentfly.training.learner.forward import Forward, Targets
 from agentfly.training.learner.logprob import CHUNK_BYTES
 from agentfly.training.learner.pack import PackedRow, Place, Segment
 
 PROBE_TOKENS = 16
-"""Of the shorter row; the other one is twice as long."""
+"""Tokens of the shorter row; the other one is twice as long."""
 
 BYTES_PER_PARAMETER = 4 + 8
 """In float32: the gradient, and AdamW's two averages."""
@@ -26,34 +27,68 @@ CHUNKS_AT_ONCE = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What an update takes beyond the weights, in bytes."""
+    """What training takes beyond the weights, in bytes."""
 
     state: float
-    """Gradients, and what the optimiser remembers."""
+    """Gradients, and what the optimizer remembers."""
     fixed: float
     """Activations and logits, whatever the length of a row."""
     per_token: float
-    """Activations of each token of a row."""
+    """Activations of each token of a row: those that are kept for the backward pass, and those of
+    the one layer that it is at."""
     tokens: int
-    """Of a full row."""
+    """Tokens of a full row."""
+    copy: float = 0.0
+    """An engine's own copy of the weights, where it samples in another dtype."""
 
     @property
     def total(self) -> float:
-        """At the most, while a full row goes through the model."""
-        return self.state + self.fixed + self.per_token * self.tokens
+        """The most that is needed, while a full row goes through the model."""
+        return self.state + self.fixed + self.per_token * self.tokens + self.copy
 
 
 def foresee(forward: Forward, trained: Iterable[Tensor], tokens: int) -> Memory:
-    """Foresee what an update of these parameters takes by rows of so many tokens."""
-    short, double = (kept_bytes(forward, n) for n in (PROBE_TOKENS, 2 * PROBE_TOKENS))
-    per_token = (double - short) / PROBE_TOKENS
+    """Estimate what an update of these parameters takes by rows of so many tokens."""
+    fixed, per_token = _kept(forward)
     logits = 4 * tokens * forward.vocabulary
+    # The head is done when the layers begin.
+    chunks = max(CHUNKS_AT_ONCE * min(logits, CHUNK_BYTES), _scores(forward, tokens))
     return Memory(
         state=BYTES_PER_PARAMETER * sum(parameter.numel() for parameter in trained),
-        fixed=short - PROBE_TOKENS * per_token + CHUNKS_AT_ONCE * min(logits, CHUNK_BYTES),
-        per_token=per_token,
+        fixed=fixed + chunks,
+        per_token=per_token + _working(forward, per_token),
         tokens=tokens,
     )
+
+
+def _kept(forward: Forward) -> tuple[float, float]:
+    """Return what is kept of any row, and of each of its tokens."""
+    short, double = (kept_bytes(forward, n) for n in (PROBE_TOKENS, 2 * PROBE_TOKENS))
+    per_token = (double - short) / PROBE_TOKENS
+    return short - PROBE_TOKENS * per_token, per_token
+
+
+def _working(forward: Forward, per_token: float) -> float:
+    """Return what the backward pass takes for each token in the one layer that it is at.
+
+    The gradients of the layer's activations take about as much as these, and if the layer is
+    checkpointed, the activations are there besides.
+    """
+    module = forward.body.module
+    module.eval()  # Layers are checkpointed in training mode only.
+    _, not_checkpointed = _kept(forward)
+    module.train()
+    layers: int = module.config.get_text_config(decoder=True).num_hidden_layers
+    return (1 + (per_token < not_checkpointed)) * not_checkpointed / layers
+
+
+def _scores(forward: Forward, tokens: int) -> int:
+    """Return what the scores of attention take at a time."""
+    if not forward.body.shares_prefixes:
+        return 0  # The model's own attention is not in chunks.
+    module = forward.body.module
+    heads: int = module.config.get_text_config(decoder=True).num_attention_heads
+    return kernel_for(module.device).working_bytes(heads, tokens)
 
 
 def kept_bytes(forward: Forward, tokens: int) -> int:
@@ -80,8 +115,8 @@ def _probe(tokens: int, device: torch.device) -> tuple[PackedRow, Targets]:
     """Make a row of one sequence, in which every token but the first is trained."""
     whole = ((0, tokens),)
     row = PackedRow(
-        token_ids=(0,) * tokens,
-        positions=tuple(range(tokens)),
+        token_ids=torch.zeros(tokens, dtype=torch.long),
+        positions=torch.arange(tokens),
         segments=(Segment(start=0, end=tokens),),
         places=(Place(sample=0, path=whole),),
     )

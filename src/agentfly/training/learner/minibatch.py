@@ -1,9 +1,109 @@
-"""Which chains each update of a step learns from."""
+"""What each update of a step learns from, and what its loss is divided by.
 
-from collections.abc import Sequence
+All scored chains of a step are dealt to its updates. Those among them that give a gradient go
+through the model; the others still count in the denominators, which are sums over what was dealt.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 
+import torch
+from torch import Tensor
+
+from agentfly.training.learner.batch import Batch
+from agentfly.training.learner.rows import Microbatch, Pass
 from agentfly.types import Seed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Denominators:
+    """Sums over all chains that one update was dealt: those of several processes add up."""
+
+    num_tokens: float
+    num_chains: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Minibatch:
+    """The chains of one update that go through the model, in the rows that it goes over."""
+
+    batch: Batch
+    tokens: Tensor
+    """Where its trained tokens are among those of the step."""
+    rows: list[Microbatch]
+    denominators: Denominators
+
+    @property
+    def computed_tokens(self) -> int:
+        """Tokens that go through the model."""
+        return sum(len(part.row.token_ids) for part in self.rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The updates of one epoch. All epochs of a step go over the same rows, in their own order."""
+
+    minibatches: list[Minibatch]
+    """Without those that nothing goes through."""
+    active_C: Tensor
+    """The chains that go through the model."""
+    num_tokens: int
+    """Trained tokens of the step."""
+
+    def in_order(self, epoch: int, seed: Seed) -> list[Minibatch]:
+        """Return the order of an epoch: the first one takes them as they were dealt."""
+        shuffled = list(self.minibatches)
+        if epoch > 0:
+            seed.random().shuffle(shuffled)
+        return shuffled
+
+    @torch.no_grad()
+    def measure(self, one_row: Pass) -> Tensor:
+        """Return one number for each trained token of the step, from the updates' own rows.
+
+        Other rows would give it other last digits, and in bfloat16 there are few before them.
+        Tokens that no row holds are not a number.
+        """
+        numbers_N = torch.full((self.num_tokens,), torch.nan)
+        for minibatch in self.minibatches:
+            for part in minibatch.rows:
+                measured_K = one_row(part.row, part.targets).cpu()
+                numbers_N[minibatch.tokens[part.tokens_K]] = measured_K
+        return numbers_N
+
+
+def make_plan(
+    batch: Batch,
+    *,
+    dealt_C: Tensor,
+    active_C: Tensor,
+    parts: int,
+    seed: Seed,
+    rows: Callable[[Batch], list[Microbatch]],
+) -> Plan:
+    """Deal a step's chains to its updates.
+
+    Args:
+        batch: All scored chains of the step.
+        dealt_C: Those that are dealt, and counted in the denominators.
+        active_C: Those among them that go through the model.
+        parts: How many updates; fewer where there are fewer chains.
+        seed: Of who is dealt what.
+        rows: How chains are packed.
+    """
+    dealt = dealt_C.nonzero()[:, 0].tolist()
+    minibatches = []
+    for hand in deal([batch.chains[chain].group for chain in dealt], parts, seed):
+        mine_C = torch.zeros_like(active_C)
+        mine_C[[dealt[i] for i in hand]] = True
+        part, tokens = batch.take(mine_C & active_C)
+        sums = Denominators(
+            num_tokens=float(batch.chain_tokens_C[mine_C].sum()), num_chains=float(len(hand))
+        )
+        minibatches.append(Minibatch(batch=part, tokens=tokens, rows=rows(part), denominators=sums))
+    found = [minibatch for minibatch in minibatches if minibatch.rows]
+    return Plan(minibatches=found, active_C=active_C, num_tokens=len(batch))
 
 
 def deal(groups_C: Sequence[int], parts: int, seed: Seed) -> list[list[int]]:

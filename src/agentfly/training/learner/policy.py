@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from agentfly.config import ModelSettings
-from agentfly.engines.local.weights import bfloat16_pays
+from agentfly.modeling.shared_view import bfloat16_pays
 from agentfly.models import load_model, resolve_model
 from agentfly.models.loading import no_progress_bars
 from agentfly.training.learner import lora
@@ -59,8 +59,14 @@ class Policy:
     @classmethod
     def load(cls, settings: ModelSettings, *, seed: int = 0) -> "Policy":
         """Load a model by its name, in float32, onto the device that the settings say."""
-        folder = resolve_model(settings.name)
-        causal_lm = load_model(folder, dtype=torch.float32, device=_device(settings.device))
+        trusted = settings.trust_remote_code
+        folder = resolve_model(settings.name, trust_remote_code=trusted)
+        causal_lm = load_model(
+            folder,
+            dtype=torch.float32,
+            device=_device(settings.device),
+            trust_remote_code=trusted,
+        )
         return cls(causal_lm, folder=folder, settings=settings, seed=seed)
 
     @property
@@ -80,6 +86,14 @@ class Policy:
     def sampling_dtype(self) -> torch.dtype | None:
         """What to hand to an engine: None to sample from the very weights, else a copy's dtype."""
         return None if self.samples_exactly else self.compute_dtype
+
+    @property
+    def copy_bytes(self) -> int:
+        """Size of the copy of the weights that an engine samples from; 0 where it needs none."""
+        if self.sampling_dtype is None:
+            return 0
+        numbers: int = sum(weight.numel() for weight in self.causal_lm.parameters())
+        return numbers * self.sampling_dtype.itemsize
 
     @property
     def samples_exactly(self) -> bool:
@@ -110,7 +124,12 @@ class Policy:
         if self.adapted:
             lora.restore_adapters(self._wrapped, folder)
             return
-        saved = load_model(folder, dtype=torch.float32, device="cpu")
+        saved = load_model(
+            folder,
+            dtype=torch.float32,
+            device="cpu",
+            trust_remote_code=self.settings.trust_remote_code,
+        )
         self.causal_lm.load_state_dict(saved.state_dict())
 
     def export(self, folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32") -> None:
@@ -119,6 +138,19 @@ class Policy:
         with no_progress_bars():
             plain.to(getattr(torch, dtype)).save_pretrained(folder)
         self._copy_tokenizer(folder)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all weights by their names in a Hugging Face folder, adapters merged.
+
+        The head of tied embeddings is among them under its own name.
+        """
+        plain = lora.merged(self._wrapped) if self.adapted else self.causal_lm
+        named: dict[str, Tensor] = plain.state_dict()
+        return named
+
+    def save_adapters(self, folder: Path) -> None:
+        """Write the adapters alone, as peft reads them."""
+        lora.save_adapters(self._wrapped, folder)
 
     def _copy_tokenizer(self, folder: Path) -> None:
         for pattern in TOKENIZER_FILES:

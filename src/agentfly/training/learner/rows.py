@@ -1,4 +1,4 @@
-"""A batch in packed rows, and passes over all of them."""
+"""A batch in packed rows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,11 +43,3 @@ class Packing:
             )
             for row in rows
         ]
-
-    @torch.no_grad()
-    def measure(self, batch: Batch, one_row: Pass) -> Tensor:
-        """Return one number for each trained token of a batch."""
-        numbers_N = torch.empty(len(batch))
-        for part in self.rows(batch):
-            numbers_N[part.tokens_K] = one_row(part.row, part.targets).cpu()
-        return numbers_N

@@ -12,24 +12,25 @@ from agentfly.training.learner.pack import PackedRow
 from agentfly.training.learner.policy import Policy
 
 
-class ValueModel:
+class ValueModel(nn.Module):
     """Starts as the policy's body, adapters included, and from a value of 0 everywhere."""
 
     def __init__(self, policy: Policy) -> None:
-        self._model: Any = copy.deepcopy(policy.causal_lm)
-        words, unused_head = self._model.get_input_embeddings(), self._model.get_output_embeddings()
+        super().__init__()
+        model: Any = copy.deepcopy(policy.causal_lm)
+        words, unused_head = model.get_input_embeddings(), model.get_output_embeddings()
         if unused_head.weight is not words.weight:
             unused_head.requires_grad_(requires_grad=False)
         self._head = nn.Linear(unused_head.in_features, 1, device=policy.device)
         nn.init.zeros_(self._head.weight)
         nn.init.zeros_(self._head.bias)
         self._body = make_body(
-            self._model,
+            model,
             dtype=policy.compute_dtype,
             checkpointing=policy.settings.gradient_checkpointing,
         )
 
-    def __call__(self, row: PackedRow, targets: Targets) -> Tensor:
+    def forward(self, row: PackedRow, targets: Targets) -> Tensor:
         """Return the value before each of a row's trained tokens."""
         hidden_KD = self._body(row)[targets.predictors_K]
         values_K: Tensor = self._head(hidden_KD.float())[:, 0]
@@ -37,7 +38,7 @@ class ValueModel:
 
     def trained(self) -> dict[str, Tensor]:
         """Return the parameters that are trained, by name."""
-        named = [*self._model.named_parameters(), *self._head.named_parameters("value")]
+        named = [*self._body.module.named_parameters(), *self._head.named_parameters("value")]
         return {name: parameter for name, parameter in named if parameter.requires_grad}
 
     @torch.no_grad()

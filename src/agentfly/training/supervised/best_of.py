@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from agentfly.agents import Agent, RunResult
 from agentfly.agents.rows import Rows
 from agentfly.errors import ConfigError
-from agentfly.types import Trajectory
+from agentfly.types import Trajectory, members_by_group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +61,9 @@ def _reason(trajectory: Trajectory, *, by_reward: bool, min_reward: float | None
 
 
 def _best(trajectories: Sequence[Trajectory], keep: int) -> list[Trajectory]:
-    groups: dict[str, list[Trajectory]] = {}
-    for trajectory in trajectories:
-        groups.setdefault(trajectory.group_id, []).append(trajectory)
     best = {
         id(trajectory)
-        for members in groups.values()
+        for members in members_by_group(trajectories).values()
         for trajectory in sorted(members, key=_rank)[:keep]
     }
     return [trajectory for trajectory in trajectories if id(trajectory) in best]

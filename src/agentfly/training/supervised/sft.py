@@ -24,7 +24,7 @@ from agentfly.errors import ConfigError
 from agentfly.models import context_length, resolve_model
 from agentfly.observe import MetricsRecord, RunProgress, Trackers, log_to, read_metrics
 from agentfly.training.checkpoint import Checkpoints
-from agentfly.training.disk import full_disk_told
+from agentfly.training.disk import report_disk_errors
 from agentfly.training.exporting import export_model
 from agentfly.training.learner.policy import Policy
 from agentfly.training.memory import free_memory, tell_memory
@@ -93,10 +93,10 @@ def sft(
 
 
 def _demonstrations(settings: SftSettings, base: Path | None) -> Demonstrations:
-    folder = resolve_model(settings.model.name)
+    folder = resolve_model(settings.model.name, trust_remote_code=settings.model.trust_remote_code)
     return read_demonstrations(
         settings.data,
-        TemplateRenderer.from_folder(folder),
+        TemplateRenderer.from_folder(folder, template_options=settings.model.template_options),
         mask=find_mask(settings.data.mask, base=base),
         max_tokens=min(context_length(folder), settings.train.tokens_per_microbatch),
         seed=Seed(settings.seed),
@@ -142,7 +142,7 @@ class _Imitation:
             if self._whole and self.learner.step > self.saved_step:
                 self._save()
         model = self.folder.path / MODEL
-        export_model(self.policy, model)
+        export_model(self.policy.export, model)
         self.progress.message(f"the model is in {model}")
 
     def _one_step(self) -> None:
@@ -198,8 +198,8 @@ def _opened(
     )
     _require_warm_before_the_end(settings, plan)
     with ExitStack() as stack:
+        stack.enter_context(report_disk_errors(settings.folder / settings.name))
         folder = stack.enter_context(_folder(settings, resume=resume))
-        stack.enter_context(full_disk_told(folder.path))
         stack.enter_context(progress)
         stack.enter_context(log_to(folder.log_file, tell=progress.message))
         with begun_or_absent(folder, resume=resume):

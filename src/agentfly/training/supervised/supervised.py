@@ -7,14 +7,14 @@ import torch
 
 from agentfly.config import TrainSettings
 from agentfly.training.learner.forward import Forward, targets_of
-from agentfly.training.learner.learnt import Learnt, Record
+from agentfly.training.learner.learnt import Record
 from agentfly.training.learner.memory import Memory, foresee
 from agentfly.training.learner.optimizer import Optimizer
 from agentfly.training.learner.out_of_memory import out_of_memory_told
 from agentfly.training.learner.pack import PackedRow, pack
 from agentfly.training.learner.policy import Policy
 from agentfly.training.learner.schedule import learning_rate
-from agentfly.types import Sample
+from agentfly.types import Sample, StepMetrics
 
 
 class SupervisedLearner:
@@ -37,7 +37,7 @@ class SupervisedLearner:
         """Foresee what an update will take beyond the weights."""
         return foresee(self._forward, self._policy.trained, self._train.tokens_per_microbatch)
 
-    def learn(self, samples: Sequence[Sample]) -> Learnt:
+    def learn(self, samples: Sequence[Sample]) -> StepMetrics:
         """Change the weights once, towards these samples."""
         record = Record()
         lr = learning_rate(self.step, self._train)
@@ -46,7 +46,7 @@ class SupervisedLearner:
             record.updates.append(self._optimizer.update(lr))
         self.step += 1
         record.counts |= {"loss": loss, "lr": lr, "trained_tokens": _trained(samples)}
-        return record.learnt()
+        return record.step_metrics()
 
     @torch.no_grad()
     def evaluate(self, samples: Sequence[Sample]) -> float:

@@ -1,4 +1,4 @@
-"""How a learner's own tree of modules is set, over the parameters that an engine samples from."""
+"""Settings of the view that a learner trains: no dropout, activations kept or recomputed."""
 
 from typing import Any
 

@@ -1,0 +1,176 @@
+"""From settings to all parts of a run, or to all that is wrong with them.
+
+A dry run, a run by a file and `Trainer` go through `resolve_run`: every name is looked up, files of
+tasks are read, and what this machine lacks is told. Nothing is fetched, no weights are loaded, and
+what a function or a hub would give is not asked for.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentfly.agents.agent import Agent
+from agentfly.agents.mistakes import find_existing, lacking
+from agentfly.agents.named import find_mask
+from agentfly.agents.outfit import Outfit, fit_out
+from agentfly.agents.source import Source, require_trainable
+from agentfly.chat import MaskPolicy
+from agentfly.config import Problem, RunSettings, SourceSettings
+from agentfly.config.problem import Problems, refuse_if_any
+from agentfly.engines.factory import ENGINES, EngineMaker, engine_problems
+from agentfly.errors import ConfigError
+from agentfly.tasks import Rows, load_tasks
+
+if TYPE_CHECKING:
+    from agentfly.algorithms import Algorithm  # needs torch, which agents do not
+
+_NO_REWARD = (
+    "missing: nothing tells good chains from bad ones. Name a reward, a group_reward, or an "
+    "environment that scores"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunParts:
+    """Everything that a run's settings name."""
+
+    settings: RunSettings
+    sources: tuple[Source, ...]
+    """Agents without a model get the one that is trained. Files of tasks are read."""
+    algorithm: "Algorithm"
+    mask: MaskPolicy
+    engine: EngineMaker | None = None
+    """Makes an engine of a user's own; None for the built-in one that the settings name."""
+
+
+def resolve_run(
+    settings: RunSettings,
+    *,
+    sources: Sequence[Source] | None = None,
+    algorithm: "Algorithm | None" = None,
+    mask: MaskPolicy | None = None,
+    engine: EngineMaker | None = None,
+    base: Path | None = None,
+) -> RunParts:
+    """Turn settings into all parts of a run, or raise one SettingsError that tells all problems.
+
+    Args:
+        settings: Valid in themselves.
+        sources: Instead of those that the settings name.
+        algorithm: Instead of the one that the settings name.
+        mask: Instead of the policy that the settings name.
+        engine: Instead of the one that the settings name.
+        base: The folder that files and modules are named from; by default the working directory.
+    """
+    problems = Problems()
+    found_mask = mask or problems.tried("rollout.mask", find_mask, settings.rollout.mask, base=base)
+    if sources is None:
+        found = [
+            _named_source(source, problems.under(f"source.{number}."), base)
+            for number, source in enumerate(settings.source)
+        ]
+    else:
+        found = _given_sources(sources, problems, base)
+    problems.add(*lacking(settings.model, settings.track))
+    own_engine = settings.engine.name not in ENGINES.builtin
+    if engine is None or not own_engine:
+        deterministic = settings.deterministic
+        problems.add(*engine_problems(settings.engine, deterministic=deterministic, base=base))
+    found_algorithm = algorithm or problems.tried("algorithm.name", _algorithm, settings, base)
+    if found_algorithm is not None:
+        rollout, train = settings.rollout, settings.train
+        problems.add(*found_algorithm.problems(rollout.num_chains, updates=train.updates))
+    refuse_if_any(problems.found, None)
+    assert found_mask is not None, "no problem was found"
+    assert found_algorithm is not None, "no problem was found"
+    return RunParts(
+        settings=settings,
+        sources=tuple(source for source in found if source is not None),
+        algorithm=found_algorithm,
+        mask=found_mask,
+        engine=engine or (ENGINES.find(settings.engine.name, base=base) if own_engine else None),
+    )
+
+
+def _algorithm(settings: RunSettings, base: Path | None) -> "Algorithm":
+    from agentfly.algorithms import make_algorithm  # needs torch, which agents do not
+
+    chosen = settings.algorithm
+    return make_algorithm(chosen.name, chosen.options, base=base)
+
+
+def _named_source(source: SourceSettings, problems: Problems, base: Path | None) -> Source | None:
+    outfit = problems.tried("", _fit_out, source, base)
+    if not (source.reward or source.group_reward or source.environment):
+        problems.add(Problem(key="reward", text=_NO_REWARD))
+    agent = problems.tried("kind", _agent, outfit) if outfit else None
+    if outfit is None or agent is None:
+        return None
+    return Source(
+        name=source.name,
+        weight=source.weight,
+        agent=agent,
+        tasks=outfit.tasks,
+        eval_tasks=outfit.eval_tasks,
+    )
+
+
+def _fit_out(source: SourceSettings, base: Path | None) -> Outfit:
+    return fit_out(source, base=base, find=_read_file)
+
+
+def _agent(outfit: Outfit) -> Agent:
+    return Agent(
+        tools=outfit.tools,
+        reward=outfit.reward,
+        group_reward=outfit.group_reward,
+        system_prompt=outfit.system_prompt,
+        kind=outfit.kind,
+        environment=outfit.environment,
+        max_turns=outfit.max_turns,
+    )
+
+
+def _given_sources(
+    sources: Sequence[Source], problems: Problems, base: Path | None
+) -> list[Source | None]:
+    if not sources:
+        text = "there is nothing to train on: a run needs at least one source of tasks"
+        problems.add(Problem(key="source", text=text))
+    for name, count in Counter(source.name for source in sources).items():
+        if count > 1:
+            text = f"sources need names of their own: {name!r} is there twice"
+            problems.add(Problem(key="source", text=text))
+    for number, source in enumerate(sources):
+        problems.tried(f"source.{number}", require_trainable, source)
+    return [
+        problems.tried(f"source.{number}.tasks", _read, source, base)
+        for number, source in enumerate(sources)
+    ]
+
+
+def _read(source: Source, base: Path | None) -> Source:
+    """Read the files of a source, once."""
+    return replace(
+        source,
+        tasks=_read_rows(source.tasks, base),
+        eval_tasks=_read_rows(source.eval_tasks, base),
+    )
+
+
+def _read_rows(rows: Rows, base: Path | None) -> Rows:
+    if isinstance(rows, str | Path):
+        return _read_file(str(rows), base)
+    return rows
+
+
+def _read_file(name: str, base: Path | None) -> Rows:
+    rows = find_existing(name, base=base)
+    if not isinstance(rows, Path):
+        return rows
+    tasks = load_tasks(rows)
+    if not tasks:
+        raise ConfigError(f"{str(rows)!r} holds no tasks")
+    return tasks

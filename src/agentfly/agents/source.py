@@ -1,0 +1,60 @@
+"""Tasks, with the agent that attempts them."""
+
+from dataclasses import dataclass
+
+from agentfly.agents.agent import Agent
+from agentfly.errors import ConfigError
+from agentfly.tasks import Rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Tasks with the agent that attempts them. A run may mix several.
+
+    >>> Source(agent=agent, tasks=[{"question": "2+2?", "answer": "4"}])     # doctest: +SKIP
+    """
+
+    agent: Agent
+    tasks: Rows
+    """A file, rows, a function that gives rows, or tasks."""
+    eval_tasks: Rows = ()
+    """Held out: never trained on."""
+    name: str = "default"
+    weight: float = 1.0
+    """Its share of the run's tasks, beside the weights of the other sources."""
+
+
+def require_trainable(source: Source) -> None:
+    """Refuse an agent that nothing scores, or that samples from another distribution."""
+    agent = source.agent
+    if agent.reward is None and agent.group_reward is None and agent.environment is None:
+        raise ConfigError(
+            f"source {source.name!r} has no reward: nothing tells good chains from bad ones. "
+            "Give its agent reward= or group_reward="
+        )
+    _require_exact_sampling(source)
+
+
+def _require_exact_sampling(source: Source) -> None:
+    """Refuse sampling from another distribution than the one whose log-probabilities are trained.
+
+    Tokens that a truncation leaves are more probable than the model's log-probability says, by a
+    factor that differs from token to token and that no ratio or correction knows of.
+    """
+    sampling = source.agent.sampling
+    whole = {"top_p": 1.0, "top_k": 0, "min_p": 0.0}
+    cut = {name: value for name in whole if (value := getattr(sampling, name)) != whole[name]}
+    if cut:
+        listed = ", ".join(f"{name}={value}" for name, value in cut.items())
+        raise ConfigError(
+            f"the agent of source {source.name!r} samples with {listed}: training needs tokens "
+            "drawn from the model's whole distribution, because it learns by the log-probabilities "
+            "of that one, and truncated sampling gives each token another. Leave it out; "
+            "temperature= may be lower, and is trained with"
+        )
+    if sampling.temperature == 0:
+        raise ConfigError(
+            f"the agent of source {source.name!r} samples greedily, with temperature=0: all chains "
+            "of a task are then equal, and nothing can be learned by comparing them. Take a "
+            "temperature above 0; eval.temperature may be 0"
+        )

@@ -1,0 +1,68 @@
+"""Options and helpers of the commands that serve something: addresses, tokens, Ctrl-C."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from agentfly.runtime.http.address import TOKEN_VARIABLE, Listen, split_token
+
+Host = Annotated[str, typer.Option(help="Which of this machine's addresses to listen on.")]
+Port = Annotated[int, typer.Option(help="0 takes any that is free.")]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        envvar=TOKEN_VARIABLE,
+        show_envvar=True,
+        help="The secret that clients must send, better given by the environment variable; a "
+        "random one if not given.",
+    ),
+]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A name by which clients may address the server; once for each.", show_default=False
+    ),
+]
+
+
+def listen_at(host: str, port: int, token: str | None, allow_host: list[str] | None) -> Listen:
+    """Return where to listen; raise ConfigError for a wrong port, token or host."""
+    return Listen(host=host, port=port, token=token, allowed_hosts=tuple(allow_host or ()))
+
+
+def announce(what: str, url: str, listen: Listen) -> None:
+    """Print the address, with the token if that is a new one; it is never logged."""
+    shown = url if listen.token is None else f"{split_token(url)[0]} with the token that you chose"
+    typer.echo(f"serving {what} at {shown}\nCtrl-C ends it", err=True)
+
+
+@contextmanager
+def until_interrupted() -> Iterator[None]:
+    """End the body quietly at Ctrl-C or SIGTERM."""
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("ended", err=True)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Do what Ctrl-C does.
+
+    Inside `asyncio.run` that cancels the main task. A KeyboardInterrupt, raised at any line of any
+    task or finalizer, could be lost there.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    (handler if callable(handler) else signal.default_int_handler)(number, frame)
+
+
+def wait() -> None:
+    """Wait for Ctrl-C."""
+    threading.Event().wait()

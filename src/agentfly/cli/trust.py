@@ -1,0 +1,89 @@
+"""Ask before a settings file runs code that came with it.
+
+A TOML file is data, but it names functions by `module:name`, and such a module is looked for beside
+the file first. A person who looks at a downloaded folder with `--dry-run` expects nothing to run.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from agentfly.config import RunSettings, is_import_path
+from agentfly.config.import_path import folder_with
+from agentfly.config.sft_settings import SftSettings
+from agentfly.errors import ConfigError
+
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Run the code that the file names and that lies beside it, without asking.",
+    ),
+]
+_REMOTE_CODE = "model.trust_remote_code"
+
+
+def require_trust(
+    settings: RunSettings | SftSettings,
+    file: Path,
+    *,
+    overrides: Sequence[str] = (),
+    trust: bool,
+) -> None:
+    """Ask before code is run that came with a file from another folder; refuse in a pipe.
+
+    Code in the working directory, and what was given on the command line, is the user's own.
+    """
+    folder = file.parent.resolve()
+    if trust or folder == Path().resolve():
+        return
+    found = list(_code_of(settings, folder, overrides))
+    if not found:
+        return
+    listed = "".join(f"\n  {line}" for line in found)
+    warning = f"{file} runs code that came with it, with your rights:{listed}"
+    if not sys.stdin.isatty():
+        raise ConfigError(
+            f"{warning}\nRead that code, then give --trust, or call this from the folder {folder}"
+        )
+    if not typer.confirm(f"{warning}\nRun it?", default=False, err=True):
+        raise ConfigError("nothing was run")
+
+
+def _code_of(
+    settings: RunSettings | SftSettings, folder: Path, overrides: Sequence[str]
+) -> Iterator[str]:
+    """Yield one line for each setting that runs code of the file's own folder."""
+    given = any(override.partition("=")[0].strip() == _REMOTE_CODE for override in overrides)
+    if settings.model.trust_remote_code and not given:
+        yield f"{_REMOTE_CODE}: the Python files of {settings.model.name}"
+    yield from _programs_of(settings, overrides)
+    for key, text in _texts(settings.model_dump(), ""):
+        if is_import_path(text) and folder_with(text, folder) == folder:
+            yield f"{key}: {text}, a module in {folder}"
+
+
+def _programs_of(settings: RunSettings | SftSettings, overrides: Sequence[str]) -> Iterator[str]:
+    """Yield what decides which program a server runs: options and variables can load code too."""
+    if isinstance(settings, SftSettings):
+        return
+    given = {override.partition("=")[0].strip() for override in overrides}
+    for name in ("python", "arguments", "variables"):
+        value = getattr(settings.engine, name)
+        if value and not any(key.startswith(f"engine.{name}") for key in given):
+            yield f"engine.{name}: {value}, of a vLLM server that is started"
+
+
+def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
+    """Yield every text among some settings with its key: ("source.0.reward", "mine:correct")."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _texts(inner, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list | tuple):
+        for place, inner in enumerate(value):
+            yield from _texts(inner, f"{key}.{place}")

@@ -1,0 +1,220 @@
+"""Finished groups as a stream: chains admitted in order, each on its own, grouped by id.
+
+    plans ──► room in flight ──► one of max_concurrent places ──► chain ──► place free for the next
+                   ▲                        ▲                       │
+                   │                        └── back-off ◄── failure of infrastructure
+                   │           last member of its group ──► group reward ──► Group
+                   └──────────────────── taken by the consumer ◄──────────────┘
+
+No chain waits for another: a place is held by running chains only, not by those that wait to be
+tried again or to be scored with their group. Only a bound on the groups in flight holds new ones
+back, until the consumer has taken what is finished.
+"""
+
+from asyncio import CancelledError, Queue, Semaphore, TaskGroup
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Literal, Self
+
+from agentfly.errors import ConfigError
+from agentfly.rollout.group_scoring import GroupScoring
+from agentfly.rollout.schedule import GroupPlan, Runner, Schedule
+from agentfly.rollout.tell import tell
+from agentfly.runtime.ordered import one_error
+from agentfly.types import (
+    Attempt,
+    Group,
+    Rewarded,
+    Stopped,
+    StopReason,
+    Trajectory,
+    chain_id,
+)
+
+Order = Literal["completion", "admission"]
+"""`completion`: each group as soon as it is finished. `admission`: in the order of the plans."""
+
+RETRY_SECONDS = 0.5
+"""Wait before the first retry; doubled at each further one."""
+
+
+@asynccontextmanager
+async def stream_groups(
+    plans: Iterable[GroupPlan],
+    schedule: Schedule,
+    *,
+    order: Order = "completion",
+    max_in_flight: int | None = None,
+) -> AsyncIterator[AsyncIterator[Group]]:
+    """Run plans while the block runs, and give their groups one by one as they finish.
+
+        async with stream_groups(plans, schedule, max_in_flight=16) as groups:
+            async for group in groups:
+                save(group)
+
+    Leaving the block cancels the chains that are still under way.
+
+    Args:
+        plans: Drawn one by one, each when there is room for it: they may be endless.
+        schedule: How chains are run.
+        order: `"completion"`, or `"admission"` for the order of the plans.
+        max_in_flight: Maximum number of groups that are begun and not yet taken from the stream;
+            by default there is no bound but the number of chains at once.
+    """
+    if max_in_flight is not None and max_in_flight < 1:
+        raise ConfigError(f"max_in_flight must be at least 1, got {max_in_flight}")
+    ready = _Ready(order, max_in_flight)
+    with one_error():
+        async with TaskGroup() as tasks:
+            producer = tasks.create_task(_produce(plans, schedule, ready))
+            try:
+                yield ready
+            finally:
+                producer.cancel()
+
+
+async def run_groups(plans: Sequence[GroupPlan], schedule: Schedule) -> list[Group]:
+    """Run all chains of all plans and return the groups in the order of the plans."""
+    async with stream_groups(plans, schedule, order="admission") as groups:
+        return [group async for group in groups]
+
+
+async def _produce(plans: Iterable[GroupPlan], schedule: Schedule, ready: "_Ready") -> None:
+    chains = _ChainRuns(schedule, ready)
+    async with TaskGroup() as tasks:
+        await ready.room()
+        for number, plan in enumerate(plans):
+            for index in range(plan.size):
+                await chains.places.acquire()
+                tasks.create_task(chains.run(plan, number, index))
+            await ready.room()  # before the next plan is drawn: it may be out of date by then
+    ready.end()
+
+
+class _Ready:
+    """Finished groups, until they are taken."""
+
+    def __init__(self, order: Order, max_in_flight: int | None) -> None:
+        self._room = Semaphore(max_in_flight) if max_in_flight is not None else None
+        self._groups: Queue[Group | None] = Queue()
+        self._held: dict[int, Group] | None = {} if order == "admission" else None
+        """Groups that wait for those admitted before them."""
+        self._next = 0
+
+    async def room(self) -> None:
+        """Wait until another group may be begun."""
+        if self._room is not None:
+            await self._room.acquire()
+
+    def put(self, number: int, group: Group) -> None:
+        """Hand over the group of the plan of this number."""
+        if self._held is None:
+            self._groups.put_nowait(group)
+            return
+        self._held[number] = group
+        while self._next in self._held:
+            self._groups.put_nowait(self._held.pop(self._next))
+            self._next += 1
+
+    def end(self) -> None:
+        """Say that no group will follow."""
+        self._groups.put_nowait(None)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Group:
+        group = await self._groups.get()
+        if group is None:
+            self.end()  # for whoever asks again
+            raise StopAsyncIteration
+        if self._room is not None:
+            self._room.release()
+        return group
+
+
+class _ChainRuns:
+    """What the chains of one stream share."""
+
+    def __init__(self, schedule: Schedule, ready: _Ready) -> None:
+        self.places = Semaphore(schedule.max_concurrent)
+        self._schedule = schedule
+        self._ready = ready
+        self._members: dict[str, list[Trajectory]] = {}
+        self._asked_at = schedule.clock.now()
+
+    async def run(self, plan: GroupPlan, number: int, index: int) -> None:
+        """Run one chain to its final record; the last one of a group completes the group."""
+        runner = self._schedule.runner_of(plan.task)
+        attempt = self._attempt(plan, index)
+        try:
+            trajectory = await self._attempts(attempt, runner)
+        except CancelledError:
+            self._stopped(attempt.chain_id, 0, StopReason.CANCELLED, None)
+            raise
+        members = self._members.setdefault(plan.id, [])
+        members.append(trajectory)
+        if runner.group_reward is None:
+            self._tell(trajectory)
+        if len(members) == plan.size:
+            group = Group.of(self._members.pop(plan.id))
+            self._ready.put(number, await self._scored(group, plan, runner))
+
+    def _attempt(self, plan: GroupPlan, index: int) -> Attempt:
+        return Attempt(
+            task=plan.task,
+            group_id=plan.id,
+            chain_id=chain_id(plan.id, index),
+            seed=plan.seed.child("chain", index),
+            asked_at=self._asked_at,
+            on_event=self._schedule.on_event,
+        )
+
+    async def _attempts(self, attempt: Attempt, runner: Runner) -> Trajectory:
+        """Run in the place that was taken for it, and again after failures of infrastructure."""
+        while True:
+            try:
+                trajectory = await runner.harness.run(attempt)
+            finally:
+                self.places.release()
+            failed = trajectory.stop.verdict.infrastructure
+            if not failed or attempt.number >= self._schedule.retries:
+                return trajectory
+            await self._schedule.clock.sleep(RETRY_SECONDS * 2**attempt.number)
+            attempt = replace(attempt, number=attempt.number + 1)
+            await self.places.acquire()
+
+    async def _scored(self, group: Group, plan: GroupPlan, runner: Runner) -> Group:
+        """Score a group by its group reward, where there is one, and tell of its chains."""
+        if runner.group_reward is None:
+            return group
+        scoring = GroupScoring(
+            reward=runner.group_reward,
+            clock=self._schedule.clock,
+            asked_at=self._asked_at,
+            seconds=runner.group_reward_seconds,
+            retries=self._schedule.retries,
+        )
+        group = await scoring.score(group, plan.seed)
+        for member in group.members:
+            self._rewarded(member)
+            self._tell(member)
+        return group
+
+    def _rewarded(self, trajectory: Trajectory) -> None:
+        if trajectory.score is not None and self._schedule.on_event is not None:
+            turns = len(trajectory.turns)
+            event = Rewarded(chain_id=trajectory.chain_id, turn=turns, score=trajectory.score)
+            tell(self._schedule.on_event, event, "on_event")
+
+    def _tell(self, trajectory: Trajectory) -> None:
+        turns = len(trajectory.turns)
+        self._stopped(trajectory.chain_id, turns, trajectory.stop, trajectory.error)
+        if self._schedule.on_trajectory is not None:
+            tell(self._schedule.on_trajectory, trajectory, "on_trajectory")
+
+    def _stopped(self, chain: str, turn: int, stop: StopReason, error: str | None) -> None:
+        if self._schedule.on_event is not None:
+            event = Stopped(chain_id=chain, turn=turn, stop=stop, error=error)
+            tell(self._schedule.on_event, event, "on_event")

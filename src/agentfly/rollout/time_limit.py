@@ -1,0 +1,90 @@
+"""A chain's own time limit: what it waits for others is not charged to it.
+
+admitted                leased                                        time is up
+   │── runs ──│ waits for a lease │── runs ──│ engine's queue │── runs ──│
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+
+from agentfly.types import Clock
+
+
+@dataclass(slots=True)
+class TimeLimit:
+    """Counts down while a chain runs, and stands still while it waits for its turn."""
+
+    clock: Clock
+    seconds: float
+    _end: float = field(init=False)
+    _stops: int = 0
+    """How many waits are under way: tools of one turn run side by side."""
+    _stopped_at: float = 0.0
+    _timeout: asyncio.Timeout | None = None
+
+    def __post_init__(self) -> None:
+        self._end = self.clock.now() + self.seconds
+
+    @property
+    def deadline(self) -> float:
+        """When the time is up, on the clock, if the chain waits no more from now on."""
+        return self._end + (self.clock.now() - self._stopped_at if self._stops else 0.0)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is up."""
+        return self.clock.now() >= self.deadline
+
+    @asynccontextmanager
+    async def enforced(self) -> AsyncIterator[None]:
+        """Raise TimeoutError in the body when the time is up."""
+        async with self.clock.timeout_at(self._end) as self._timeout:
+            yield
+
+    def stop(self) -> "Wait":
+        """Stand still until the wait has ended."""
+        if not self._stops:
+            self._stopped_at = self.clock.now()
+            self._reschedule(None)
+        self._stops += 1
+        return Wait(self)
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Stand still in the body."""
+        wait = self.stop()
+        try:
+            yield
+        finally:
+            wait.end()
+
+    def _go_on(self) -> None:
+        self._stops -= 1
+        if not self._stops:
+            self._end += self.clock.now() - self._stopped_at
+            self._reschedule(self._end)
+
+    def _reschedule(self, deadline: float | None) -> None:
+        """Move the timeout, which counts on the loop's own clock."""
+        if self._timeout is None:
+            return
+        now = asyncio.get_running_loop().time()
+        when = None if deadline is None else now + deadline - self.clock.now()
+        with suppress(RuntimeError):  # It is over already: the chain is being ended.
+            self._timeout.reschedule(when)
+
+
+@dataclass(slots=True)
+class Wait:
+    """One wait that is not charged to the chain."""
+
+    _limit: TimeLimit
+    ended: bool = False
+
+    def end(self) -> None:
+        """Let the time go on. Ending twice does nothing."""
+        if not self.ended:
+            self.ended = True
+            self._limit._go_on()

@@ -1,0 +1,1 @@
+"""Parts for AgentFly that come from another package."""
