@@ -131,7 +131,8 @@ def test_an_owner_without_descriptors_gets_a_clear_error(tmp_path: Path) -> None
 server, held = await start(), exhaust()
 said = [await refusal(server.spawn(SandboxLimits(), seed=0))]
 if shutil.which("bwrap"):
-    said.append(await refusal(ProcessLauncher(Isolation.BUBBLEWRAP, ()).spawn(SandboxLimits(), seed=0)))
+    bubblewrap = ProcessLauncher(Isolation.BUBBLEWRAP, ())
+    said.append(await refusal(bubblewrap.spawn(SandboxLimits(), seed=0)))
 while (reason := await refusal(another())) and len(said) < 32:
     said.append(reason)
     os.close(held.pop())
