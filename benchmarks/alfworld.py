@@ -2,7 +2,7 @@
 
 A step is a random command of those that are possible, with the list of what is possible after it,
 which TextWorld makes at every step too. Both engines wait for nothing, so seconds are those of the
-processor: neighbours on the machine don't count. TextWorld's rate is left out where it is missing.
+processor: neighbors on the machine don't count. TextWorld's rate is left out where it is missing.
 
     python -m benchmarks.alfworld
 """

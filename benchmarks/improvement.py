@@ -45,7 +45,7 @@ DEMONSTRATIONS = {
 }
 """Whose chains the warm start imitates, and how many."""
 MAX_WARM_SHARE = 0.6
-"""A warm start that is better than this leaves little to be learnt."""
+"""A warm start that is better than this leaves little to be learned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,18 +76,18 @@ def learn(algorithm: str, seed: int, overrides: Sequence[str] = EXACT) -> Curve:
 
 
 def plot(curves: list[Curve], path: Path) -> None:
-    """Draw the training reward of every run, the seeds of an algorithm in one colour."""
+    """Draw the training reward of every run, the seeds of an algorithm in one color."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
-    for colour, name in enumerate(dict.fromkeys(curve.algorithm for curve in curves)):
+    for color, name in enumerate(dict.fromkeys(curve.algorithm for curve in curves)):
         for number, curve in enumerate(c for c in curves if c.algorithm == name):
             label = name if number == 0 else None
             steps = range(1, len(curve.rewards) + 1)
-            axes.plot(steps, curve.rewards, color=f"C{colour}", alpha=0.8, label=label)
+            axes.plot(steps, curve.rewards, color=f"C{color}", alpha=0.8, label=label)
     axes.set(xlabel="step", ylabel="training reward", ylim=(0, 1), title="tiny learns a calculator")
     axes.legend(frameon=False)
     figure.savefig(path, dpi=120)

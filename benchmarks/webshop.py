@@ -3,7 +3,7 @@
 Steps are random clicks of 500 sessions (nobody buys or goes back to search), each in a place of its
 own, with whatever caching the shop does; searches are queries that were never asked before, their
 page of results included. All of it is one thread that waits for nothing, so seconds are those of
-the processor: neighbours on the machine don't count.
+the processor: neighbors on the machine don't count.
 
     python -m benchmarks.webshop
 """

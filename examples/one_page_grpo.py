@@ -81,7 +81,7 @@ async def train(steps: int = STEPS, seed: int = 0) -> list[float]:
             await engine.publish(SharedTensors(), version=step)
         scores = [reward for reward in result.rewards if reward is not None]
         rewards.append(sum(scores) / len(scores))
-        print(f"step {step}  reward {rewards[-1]:.2f}  learnt from {tokens} tokens")
+        print(f"step {step}  reward {rewards[-1]:.2f}  learned from {tokens} tokens")
     await engine.close()
     return rewards
 

@@ -150,7 +150,7 @@ def test_a_slow_engine_runs_into_the_chains_time_limit() -> None:
 async def test_invalid_calls_are_observations_until_the_cap() -> None:
     wrong = [
         call("fragil"),
-        call("fragile", colour="red"),
+        call("fragile", color="red"),
         "<tool_call>\n{oops\n</tool_call>",
         call("fragile"),
         call("nothing"),

@@ -46,7 +46,7 @@ def total(chain: Chain, *, kl: bool) -> float:
     return chain.reward - math.fsum(token.kl for token in chain.tokens if kl)
 
 
-# Normalisation ---------------------------------------------------------------------------------
+# Normalization ---------------------------------------------------------------------------------
 
 
 def mean(values: Sequence[float]) -> float:
@@ -103,7 +103,7 @@ def grouped(
     return of_chains(step, values), used
 
 
-def centred(values: list[float]) -> list[float]:
+def centered(values: list[float]) -> list[float]:
     return [value - math.fsum(values) / len(values) for value in values]
 
 
@@ -119,7 +119,7 @@ def discounted_to_go(rewards: Sequence[float], discount: float) -> list[float]:
 
 
 def gae(
-    step: Step, *, discount: float, trace: float, normalise: bool, kl: bool
+    step: Step, *, discount: float, trace: float, normalize: bool, kl: bool
 ) -> tuple[Credits, Credits]:
     """As the mixture of all n-step advantages, (1 - λ) Σ λⁿ⁻¹ A⁽ⁿ⁾; and the returns."""
     raw, returns = [], []
@@ -128,7 +128,7 @@ def gae(
         values = [token.value for token in chain.tokens]
         raw.append([_mixture(rewards, values, t, discount, trace) for t in range(len(values))])
         returns.append([a + v for a, v in zip(raw[-1], values, strict=True)])
-    return (_normalised_over_tokens(raw) if normalise else raw), returns
+    return (_normalized_over_tokens(raw) if normalize else raw), returns
 
 
 def _mixture(
@@ -146,23 +146,23 @@ def _mixture(
 
 def reinforce_plus_plus(step: Step, *, discount: float, kl: bool) -> Credits:
     to_go = [discounted_to_go(rewards_of_tokens(c, kl=kl), discount) for c in step]
-    return _normalised_over_tokens(to_go)
+    return _normalized_over_tokens(to_go)
 
 
 def reinforce_plus_plus_baseline(
     step: Step, *, kl: bool, whole_step: bool
 ) -> tuple[Credits, list[bool]]:
-    credit, used = grouped(step, centred, kl=kl)
+    credit, used = grouped(step, centered, kl=kl)
     if whole_step:
-        return _normalised_over_tokens(credit), [any(used)] * len(step)
+        return _normalized_over_tokens(credit), [any(used)] * len(step)
     kept = [c for c, on in zip(credit, used, strict=True) if on]
-    normalised = iter(_normalised_over_tokens(kept))
-    return [next(normalised) if on else c for c, on in zip(credit, used, strict=True)], used
+    normalized = iter(_normalized_over_tokens(kept))
+    return [next(normalized) if on else c for c, on in zip(credit, used, strict=True)], used
 
 
 def reinforce(step: Step, *, baseline: bool, kl: bool) -> Credits:
     totals = [total(c, kl=kl) for c in step]
-    return of_chains(step, centred(totals) if baseline else totals)
+    return of_chains(step, centered(totals) if baseline else totals)
 
 
 def per_turn(step: Step, *, discount: float, kl: bool) -> tuple[Credits, list[bool]]:
@@ -175,7 +175,7 @@ def per_turn(step: Step, *, discount: float, kl: bool) -> tuple[Credits, list[bo
 def gigpo(
     step: Step, *, discount: float, step_weight: float, scale: bool, kl: bool
 ) -> tuple[Credits, list[bool]]:
-    rule = z_scores if scale else centred
+    rule = z_scores if scale else centered
     keys = [c.group for c in step]
     episode, used = by_key(keys, [total(c, kl=kl) for c in step], rule)
     states: list[Hashable] = [
@@ -215,7 +215,7 @@ def _of_turns(
     return credit
 
 
-def _normalised_over_tokens(credit: Credits) -> Credits:
+def _normalized_over_tokens(credit: Credits) -> Credits:
     flat = iter(z_scores([value for values in credit for value in values]))
     return [[next(flat) for _ in values] for values in credit]
 

@@ -32,7 +32,7 @@ GROUPED: dict[str, Callable[[list[float]], list[float]]] = {
     "dapo": oracle.z_scores,
     "gspo": oracle.z_scores,
     "cispo": oracle.z_scores,
-    "dr-grpo": oracle.centred,
+    "dr-grpo": oracle.centered,
     "rloo": oracle.leave_one_out,
 }
 
@@ -51,12 +51,12 @@ def test_an_advantage_within_groups(name: str, kl: bool, seed: int) -> None:
 def test_ppo(kl: bool, seed: int) -> None:
     step = scored(random_step(seed))
     rng = random.Random(seed)
-    discount, trace, normalise = rng.choice([1.0, 0.9]), rng.choice([1.0, 0.7, 0.0]), seed % 2 == 0
+    discount, trace, normalize = rng.choice([1.0, 0.9]), rng.choice([1.0, 0.7, 0.0]), seed % 2 == 0
     algorithm = make_algorithm(
-        "ppo", {"discount": discount, "trace": trace, "normalise": normalise}
+        "ppo", {"discount": discount, "trace": trace, "normalize": normalize}
     )
     output = algorithm.advantage(advantage_input(step, kl=kl, values=True))
-    credit, returns = oracle.gae(step, discount=discount, trace=trace, normalise=normalise, kl=kl)
+    credit, returns = oracle.gae(step, discount=discount, trace=trace, normalize=normalize, kl=kl)
     check(output, all_used(step, credit))
     flat = torch.tensor([r for chain in returns for r in chain], dtype=torch.float64)
     assert output.returns_N is not None

@@ -42,7 +42,7 @@ def test_gae_over_two_turns() -> None:
     # Two turns of one and two tokens; what a tool said between them is not in the sequence.
     # surprises: 0.5·2 - 1 = 0;  0.5·4 - 2 = 0;  8 - 4 = 4;  carried back by 0.5·0.5
     x = one_chain(8.0, [1, 2], earned=[0.0, 0.0], values_N=torch.tensor([1.0, 2.0, 4.0]))
-    output = gae(x, discount=0.5, trace=0.5, normalise=False)
+    output = gae(x, discount=0.5, trace=0.5, normalize=False)
     same(output.advantages_N, [0.25, 1.0, 4.0])
     assert output.returns_N is not None
     same(output.returns_N, [1.25, 3.0, 8.0])
@@ -50,12 +50,12 @@ def test_gae_over_two_turns() -> None:
 
 def test_gae_without_trace_is_the_surprise_alone() -> None:
     x = one_chain(1.0, [3], earned=[0.0], values_N=torch.tensor([0.1, 0.2, 0.4]))
-    same(gae(x, trace=0.0, normalise=False).advantages_N, [0.1, 0.2, 0.6])
+    same(gae(x, trace=0.0, normalize=False).advantages_N, [0.1, 0.2, 0.6])
 
 
 def test_gae_with_a_full_trace_is_the_return_less_the_value() -> None:
     x = one_chain(1.0, [3], earned=[0.0], values_N=torch.tensor([0.1, 0.2, 0.4]))
-    same(gae(x, normalise=False).advantages_N, [0.9, 0.8, 0.6])
+    same(gae(x, normalize=False).advantages_N, [0.9, 0.8, 0.6])
 
 
 def test_a_turns_reward_is_earned_at_its_last_token_and_the_rest_at_the_end() -> None:

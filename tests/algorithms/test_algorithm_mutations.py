@@ -98,7 +98,7 @@ MUTATIONS = [
         f"{ADVANTAGES}::test_an_advantage_within_groups",
     ),
     Mutation(
-        "unused groups in the normalisation",
+        "unused groups in the normalization",
         "advantages/reinforce_plus_plus.py",
         "used_N = used_C[x.chain_N]",
         "used_N = used_C[x.chain_N] | True",

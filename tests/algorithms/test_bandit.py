@@ -46,12 +46,12 @@ def train(algorithm: Algorithm, *, seed: int, shuffled: bool = False, lr: float 
     bandit = Bandit(
         torch.zeros(TURNS, TOKENS, requires_grad=True), torch.zeros(TURNS, requires_grad=True)
     )
-    optimiser = torch.optim.Adam([bandit.logits, bandit.values], lr=lr)
+    optimizer = torch.optim.Adam([bandit.logits, bandit.values], lr=lr)
     for _ in range(50):
         loss = step_loss(algorithm, bandit, generator, shuffled=shuffled)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     return bandit.solved()
 
 
@@ -96,7 +96,7 @@ def advantage_input(
     algorithm: Algorithm, tokens_CU: Tensor, logprobs_N: Tensor, reference_N: Tensor
 ) -> AdvantageInput:
     kl = algorithm.kl
-    penalised = kl is not None and kl.place == "reward"
+    penalized = kl is not None and kl.place == "reward"
     after_first_turn = 1 + tokens_CU[:, :1]
     return AdvantageInput(
         rewards_C=(tokens_CU == RIGHT).all(dim=1).float(),
@@ -107,7 +107,7 @@ def advantage_input(
         rewards_U=torch.zeros(CHAINS * TURNS),
         state_U=torch.cat([torch.zeros_like(after_first_turn), after_first_turn], 1).flatten(),
         kl_N=kl.coefficient * kl_estimate(logprobs_N, reference_N, kl.estimator)
-        if kl is not None and penalised
+        if kl is not None and penalized
         else None,
     )
 

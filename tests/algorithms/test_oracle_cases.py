@@ -83,12 +83,12 @@ CASES: dict[str, Step] = {
 
 def credit_of(name: str, step: Step) -> oracle.Credits:
     if name == "ppo":
-        return oracle.gae(step, discount=1.0, trace=1.0, normalise=True, kl=False)[0]
+        return oracle.gae(step, discount=1.0, trace=1.0, normalize=True, kl=False)[0]
     if name == "reinforce++":
         return oracle.reinforce_plus_plus(step, discount=1.0, kl=False)
     if name == "reinforce++-baseline":
         return oracle.reinforce_plus_plus_baseline(step, kl=False, whole_step=True)[0]
-    rule = {"rloo": oracle.leave_one_out, "dr-grpo": oracle.centred}.get(name, oracle.z_scores)
+    rule = {"rloo": oracle.leave_one_out, "dr-grpo": oracle.centered}.get(name, oracle.z_scores)
     return oracle.grouped(step, rule, kl=False)[0]
 
 

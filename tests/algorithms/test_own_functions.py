@@ -24,12 +24,12 @@ def test_one_group_at_a_time() -> None:
     seen = []
 
     @advantage
-    def centred(rewards_G: Tensor) -> Tensor:
+    def centered(rewards_G: Tensor) -> Tensor:
         seen.append(len(rewards_G))
         return rewards_G - rewards_G.mean()
 
     x = advantage_input(scored(random_step(0)))
-    got, expected = centred(x), make_algorithm("dr-grpo").advantage(x)
+    got, expected = centered(x), make_algorithm("dr-grpo").advantage(x)
     torch.testing.assert_close(got.advantages_N, expected.advantages_N)
     assert got.used_C.tolist() == expected.used_C.tolist()
     assert seen

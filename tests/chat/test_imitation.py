@@ -166,7 +166,7 @@ def test_the_assistants_messages_of_an_opening_are_context() -> None:
     assert stream.turns[0].message == CONVERSATION[6]
 
 
-def test_an_end_that_is_no_token_is_learnt_as_text() -> None:
+def test_an_end_that_is_no_token_is_learned_as_text() -> None:
     renderer = TemplateRenderer(ByteTokenizer(), SMOLLM2)
     stream = imitate(renderer, CONVERSATION[1:2] + CONVERSATION[4:], [])
     texts = [renderer.decode(t.completion.token_ids) for t in stream.turns if t.completion]

@@ -256,7 +256,7 @@ def test_a_token_of_which_a_template_makes_the_ends_is_refused() -> None:
     assert renderer.open([USER], [])
 
 
-def test_text_that_becomes_a_token_by_being_normalised_is_refused() -> None:
+def test_text_that_becomes_a_token_by_being_normalized_is_refused() -> None:
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     inner = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
     inner.normalizer = normalizers.Lowercase()

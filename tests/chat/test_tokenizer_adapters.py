@@ -1,4 +1,4 @@
-"""Tokenizers behind the protocol: nothing added, special tokens recognised, decode total."""
+"""Tokenizers behind the protocol: nothing added, special tokens recognized, decode total."""
 
 import importlib
 import json

@@ -52,7 +52,7 @@ def test_an_environments_example_finds_everything_and_follows_its_warm_start(war
     assert all(fit_out(source, base=EXAMPLES).kit for source in run.source)
     start = load_sft_settings(warm)
     assert run.model.name == str(start.folder / start.name / "model")
-    assert start.data.retokenise
+    assert start.data.retokenize
     assert start.data.kind == run.source[0].kind
 
 

@@ -37,9 +37,9 @@ def test_the_settings_folder_comes_first_then_the_working_directory(
     assert import_named("conf_two:f", "function")() == "here"
 
 
-def test_a_module_imports_its_neighbours_even_later(tmp_path: Path) -> None:
-    write(tmp_path, "conf_later.py", "def f():\n    from conf_neighbour import x\n    return x")
-    write(tmp_path, "conf_neighbour.py", "x = 3")
+def test_a_module_imports_its_neighbors_even_later(tmp_path: Path) -> None:
+    write(tmp_path, "conf_later.py", "def f():\n    from conf_neighbor import x\n    return x")
+    write(tmp_path, "conf_neighbor.py", "x = 3")
     write(tmp_path, "conf_package/inner.py", "def f(): return 'deep'")
     assert import_named("conf_later:f", "function", base=tmp_path)() == 3
     assert import_named("conf_package.inner:f", "function", base=tmp_path)() == "deep"
@@ -79,7 +79,7 @@ def test_only_what_fits_is_suggested(tmp_path: Path) -> None:
         import_named("conf_many:x", "tool", base=tmp_path, fits=lambda _: False)
 
 
-def test_a_module_that_is_not_there_suggests_its_neighbours(tmp_path: Path) -> None:
+def test_a_module_that_is_not_there_suggests_its_neighbors(tmp_path: Path) -> None:
     write(tmp_path, "conf_tools.py", "")
     write(tmp_path, "conf_package/__init__.py", "")
     write(tmp_path, "conf_package/shop.py", "")

@@ -82,7 +82,7 @@ def test_a_forward_that_differs_from_the_modules_own_is_refused() -> None:
 
 
 class Mixer(torch.nn.Module):
-    """An activation in which tokens see their neighbours, as through a shared expert's batch."""
+    """An activation in which tokens see their neighbors, as through a shared expert's batch."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.nn.functional.silu(x) + 0.01 * x.mean()

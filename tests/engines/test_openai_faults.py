@@ -102,7 +102,7 @@ async def test_attempts_come_to_an_end() -> None:
         assert len(server.received) == 4
 
 
-async def test_retry_after_is_honoured() -> None:
+async def test_retry_after_is_honored() -> None:
     def fail(reply: Reply) -> object:
         return reply.json({}, 429, {"Retry-After": "0.4"})
 

@@ -299,7 +299,7 @@ async def test_a_replica_that_comes_back_is_given_the_current_weights_first() ->
 async def test_a_replica_that_was_restarted_is_given_the_current_weights_first() -> None:
     made, engine = replicas(2)
     await engine.publish(SharedTensors(), 2)
-    made[0].error = StaleWeightsError("sampled from weights labelled 'default'")
+    made[0].error = StaleWeightsError("sampled from weights labeled 'default'")
     assert set(await ask_all(engine, ["a", "b"])) == {1}
     made[0].error = None
     assert "lacks the current weights" in engine.troubles[0]

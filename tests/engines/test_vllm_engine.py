@@ -172,7 +172,7 @@ GOOD = {
         ({"finish_reason": "abort"}, "with the reason 'abort'"),
         ({"finish_reason": "error"}, "with the reason 'error'"),
         ({"weight_versions": [{"version": "0", "start": 0, "end": 1}]}, "spans that cover all"),
-        ({"weight_versions": [{"version": "x", "start": 0, "end": 2}]}, "labelled 'x'"),
+        ({"weight_versions": [{"version": "x", "start": 0, "end": 2}]}, "labeled 'x'"),
         ({"weight_versions": "3"}, r"should have answered a generation"),
     ],
 )
@@ -224,11 +224,11 @@ def span(version: str, start: int, end: int) -> LabelSpan:
     return LabelSpan(version=version, start=start, end=end)
 
 
-def test_unlabelled_weights_are_known_only_before_the_first_update() -> None:
+def test_unlabeled_weights_are_known_only_before_the_first_update() -> None:
     spans = [span("default", 0, 2), span("4", 2, 5)]
-    assert runs(spans, 5, unlabelled=3) == ((3, 2), (4, 3))
+    assert runs(spans, 5, unlabeled=3) == ((3, 2), (4, 3))
     with pytest.raises(EngineError, match="Was the server restarted"):
-        runs(spans, 5, unlabelled=None)
+        runs(spans, 5, unlabeled=None)
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 50)), max_size=8))
@@ -237,7 +237,7 @@ def test_spans_become_runs(pairs: list[tuple[int, int]]) -> None:
     for version, count in pairs:
         spans.append(span(str(version), at, at + count))
         at += count
-    assert runs(spans, at, unlabelled=None) == tuple(pairs)
+    assert runs(spans, at, unlabeled=None) == tuple(pairs)
 
 
 @pytest.mark.parametrize(
@@ -254,4 +254,4 @@ def test_spans_become_runs(pairs: list[tuple[int, int]]) -> None:
 )
 def test_spans_that_do_not_cover_all_tokens_once_are_refused(spans: list[LabelSpan]) -> None:
     with pytest.raises(EngineError, match="spans that cover all"):
-        runs(spans, 5, unlabelled=None)
+        runs(spans, 5, unlabeled=None)

@@ -1,4 +1,4 @@
-"""New weights for a vLLM server: in the right order, labelled, and never half."""
+"""New weights for a vLLM server: in the right order, labeled, and never half."""
 
 import asyncio
 import json
@@ -78,7 +78,7 @@ class FakeTransfer:
         sync.finish_weight_update()
 
 
-async def test_an_update_is_announced_sent_labelled_and_taken_up_in_order() -> None:
+async def test_an_update_is_announced_sent_labeled_and_taken_up_in_order() -> None:
     fake, transfer = FakeVllm(), FakeTransfer()
     async with serving(fake, transfer=transfer) as (engine, server):
         await engine.publish(WEIGHTS, 1)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.environments.kit_play import play
 
-from agentfly.environments.catalogue import find_ready_made
+from agentfly.environments.catalog import find_ready_made
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "alfworld": {"games": 1, "eval_games": 1, "size": "small"},

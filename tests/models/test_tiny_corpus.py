@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentfly.models import resolve_model
 from agentfly.models.tiny.arithmetic import evaluate, held_out, held_out_problem, problem
-from agentfly.models.tiny.batch import batches, learnt_tokens
+from agentfly.models.tiny.batch import batches, learned_tokens
 from agentfly.models.tiny.conversation import (
     Conversation,
     calculate,
@@ -35,10 +35,10 @@ def render(tokenizer: Any, conversation: Conversation) -> str:
     return str(tokenizer.apply_chat_template(conversation.messages, tools=tools, tokenize=False))
 
 
-def learnt_text(tokenizer: Any, conversation: Conversation) -> str:
+def learned_text(tokenizer: Any, conversation: Conversation) -> str:
     ids = tokenizer.encode(render(tokenizer, conversation))
-    learnt = learnt_tokens(ids, conversation.unlearned, tokenizer)
-    return str(tokenizer.decode([i for i, learn in zip(ids, learnt, strict=True) if learn]))
+    learned = learned_tokens(ids, conversation.unlearned, tokenizer)
+    return str(tokenizer.decode([i for i, learn in zip(ids, learned, strict=True) if learn]))
 
 
 def test_slots_of_one_name_hold_one_word() -> None:
@@ -75,32 +75,32 @@ def test_the_calculator_is_shown_as_agents_show_it() -> None:
     assert calculator.spec.to_openai() == PRODUCT_CALCULATOR
 
 
-def test_what_is_learnt_is_what_the_assistant_says(tokenizer: Any) -> None:
+def test_what_is_learned_is_what_the_assistant_says(tokenizer: Any) -> None:
     conversation = calculate(Random(5))
     call, answer = (m for m in conversation.messages if m["role"] == "assistant")
     expression = call["tool_calls"][0]["function"]["arguments"]["expression"]
-    assert learnt_text(tokenizer, conversation) == (
+    assert learned_text(tokenizer, conversation) == (
         f'<tool_call>\n{{"name": "calculator", "arguments": {{"expression": "{expression}"}}}}\n'
         f"</tool_call><|im_end|>{answer['content']}<|im_end|>"
     )
 
 
-def test_mistakes_are_read_but_not_learnt(tokenizer: Any) -> None:
+def test_mistakes_are_read_but_not_learned(tokenizer: Any) -> None:
     for seed in range(20):
         conversation = mend_a_mistake(Random(seed))
         said = [m for m in conversation.messages if m["role"] == "assistant"]
         assert len(said) == 3
-        text = learnt_text(tokenizer, conversation)
+        text = learned_text(tokenizer, conversation)
         assert text.count("<|im_end|>") == 2
         assert called_result(text.split("<|im_end|>")[0] + "<|im_end|>") is not None
 
 
 @settings(max_examples=100)
 @given(seed=st.integers(0, 10**6))
-def test_every_turn_but_mistakes_is_learnt_to_its_end(tokenizer: Any, seed: int) -> None:
+def test_every_turn_but_mistakes_is_learned_to_its_end(tokenizer: Any, seed: int) -> None:
     conversation = converse(Random(seed))
     turns = sum(message["role"] == "assistant" for message in conversation.messages)
-    text = learnt_text(tokenizer, conversation)
+    text = learned_text(tokenizer, conversation)
     assert text.count("<|im_end|>") == turns - len(conversation.unlearned) > 0
     assert "<|im_start|>" not in text
     assert "<tool_response>" not in text
@@ -121,12 +121,12 @@ def test_batches_are_seeded_and_grow_harder(tokenizer: Any) -> None:
     assert "Tools:" in texts[-1]
 
 
-def test_padding_is_neither_learnt_nor_counted(tokenizer: Any) -> None:
+def test_padding_is_neither_learned_nor_counted(tokenizer: Any) -> None:
     pytest.importorskip("torch")
     batch = next(batches(tokenizer, rows=8, easy_tokens=1000, seed=0))
     padding = batch.ids_NT == tokenizer.pad_token_id
     assert padding.any()
-    assert not (padding & batch.learnt_NT).any()
+    assert not (padding & batch.learned_NT).any()
     assert batch.tokens == (~padding).sum()
 
 

@@ -21,9 +21,9 @@ from agentfly.types import (
 )
 
 
-def shown(*events: Event, colours: bool = False) -> list[str]:
+def shown(*events: Event, colors: bool = False) -> list[str]:
     file = io.StringIO()
-    printer = ConsolePrinter(Console(file=file, force_terminal=colours, width=40))
+    printer = ConsolePrinter(Console(file=file, force_terminal=colors, width=40))
     for event in events:
         printer(event)
     return [line.rstrip() for line in file.getvalue().splitlines()]
@@ -116,8 +116,8 @@ def test_text_can_steer_neither_rich_nor_the_terminal() -> None:
     ]
 
 
-def test_roles_have_colours() -> None:
-    [user] = shown(started("a", Message(role="user", content="hi")), colours=True)
-    [assistant] = shown(read("a", "hi"), colours=True)
+def test_roles_have_colors() -> None:
+    [user] = shown(started("a", Message(role="user", content="hi")), colors=True)
+    [assistant] = shown(read("a", "hi"), colors=True)
     assert "\x1b[36mhi" in user
     assert "\x1b[32mhi" in assistant

@@ -279,13 +279,13 @@ def test_any_mapping_may_hold_a_users_values() -> None:
 def test_broken_fields_are_named() -> None:
     encoded = as_json(chain(spans=()))
     encoded["attempt"] = "many"
-    encoded["colour"] = "red"
+    encoded["color"] = "red"
     del encoded["chain_id"]
     with pytest.raises(FormatError) as caught:
         decode_trajectory(encoded, where="step_3.jsonl:7")
     said = str(caught.value)
     assert said.startswith("step_3.jsonl:7: ")
-    assert all(field in said for field in ("attempt: ", "colour: ", "chain_id: "))
+    assert all(field in said for field in ("attempt: ", "color: ", "chain_id: "))
 
 
 def test_impossible_contents_are_a_format_error() -> None:

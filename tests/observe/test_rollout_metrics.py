@@ -139,23 +139,23 @@ def test_another_name_is_refused() -> None:
         ConfigError, match=r"metrics: reward/median, source/math, source/math/oops, stop/\. Say"
     ):
         require_documented(names)
-    require_documented(["train/loss", "source/x/train/loss"], {"train/loss": "What is minimised."})
+    require_documented(["train/loss", "source/x/train/loss"], {"train/loss": "What is minimized."})
 
 
 def test_names_are_in_namespaces() -> None:
     assert all("/" in name and text.endswith(".") for name, text in METRICS.items())
 
 
-def test_the_page_is_made_from_the_catalogue() -> None:
+def test_the_page_is_made_from_the_catalog() -> None:
     """`python tests/observe/test_rollout_metrics.py` writes it."""
     assert PAGE.read_text() == metrics_page(*others())
 
 
 def others() -> list[dict[str, str]]:
-    """The catalogues of rooms that `observe` does not know of, as the training loop names them."""
-    from agentfly.training.learner import learnt
+    """The catalogs of rooms that `observe` does not know of, as the training loop names them."""
+    from agentfly.training.learner import learned
 
-    return [{f"train/{name}": text for name, text in learnt.METRICS.items()}]
+    return [{f"train/{name}": text for name, text in learned.METRICS.items()}]
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"

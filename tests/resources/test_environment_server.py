@@ -420,7 +420,7 @@ async def test_doubled_calls_are_done_once_and_others_out_of_order_never() -> No
 
 async def test_a_session_does_one_thing_at_a_time_and_answers_a_doubled_call_when_it_can() -> None:
     async with environment_server(EnvSpec(Room)) as url, asyncio.TaskGroup() as tasks:
-        session, neighbour = await opened(url), await opened(url)
+        session, neighbor = await opened(url), await opened(url)
         room = Box.made[0]
         assert isinstance(room, Room)
         wait = {"number": 1}
@@ -433,7 +433,7 @@ async def test_a_session_does_one_thing_at_a_time_and_answers_a_doubled_call_whe
         ):
             status, answer = await ask(url, verb, path, body)
             assert (status, answer["error"]["kind"]) == (409, "Busy")
-        assert (await ask(url, "GET", f"{neighbour}/total", None))[0] == 200
+        assert (await ask(url, "GET", f"{neighbor}/total", None))[0] == 200
         room.go_on.set()
         assert [await call for call in calls] == [(200, {"value": "waited"})] * 2
 

@@ -55,8 +55,8 @@ async def test_it_is_the_same_to_its_user_behind_http() -> None:
             await odd("scold")
         with pytest.raises(RuntimeError, match="KeyError: 'nowhere'"):
             await odd("look_up")
-        with pytest.raises(AttributeError, match="colour"):
-            await odd("colour")
+        with pytest.raises(AttributeError, match="color"):
+            await odd("color")
 
 
 async def test_what_breaks_there_is_an_error_here_and_replaced() -> None:

@@ -52,8 +52,8 @@ async def test_it_is_the_same_to_its_user_wherever_it_lives() -> None:
         with pytest.raises(KeyError, match="nowhere") as caught:
             odd.look_up()
         assert "pool_environments.py" in caught.value.__notes__[0]
-        with pytest.raises(AttributeError, match="colour"):
-            _ = odd.colour
+        with pytest.raises(AttributeError, match="color"):
+            _ = odd.color
         with pytest.raises(AttributeError, match="give the environment a method"):
             odd.total = 5
         assert repr(odd) == "<Odd lent to me>"

@@ -155,7 +155,7 @@ def test_another_process_can_ask(tmp_path: Path, state: str) -> None:
         assert answer.text.startswith(f"the run of process {process.pid} answers; its state 0 s")
     assert [path.name for path in tmp_path.iterdir()] == ["environments.json"], "no draft"
     last = ask(tmp_path)
-    assert (last.answers, last.ended) == (False, True), "the dead are not signalled"
+    assert (last.answers, last.ended) == (False, True), "the dead are not signaled"
     assert last.text.startswith(f"the run of process {process.pid} has ended; its state ")
 
 

@@ -97,11 +97,11 @@ async def test_one_chain_may_be_left_unscored() -> None:
 
 async def test_an_array_will_do() -> None:
     @group_reward
-    def centred(final_responses: list[str]) -> Any:
+    def centered(final_responses: list[str]) -> Any:
         lengths = np.array([len(r) for r in final_responses])
         return lengths - lengths.mean()
 
-    assert await score_group(centred, TWO) == [Score(value=-0.5), Score(value=0.5)]
+    assert await score_group(centered, TWO) == [Score(value=-0.5), Score(value=0.5)]
 
 
 @pytest.mark.parametrize(

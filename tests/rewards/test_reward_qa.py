@@ -22,7 +22,7 @@ from agentfly.rewards.qa import normalize_answer, token_f1
         ("", ""),
     ],
 )
-def test_squads_normalisation(text: str, normal: str) -> None:
+def test_squads_normalization(text: str, normal: str) -> None:
     assert normalize_answer(text) == normal
 
 

@@ -107,8 +107,8 @@ async def test_its_environment_and_folder_are_as_given(tmp_path: Path) -> None:
 
 
 async def test_the_environment_is_inherited_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLOUR", "blue")
-    async with await shell('echo "$COLOUR"') as child:
+    monkeypatch.setenv("COLOR", "blue")
+    async with await shell('echo "$COLOR"') as child:
         assert await line_of(child) == "blue"
 
 
@@ -259,7 +259,7 @@ async def test_a_start_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     assert records() == []
 
 
-async def test_a_child_that_others_have_reaped_is_signalled_no_more(
+async def test_a_child_that_others_have_reaped_is_signaled_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with await shell("exit 3") as child:

@@ -59,10 +59,10 @@ HARMLESS = {
     "read the owner's variables in /proc": (
         "b'PLANTED_VARIABLE' in open(f\"/proc/{PLANTED['pid']}/environ\", 'rb').read()"
     ),
-    "see a neighbour's file": """
+    "see a neighbor's file": """
 import os
 roots = ["/box", "/tmp", "/dev/shm", PLANTED["folder"]]
-any("neighbours-file" in names for root in roots for _, _, names in os.walk(root))
+any("neighbors-file" in names for root in roots for _, _, names in os.walk(root))
 """,
     "connect to a service on loopback": """
 import socket
@@ -574,7 +574,7 @@ if os.fork() == 0:
         "import os; os.write(200, b'\\xff\\xff\\xff\\xff')",
         "killed None",
     ),
-    "signalling its own group and session": (
+    "signaling its own group and session": (
         """
 import os
 for pid in (0, -1, -os.getpgrp()):

@@ -16,7 +16,7 @@ def plant(folder: Path, victim: int) -> dict[str, Any]:
     """Plant a secret, and describe it and the victim, a process, to the attempts."""
     secret = folder / "secret"
     secret.write_text("the planted secret")
-    (folder / "neighbours-file").write_text("mine")
+    (folder / "neighbors-file").write_text("mine")
     return {
         "folder": str(folder),
         "secret": str(secret),

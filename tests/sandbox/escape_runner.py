@@ -86,18 +86,18 @@ def _outcome(code: str, planted: dict[str, Any]) -> str:
 
 
 async def run_sandboxed(attempts: Mapping[str, str], planted: dict[str, Any]) -> Outcomes:
-    """Run every attempt in a sandbox of its own, beside a neighbour."""
+    """Run every attempt in a sandbox of its own, beside a neighbor."""
     readable = (planted["shared"],) if "shared" in planted else ()
-    neighbour, outcomes = PythonSandbox(limits=ROOMY, readable=readable), {}
-    await neighbour.write_file("neighbours-file", "mine")
+    neighbor, outcomes = PythonSandbox(limits=ROOMY, readable=readable), {}
+    await neighbor.write_file("neighbors-file", "mine")
     sandbox = PythonSandbox(limits=ROOMY, readable=readable)
     for name, code in attempts.items():
         await sandbox.reset()
         outcomes[name] = await outcome_inside(sandbox, code, planted)
-    still_there = await neighbour.list_files()
-    outcomes["disturb the neighbour"] = repr(still_there != ["neighbours-file"])
+    still_there = await neighbor.list_files()
+    outcomes["disturb the neighbor"] = repr(still_there != ["neighbors-file"])
     await sandbox.close()
-    await neighbour.close()
+    await neighbor.close()
     return outcomes
 
 

@@ -147,13 +147,13 @@ def test_the_harmless_attempt_succeeds_without_a_sandbox(
     assert harmless["bare"][attempt] == "True"
 
 
-@pytest.mark.parametrize("attempt", [*HARMLESS, "disturb the neighbour"])
+@pytest.mark.parametrize("attempt", [*HARMLESS, "disturb the neighbor"])
 def test_the_harmless_attempt_fails_inside(harmless: dict[str, Any], attempt: str) -> None:
     outcome = harmless["sandboxed"][attempt]
     assert is_refused(outcome, (*REFUSALS, *ABSENCES)), outcome
 
 
-@pytest.mark.parametrize("attempt", [*HARMFUL, "disturb the neighbour"])
+@pytest.mark.parametrize("attempt", [*HARMFUL, "disturb the neighbor"])
 def test_the_harmful_attempt_fails_inside(harmful: dict[str, Any], attempt: str) -> None:
     outcome = harmful["sandboxed"][attempt]
     assert is_refused(outcome, REFUSALS), outcome
@@ -197,5 +197,5 @@ def test_all_attempts_were_made_by_either_user(
 ) -> None:
     bombs = {name for name in harmful["bombs"] if not name.startswith("after ")}
     made = {*harmless["sandboxed"], *harmful["sandboxed"], *bombs}
-    assert made == {*HARMLESS, *HARMFUL, *BOMBS, "disturb the neighbour"}
+    assert made == {*HARMLESS, *HARMFUL, *BOMBS, "disturb the neighbor"}
     assert len(made) >= 189

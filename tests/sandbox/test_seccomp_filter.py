@@ -37,7 +37,7 @@ machines = pytest.mark.parametrize("machine", ARCHITECTURES)
 
 
 @machines
-def test_every_denied_call_is_refused_and_its_neighbours_are_not(machine: str) -> None:
+def test_every_denied_call_is_refused_and_its_neighbors_are_not(machine: str) -> None:
     numbers = {getattr(number, machine) for number in denied.DENIED.values()} - {None}
     special = {getattr(n, machine) for n in (denied.SOCKETPAIR, denied.CLONE3, denied.FLOCK)}
     for number in range(denied.NEWEST_REVIEWED + 1):

@@ -28,7 +28,7 @@ def ids(visits: list[Visit]) -> list[str]:
 
 
 Trained = list[tuple[int, list[str]]]
-"""The groups of each step: what the weights have learnt."""
+"""The groups of each step: what the weights have learned."""
 
 
 def run(ledger: Ledger, weights: Trained, *, batch: int = 3) -> None:

@@ -29,7 +29,7 @@ class Model(BaseModel):
     x: int
 
 
-class Colour(enum.Enum):
+class Color(enum.Enum):
     RED = "red"
 
 
@@ -60,7 +60,7 @@ class Picture:
         ((1, 2), "[1, 2]"),
         (Point(1), '{"x": 1}'),
         (Model(x=1), '{"x": 1}'),
-        (Colour.RED, '"red"'),
+        (Color.RED, '"red"'),
         ([], "[]"),
         (np.float32(1.5), "1.5"),
         (np.int64(3), "3"),

@@ -1,4 +1,4 @@
-"""GRPO whose advantages go to the wrong chains: with them nothing can be learnt."""
+"""GRPO whose advantages go to the wrong chains: with them nothing can be learned."""
 
 from dataclasses import replace
 

@@ -252,9 +252,9 @@ def test_every_update_has_the_denominator_of_what_it_was_dealt() -> None:
     groups = one_in_eight(model)[:4]
     learner = make_learner(model, minibatches=2, lr=0.0)
     with kept_gradients() as kept:
-        learnt = learner.learn(groups)
+        learned = learner.learn(groups)
     # The update that was dealt flat groups alone is skipped.
-    assert (learnt.updates, len(kept)) == (1, 1)
+    assert (learned.updates, len(kept)) == (1, 1)
     halves = [[groups[0], other] for other in groups[1:]]
     errors = [relative(kept[0], expected(model, half, "grpo", credited=False)) for half in halves]
     assert min(errors) < EXACT

@@ -31,8 +31,8 @@ from agentfly.algorithms import (
     LossOutput,
     make_algorithm,
 )
+from agentfly.training.learner.learned import METRICS
 from agentfly.training.learner.learner import LocalLearner
-from agentfly.training.learner.learnt import METRICS
 from agentfly.types import Score, StopReason
 
 
@@ -121,7 +121,7 @@ def test_rewards_of_turns_and_equal_states_reach_the_algorithm() -> None:
     assert len({start, later, other}) == 3
 
 
-def test_chains_that_cannot_be_learnt_from_are_counted_by_reason() -> None:
+def test_chains_that_cannot_be_learned_from_are_counted_by_reason() -> None:
     good = make_groups(groups=1)[0]
     first = good.members[0]
     unscored = replace(first, chain_id="u", score=None)
@@ -146,8 +146,8 @@ def test_nothing_to_learn_from_changes_nothing(groups: Any) -> None:
     model = make_model()
     before = weights_of(model)
     learner = make_learner(model)
-    learnt = learner.learn(flat if groups is None else groups)
-    assert learnt.updates == 0
+    learned = learner.learn(flat if groups is None else groups)
+    assert learned.updates == 0
     assert same(weights_of(model), before)
     assert learner.step == 1
 
@@ -159,8 +159,8 @@ def test_a_gradient_that_is_not_finite_leaves_the_weights_alone(
     before = weights_of(model)
     watching = Watching(infinite=True)
     learner = make_learner(model, watching.algorithm())
-    learnt = learner.learn(make_groups())
-    assert (learnt.updates, learnt.metrics["skipped_updates"]) == (0, 1)
+    learned = learner.learn(make_groups())
+    assert (learned.updates, learned.metrics["skipped_updates"]) == (0, 1)
     assert "an update is left out" in caplog.text
     assert same(weights_of(model), before)
     watching.infinite = False
@@ -172,10 +172,10 @@ def test_a_gradient_that_is_not_finite_leaves_the_weights_alone(
 def test_epochs_and_minibatches_are_updates_over_whole_groups() -> None:
     watching = Watching()
     learner = make_learner(make_model(), watching.algorithm(), epochs=2, minibatches=2)
-    learnt = learner.learn(make_groups(groups=4, chains=2))
-    assert learnt.updates == 4
+    learned = learner.learn(make_groups(groups=4, chains=2))
+    assert learned.updates == 4
     assert [x.num_chains for x in watching.losses] == [4.0] * 4
-    assert sum(x.num_tokens for x in watching.losses) == 2 * learnt.metrics["trained_tokens"]
+    assert sum(x.num_tokens for x in watching.losses) == 2 * learned.metrics["trained_tokens"]
 
 
 def test_old_logprobs_stay_those_from_before_the_step() -> None:

@@ -27,7 +27,7 @@ def test_grpo_learns_the_tiny_calculator_task() -> None:
 @pytest.mark.parametrize(
     "change", ["train.lr=0", "algorithm.name=tests.training.shuffled_grpo:algorithm"]
 )
-def test_nothing_is_learnt_without_a_rate_or_with_shuffled_advantages(change: str) -> None:
+def test_nothing_is_learned_without_a_rate_or_with_shuffled_advantages(change: str) -> None:
     assert learn("grpo", 0, (*EXACT, change)).gain < MIN_GAIN / 2
 
 

@@ -39,7 +39,7 @@ def test_a_run_that_had_too_little_memory_goes_on_with_less() -> None:
         ({"source": [{"tasks": "a.jsonl"}]}, "source.0.tasks: None then, 'a.jsonl' now"),
     ],
 )
-def test_what_decides_what_is_learnt_may_not(change: dict[str, object], words: str) -> None:
+def test_what_decides_what_is_learned_may_not(change: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match="started with other settings") as caught:
         require_same_run(toml(), toml(**change))
     assert words in str(caught.value)

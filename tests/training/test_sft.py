@@ -78,13 +78,13 @@ async def test_a_model_learns_to_speak_as_it_was_shown(base: Path) -> None:
         result.model, sampling=SamplingParams(temperature=0.0, max_tokens=16)
     ) as agent:
         told = await agent.run(["Greet Zoe."])
-    # Ends by itself: the end token was learnt too.
+    # Ends by itself: the end token was learned too.
     assert told.trajectories[0].final_response.startswith("Ahoy,")
     assert told.trajectories[0].final_response.endswith("!")
     assert told.trajectories[0].stop == "answered"
 
 
-def test_nothing_is_learnt_with_a_learning_rate_of_zero(base: Path) -> None:
+def test_nothing_is_learned_with_a_learning_rate_of_zero(base: Path) -> None:
     before, *_, after = run(base, train={"lr": 0.0, "epochs": 1}).held_out_losses
     assert after == pytest.approx(before, abs=1e-6)
 

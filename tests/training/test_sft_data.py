@@ -162,7 +162,7 @@ async def test_sampling_keeps_the_best_chains_and_saves_what_is_read_again(tmp_p
     (best,) = result.trajectories
     assert best.final_response == "Yes, it is."
     result.save(tmp_path / "best.jsonl")
-    assert ids(read(tmp_path, "best.jsonl", retokenise=True)) == [best.chain_id]
+    assert ids(read(tmp_path, "best.jsonl", retokenize=True)) == [best.chain_id]
     assert not (await sample_best(agent, ["Is it?"], num_chains=3, min_reward=99)).groups
     with pytest.raises(ConfigError, match="give the agent a reward"):
         await sample_best(Agent(engine), ["Is it?"], num_chains=3)
@@ -171,7 +171,7 @@ async def test_sampling_keeps_the_best_chains_and_saves_what_is_read_again(tmp_p
 # Chains
 
 
-def test_a_chain_is_learnt_token_for_token_as_it_was_sampled(tmp_path: Path) -> None:
+def test_a_chain_is_learned_token_for_token_as_it_was_sampled(tmp_path: Path) -> None:
     recorded = chain("a/0/0")
     hot = tuple(replace(turn, temperature=0.0) for turn in recorded.turns)
     recorded = replace(recorded, streams=(TokenStream(turns=hot),))
@@ -197,9 +197,9 @@ def test_a_runs_folder_gives_every_step_and_never_held_out_chains(tmp_path: Path
 
 def test_chains_of_another_tokenizer_are_refused_or_written_anew(tmp_path: Path) -> None:
     write(tmp_path / "foreign.jsonl", chain("a/0/0", renderer=byte_renderer()))
-    with pytest.raises(ConfigError, match=r"chain a/0/0 are not those .* data\.retokenise"):
+    with pytest.raises(ConfigError, match=r"chain a/0/0 are not those .* data\.retokenize"):
         read(tmp_path, "foreign.jsonl")
-    (sample,) = read(tmp_path, "foreign.jsonl", retokenise=True).train
+    (sample,) = read(tmp_path, "foreign.jsonl", retokenize=True).train
     (own,) = make_samples(chain("a/0/0"))
     assert (sample.token_ids, sample.mask) == (own.token_ids, own.mask)
 
@@ -210,7 +210,7 @@ def test_chains_without_tokens_are_refused_or_written_anew(tmp_path: Path) -> No
     write(tmp_path / "server.jsonl", replace(recorded, streams=(TokenStream(turns=turns),)))
     with pytest.raises(ConfigError, match="or there are none"):
         read(tmp_path, "server.jsonl")
-    (sample,) = read(tmp_path, "server.jsonl", retokenise=True).train
+    (sample,) = read(tmp_path, "server.jsonl", retokenize=True).train
     assert sample.token_ids == recorded.streams[0].token_ids
 
 
@@ -226,7 +226,7 @@ async def test_a_player_is_imitated_in_the_words_of_the_kind(tmp_path: Path, kin
     spoken = KINDS[kind]()
     (chain_played,) = await demonstrate(_outfit(spoken), expert, [Task.from_row(ROW)])
     write(tmp_path / "expert.jsonl", chain_played)
-    (sample,) = read(tmp_path, "expert.jsonl", retokenise=True, kind=kind).train
+    (sample,) = read(tmp_path, "expert.jsonl", retokenize=True, kind=kind).train
     call_format = spoken.format([TOOL])
     assert call_format is not None
     said = [call_format.write([CALL], ""), "5"]
@@ -283,7 +283,7 @@ def test_what_the_messages_do_not_tell_is_not_written_anew(tmp_path: Path) -> No
     limited = chain("c/0/0", stop=StopReason.TOKEN_LIMIT)
     write(tmp_path / "cut.jsonl", whole, replace(cut, streams=(stream,)), limited)
     assert ids(read(tmp_path, "cut.jsonl")) == ["a/0/0", "b/0/0", "c/0/0"]
-    anew = read(tmp_path, "cut.jsonl", retokenise=True)
+    anew = read(tmp_path, "cut.jsonl", retokenize=True)
     assert ids(anew) == ["a/0/0"]
     assert anew.left_out == Counter({"cut short or malformed": 2})
 
@@ -293,7 +293,7 @@ def test_examples_in_a_chains_opening_carry_no_loss_when_written_anew(tmp_path: 
     example = (Message(role="user", content="1+1?"), Message(role="assistant", content="Two."))
     messages = (*example, *recorded.messages)
     write(tmp_path / "shots.jsonl", replace(recorded, messages=messages))
-    (sample,) = read(tmp_path, "shots.jsonl", retokenise=True).train
+    (sample,) = read(tmp_path, "shots.jsonl", retokenize=True).train
     pairs = list(zip(sample.token_ids, sample.mask, strict=True))
     assert "Two." in tiny().decode([token for token, on in pairs if not on])
     assert "Two." not in tiny().decode([token for token, on in pairs if on])
@@ -314,7 +314,7 @@ def row(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("form", ["jsonl", "json", "parquet"])
-def test_a_chat_is_learnt_as_the_chain_that_it_could_have_been(tmp_path: Path, form: str) -> None:
+def test_a_chat_is_learned_as_the_chain_that_it_could_have_been(tmp_path: Path, form: str) -> None:
     file = tmp_path / f"chats.{form}"
     if form == "parquet":
         import pyarrow
@@ -361,7 +361,7 @@ def test_all_bad_rows_are_told_by_number(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         read(tmp_path, "bad.jsonl")
     first, *told = str(raised.value).splitlines()
-    assert first.startswith("6 rows of bad.jsonl can't be learnt from")
+    assert first.startswith("6 rows of bad.jsonl can't be learned from")
     expected = [
         "row 2: a row of chat data has `messages`, got 'prompt'",
         "row 3: the conversation has no assistant's message",

@@ -29,7 +29,7 @@ from agentfly.observe import RunProgress, read_metrics, read_trajectories, requi
 from agentfly.runtime.journal import Journal
 from agentfly.tasks import Ledger
 from agentfly.training import Policy, StoppedBy
-from agentfly.training.learner.learnt import METRICS as LEARNER_METRICS
+from agentfly.training.learner.learned import METRICS as LEARNER_METRICS
 from agentfly.training.source import for_run
 from agentfly.types import Engine, SamplingParams, Seed, Task, Trajectory
 

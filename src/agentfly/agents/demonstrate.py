@@ -25,7 +25,7 @@ async def demonstrate(
     """Let the player attempt each task once, through the same loop as any model.
 
     Such chains have no token ids: `agentfly sft` writes them as a model would have, with
-    `data.retokenise`.
+    `data.retokenize`.
 
     Args:
         outfit: Tools, reward and environment, as `fit_out` finds them.

@@ -52,11 +52,11 @@ def find_existing(name: str, *, base: Path | None) -> Rows:
     """Look for a file or a folder; what a function or a hub would give is not asked for."""
     rows = find_rows(name, base=base)
     if isinstance(rows, Path) and not rows.exists():
-        raise ConfigError(f"there is no {str(rows)!r}.{_neighbour(rows)}")
+        raise ConfigError(f"there is no {str(rows)!r}.{_neighbor(rows)}")
     return rows
 
 
-def _neighbour(path: Path) -> str:
+def _neighbor(path: Path) -> str:
     """Say which file may have been meant; all that lie there are too many to list."""
     names = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
     close = difflib.get_close_matches(path.name, names, n=1)

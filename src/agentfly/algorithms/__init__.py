@@ -16,7 +16,7 @@ from agentfly.algorithms.batch import (
     LossInput,
     LossOutput,
 )
-from agentfly.algorithms.catalogue import ALGORITHMS
+from agentfly.algorithms.catalog import ALGORITHMS
 from agentfly.algorithms.clip import Clip
 from agentfly.algorithms.correction import Correction
 from agentfly.algorithms.diagnose import METRICS, diagnose, diagnose_advantages

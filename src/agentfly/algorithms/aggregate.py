@@ -28,7 +28,7 @@ def sequence_mean_of_means(loss_N: Tensor, x: LossInput) -> Tensor:
 
 
 def constant_length(loss_N: Tensor, x: LossInput, *, length: float) -> Tensor:
-    """Divide each chain's sum by one constant, which favours no length (arXiv:2503.20783)."""
+    """Divide each chain's sum by one constant, which favors no length (arXiv:2503.20783)."""
     return loss_N.sum() / (x.num_chains * length)
 
 

@@ -20,7 +20,7 @@ update was dealt, as published, or of those alone that have credit."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Critic:
-    """How a value is learnt beside the policy."""
+    """How a value is learned beside the policy."""
 
     __pydantic_config__ = Settings.model_config
 

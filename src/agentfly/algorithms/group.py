@@ -30,9 +30,9 @@ def by_group(function: GroupFunction) -> AdvantageFunction:
 def within(groups: Tensor, values: Tensor, function: GroupFunction) -> tuple[Tensor, Tensor]:
     """Call a function once for each group's values; say for which of them it was called.
 
-    >>> def centre(values_G: Tensor) -> Tensor:
+    >>> def center(values_G: Tensor) -> Tensor:
     ...     return values_G - values_G.mean()
-    >>> within(torch.tensor([0, 1, 0]), torch.tensor([1.0, 5.0, 2.0]), centre)
+    >>> within(torch.tensor([0, 1, 0]), torch.tensor([1.0, 5.0, 2.0]), center)
     (tensor([-0.5000,  0.0000,  0.5000]), tensor([ True, False,  True]))
     """
     results = torch.zeros_like(values)

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict, ValidationError, create_model
 
 from agentfly.algorithms.algorithm import Algorithm
-from agentfly.algorithms.catalogue import ALGORITHMS
+from agentfly.algorithms.catalog import ALGORITHMS
 from agentfly.algorithms.options import AggregatedOptions, AlgorithmOptions, ClippedOptions
 from agentfly.algorithms.own import OwnAdvantage, OwnLoss
 from agentfly.config import PluginKind, Settings, SettingsError

@@ -31,7 +31,7 @@ class Objective:
 
 
 def objective(algorithm: Algorithm, x: LossInput) -> Objective:
-    """Correct an algorithm's loss, add what is penalised, and aggregate."""
+    """Correct an algorithm's loss, add what is penalized, and aggregate."""
     x = _bounded(x)
     output = algorithm.loss(x)
     _require_gradient(algorithm, x, output.loss_N)
@@ -50,7 +50,7 @@ def objective(algorithm: Algorithm, x: LossInput) -> Objective:
 
 
 def _require_gradient(algorithm: Algorithm, x: LossInput, loss_N: Tensor) -> None:
-    """Refuse a loss that nothing can be learnt from, whatever is penalised beside it."""
+    """Refuse a loss that nothing can be learned from, whatever is penalized beside it."""
     if x.logprobs_N.requires_grad and not loss_N.requires_grad:
         raise ConfigError(
             f"the loss of {algorithm.name} carries no gradient: it must depend on logprobs_N, and "

@@ -21,11 +21,11 @@ def has_spread(values: Tensor) -> bool:
     return differ(low.item(), high.item())
 
 
-def standardise(values: Tensor) -> Tensor:
+def standardize(values: Tensor) -> Tensor:
     """Centre, and divide by the unbiased standard deviation; all 0 where there is no spread.
 
     >>> import torch
-    >>> standardise(torch.tensor([0.0, 0.0, 1.0, 1.0]))
+    >>> standardize(torch.tensor([0.0, 0.0, 1.0, 1.0]))
     tensor([-0.8659, -0.8659,  0.8659,  0.8659])
     """
     if not has_spread(values):

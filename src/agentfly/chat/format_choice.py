@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from agentfly.chat.dialect import PROBE_TOOL, Dialect
 from agentfly.chat.formats import FORMATS, CallFormat, layout_format
-from agentfly.chat.formats.catalogue import LAYOUTS
+from agentfly.chat.formats.catalog import LAYOUTS
 from agentfly.chat.formats.derive import DERIVED, derive_layouts
 from agentfly.chat.formats.json_text import dump
 from agentfly.chat.formats.marks import common_suffix

@@ -1,4 +1,4 @@
-r"""The renderer: from messages to tokens and back, without ever re-tokenising what was sampled.
+r"""The renderer: from messages to tokens and back, without ever re-tokenizing what was sampled.
 
 A chat template makes the first prompt, and the suffix that follows each sampled turn; what a model
 sampled stays as it is. So the prompt of every turn begins with all tokens of the turns before it:

@@ -7,7 +7,7 @@ touches an untrusted character is cut in two and encoded as the plain characters
 such a forgery is encoded in one go, so that it has the same tokens as a plain encoding.
 
 Limits: special tokens of one character are not guarded. Text in which a tokenizer finds a special
-token only after normalising it (for example in another case) is refused.
+token only after normalizing it (for example in another case) is refused.
 """
 
 from collections import Counter
@@ -61,7 +61,7 @@ class SafeEncoder:
     def _require_meant(self, ids: Sequence[int], parts: Sequence[str]) -> None:
         """Refuse special tokens that no part of the text spells.
 
-        A tokenizer that normalises text (to another case, say) before it looks for its special
+        A tokenizer that normalizes text (to another case, say) before it looks for its special
         tokens finds some where no one can cut.
         """
         assert self.pattern is not None, "text is only cut, or from outside, beside special tokens"

@@ -1,6 +1,6 @@
 """Tokenizers behind the one small protocol that rendering needs.
 
-`encode` adds nothing (no BOS, no padding, no truncation) and recognises special tokens; `decode`
+`encode` adds nothing (no BOS, no padding, no truncation) and recognizes special tokens; `decode`
 never raises, whatever the ids. Neither `tokenizers` nor `transformers` is imported here: objects of
 both are met by what they can do.
 """

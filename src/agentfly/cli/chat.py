@@ -130,5 +130,5 @@ def show(event: Event) -> None:
         case TokenSampled():
             typer.echo(event.text, nl=False)
         case Observed():
-            colour = typer.colors.CYAN if event.result.status == "ok" else typer.colors.YELLOW
-            typer.secho(f"\n  {event.call.name} → {event.result.observation}", fg=colour)
+            color = typer.colors.CYAN if event.result.status == "ok" else typer.colors.YELLOW
+            typer.secho(f"\n  {event.call.name} → {event.result.observation}", fg=color)

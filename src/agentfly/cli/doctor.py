@@ -24,7 +24,7 @@ from agentfly.sandbox.levels import ALLOW_NAMESPACES, BOOT_LANDLOCK
 
 State = Literal["ok", "missing", "wrong"]
 _MARKS = {"ok": "✓", "missing": "–", "wrong": "✗"}
-_COLOURS = {"ok": typer.colors.GREEN, "missing": typer.colors.YELLOW, "wrong": typer.colors.RED}
+_COLORS = {"ok": typer.colors.GREEN, "missing": typer.colors.YELLOW, "wrong": typer.colors.RED}
 
 LITTLE_DISK_GB = 5.0
 """Less than this, and a model with its checkpoints may not fit."""
@@ -58,7 +58,7 @@ def doctor(
         return
     findings = [finding for examine in _EXAMINATIONS for finding in examine()]
     for finding in findings:
-        mark = typer.style(_MARKS[finding.state], fg=_COLOURS[finding.state])
+        mark = typer.style(_MARKS[finding.state], fg=_COLORS[finding.state])
         typer.echo(f"{mark} {finding.what:14} {finding.detail}")
         if finding.fix:
             typer.echo(f"  {'':14} fix: {finding.fix}")

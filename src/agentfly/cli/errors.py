@@ -35,7 +35,7 @@ def resumable(command: str, run: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt as error:
         if has_begun(run):
-            told = f"What was learnt is saved; go on with: {command} --resume"
+            told = f"What was learned is saved; go on with: {command} --resume"
         else:
             told = f"There is nothing to resume; start again with: {command}"
         typer.echo(f"\nstopped. {told}", err=True)

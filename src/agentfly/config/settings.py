@@ -164,7 +164,7 @@ class TrainSettings(Settings):
     """How the weights are changed."""
 
     steps: int = Field(default=100, ge=1)
-    """How often chains are sampled and learnt from."""
+    """How often chains are sampled and learned from."""
     lr: float = Field(default=1e-5, ge=0)
     """The learning rate of AdamW, after the warm-up."""
     schedule: Literal["constant", "cosine"] = "constant"
@@ -180,7 +180,7 @@ class TrainSettings(Settings):
     epochs: int = Field(default=1, ge=1)
     """How often a step goes over its chains."""
     minibatches: int = Field(default=1, ge=1)
-    """Optimiser updates in one epoch of a step."""
+    """Optimizer updates in one epoch of a step."""
     tokens_per_microbatch: int = Field(default=4096, ge=1)
     """Tokens that go through the model at once: the bound on memory."""
     share_prefixes: bool = True

@@ -41,7 +41,7 @@ class SftDataSettings(Settings):
     """Imitate only chains with at least this reward."""
     keep_best: int | None = Field(default=None, ge=1)
     """Imitate only so many chains of each group, those with the highest rewards."""
-    retokenise: bool = False
+    retokenize: bool = False
     """Write trajectories anew from their messages, as this model would have written them: for
     chains that another model sampled."""
     kind: str = "tools"
@@ -74,7 +74,7 @@ class SftTrainSettings(Settings):
     """Steps between two measurements of the held-out loss; 0 for none but the first and last."""
 
     def of_learner(self, steps: int) -> TrainSettings:
-        """Return the part of it that the optimiser shares with reinforcement learning."""
+        """Return the part of it that the optimizer shares with reinforcement learning."""
         shared = set(TrainSettings.model_fields) - {"steps", "epochs"}
         return TrainSettings(steps=steps, **self.model_dump(include=shared))
 
@@ -87,7 +87,7 @@ class SftSettings(Settings):
     folder: Path = Path("runs")
     """The run's own folder is `folder/name`."""
     seed: int = Field(default=0, ge=0)
-    """The root of all randomness: what is held out, and in which order the rest is learnt."""
+    """The root of all randomness: what is held out, and in which order the rest is learned."""
     model: ModelSettings
     data: SftDataSettings
     train: SftTrainSettings = SftTrainSettings()

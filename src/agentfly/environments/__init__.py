@@ -1,6 +1,6 @@
 """Environments that come ready-made: one folder each, with its state, tools, reward and tasks."""
 
-from agentfly.environments.catalogue import (
+from agentfly.environments.catalog import (
     ENVIRONMENTS,
     environment_names,
     find_environment,

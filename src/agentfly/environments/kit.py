@@ -36,14 +36,14 @@ class Kit:
     """Plays what is known to be right: every task that it can't finish with full marks is broken.
     The expert by default."""
     random: Player | None = None
-    """Plays any action that is possible: the level below which nothing was learnt."""
+    """Plays any action that is possible: the level below which nothing was learned."""
     pages: Callable[[Listen], AbstractContextManager[str]] | None = None
     """Serves pages for a person while a block runs, and gives their address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyMade(Generic[Options]):
-    """An entry of the catalogue."""
+    """An entry of the catalog."""
 
     name: str
     summary: str

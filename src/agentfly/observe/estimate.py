@@ -79,9 +79,9 @@ def wilson_interval(successes: float, trials: int) -> Interval | None:
         return None
     z, share = NormalDist().inv_cdf((1 + CONFIDENCE) / 2), successes / trials
     weight = 1 + z * z / trials
-    centre = (share + z * z / (2 * trials)) / weight
+    center = (share + z * z / (2 * trials)) / weight
     spread = z / weight * math.sqrt(share * (1 - share) / trials + (z / (2 * trials)) ** 2)
-    return Interval(low=max(0.0, centre - spread), high=min(1.0, centre + spread))
+    return Interval(low=max(0.0, center - spread), high=min(1.0, center + spread))
 
 
 def mean_interval(

@@ -31,7 +31,7 @@ METRICS: Mapping[str, str] = {
     "chains/time_limit_share": "Chains that ran out of time, of all chains. They are not trained "
     "on: a large share means that mostly short chains are.",
     "chains/retried": "Chains that had to be tried more than once.",
-    "chains/left_out_groups": "Groups that were sampled and not learnt from: without a chain that "
+    "chains/left_out_groups": "Groups that were sampled and not learned from: without a chain that "
     "can be trained on, or replaced because they had no spread.",
     "tools/calls": "Tool calls per chain, on average.",
     "tools/invalid_share": "Share of the calls that the model made wrongly: malformed, unknown "
@@ -108,7 +108,7 @@ def require_documented(names: Iterable[str], *more: Mapping[str, str]) -> None:
     unknown = sorted({name for name in names if not _documented(name, known)})
     if unknown:
         raise ConfigError(
-            f"undocumented metrics: {', '.join(unknown)}. Say what each one means in the catalogue "
+            f"undocumented metrics: {', '.join(unknown)}. Say what each one means in the catalog "
             "of the room that makes it"
         )
 

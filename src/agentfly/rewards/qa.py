@@ -44,7 +44,7 @@ def token_f1(response: str, gold: str) -> float:
 def qa_exact_match(
     *, field: str = "answer", name: str = "qa_exact_match"
 ) -> FunctionReward[..., bool]:
-    """Score 1 if the response is a right answer after SQuAD's normalisation, and else 0.
+    """Score 1 if the response is a right answer after SQuAD's normalization, and else 0.
 
     >>> qa_exact_match()("the Beatles.", Task(id="a", messages=(), fields={"answer": "Beatles"}))
     True
@@ -81,5 +81,5 @@ def qa_f1(*, field: str = "answer", name: str = "qa_f1") -> FunctionReward[..., 
 
 
 def _answers(task: Task, field: str) -> list[str]:
-    """Drop answers that normalise to nothing, as the official script does."""
+    """Drop answers that normalize to nothing, as the official script does."""
     return [gold for gold in listed_answers(task, field) if normalize_answer(gold)] or [""]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 class TextStream:
     """Tells what each new token adds to the text.
 
-    A token's own text can depend on its neighbours, so a short window is decoded again each time
+    A token's own text can depend on its neighbors, so a short window is decoded again each time
     rather than the token alone.
     """
 

@@ -55,7 +55,7 @@ class Voice(Protocol):
 
 
 class TokenVoice:
-    """Keeps one growing list of ids: what was sampled is never tokenised again."""
+    """Keeps one growing list of ids: what was sampled is never tokenized again."""
 
     def __init__(
         self,

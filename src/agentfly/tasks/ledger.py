@@ -175,7 +175,7 @@ class Ledger:
         self._change({"do": "finish", "group": group_id, "stops": counts})
 
     def train(self, group_ids: Iterable[str], *, step: int) -> None:
-        """Say that the weights of `step` have learnt from these groups; it is on disk on return."""
+        """Record on disk that the weights of `step` have learned from these groups."""
         self._change({"do": "train", "groups": list(group_ids), "step": step})
         if self._journal:
             self._journal.sync()

@@ -45,7 +45,7 @@ async def mcp_tools(
     Args:
         server: The address of a server (streamable HTTP), or the command that starts one (stdio).
         env: Further environment variables for the command.
-        headers: Further HTTP headers, for example for authorisation.
+        headers: Further HTTP headers, for example for authorization.
         timeout: Seconds for one call.
         max_length: Longest observation in characters.
 

@@ -42,7 +42,7 @@ def to_result(value: object) -> ToolResult:
 
 def presentable(result: ToolResult, max_length: int | None = None) -> ToolResult:
     """Make an observation fit to be read: without half characters, and cut where it is too long."""
-    # Half of a surrogate pair, which JSON can spell, can be neither tokenised nor written to disk.
+    # Half of a surrogate pair, which JSON can spell, can be neither tokenized nor written to disk.
     text = result.observation.encode(errors="replace").decode()
     if max_length is not None and len(text) > max_length:
         text = f"{text[:max_length]}\n[cut: {len(text) - max_length} more characters]"

@@ -11,7 +11,7 @@ _log = logging.getLogger(__name__)
 
 
 def has_trainable(group: Group) -> bool:
-    """Tell whether any chain of the group can be learnt from."""
+    """Tell whether any chain of the group can be learned from."""
     return any(member.trainable for member in group.members)
 
 

@@ -79,7 +79,7 @@ class Loop:
         return self.ledger.step
 
     async def run(self) -> TrainResult:
-        """Go on to the last step or the target; what was learnt is saved whatever happens."""
+        """Go on to the last step or the target; what was learned is saved whatever happens."""
         self.progress.start(self.settings.train.steps, done=self.step)
         try:
             await self._evaluate_if(self.step == 0 and self.settings.eval.at_start)
@@ -105,13 +105,13 @@ class Loop:
         metrics = self._rollout_metrics(sampled, times.seconds["sampling"])
         self._too_slow.tell(metrics["chains/time_limit_share"])
         with times("training"):
-            learnt = await self._learn(sampled.groups)
+            learned = await self._learn(sampled.groups)
         # From here to the log there is no await: the step is trained and logged, or neither.
         self.ledger.train([group.id for group in sampled.groups], step=step)
         self.sampler.finished.clear()
         self.target.take(metrics.get("reward/mean"))
         compact(self.folder.trajectories_file(step))
-        self._log(step, metrics | _train_metrics(learnt) | times.metrics())
+        self._log(step, metrics | _train_metrics(learned) | times.metrics())
         self._learning = False
         with self._carrying("publishing"):
             await self.publisher.publish(step)
@@ -125,7 +125,7 @@ class Loop:
         return await self.sampler.sample(self.folder.trajectories_file(step))
 
     def _rollout_metrics(self, sampled: Sampled, seconds: float) -> dict[str, float]:
-        """Measure all that was sampled, also what is not learnt from."""
+        """Measure all that was sampled, also what is not learned from."""
         groups = [*sampled.groups, *sampled.left_out]
         metrics = rollout_metrics(groups, version=self.step, seconds=seconds)
         return {**metrics, "chains/left_out_groups": float(len(sampled.left_out))}
@@ -165,7 +165,7 @@ class Loop:
         return metrics.get("eval/reward")
 
     def _save_what_is_new(self) -> None:
-        """Save on the way out, also after Ctrl-C: whole steps, scores, groups not yet learnt."""
+        """Save on the way out, also after Ctrl-C: whole steps, scores, groups not yet learned."""
         saved = self.saved and (self.saved.step, self.saved.score)
         new = saved != (self.step, self._score) or bool(self.sampler.finished)
         if self.step > 0 and new and not self._learning:
@@ -195,6 +195,6 @@ class Loop:
         self._carried[f"time/{stage}"] = time.monotonic() - started
 
 
-def _train_metrics(learnt: StepMetrics) -> dict[str, float]:
-    seconds = {f"time/learner/{phase}": seconds for phase, seconds in learnt.seconds.items()}
-    return {f"train/{name}": value for name, value in learnt.metrics.items()} | seconds
+def _train_metrics(learned: StepMetrics) -> dict[str, float]:
+    seconds = {f"time/learner/{phase}": seconds for phase, seconds in learned.seconds.items()}
+    return {f"train/{name}": value for name, value in learned.metrics.items()} | seconds

@@ -20,7 +20,7 @@ class StoppedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainResult:
-    """Where to find what was learnt."""
+    """Where to find what was learned."""
 
     folder: Path
     """The run's own folder."""

@@ -24,7 +24,7 @@ MAY_CHANGE = (
     "rollout.retries",
 )
 """What decides when to stop, measure and save, and how much memory is taken: a run that had too
-little goes on with less. Everything else decides what is learnt."""
+little goes on with less. Everything else decides what is learned."""
 
 
 def require_same_run(then: str, now: str) -> None:

@@ -102,7 +102,7 @@ class ChatModel(Protocol):
 
 
 class Tokenizer(Protocol):
-    """The little that rendering needs of a tokenizer. Special tokens in the text are recognised."""
+    """The little that rendering needs of a tokenizer. Special tokens in the text are recognized."""
 
     @property
     def special_ids(self) -> Mapping[str, int]:
@@ -138,7 +138,7 @@ class Extension:
 
 
 class Renderer(Protocol):
-    """Between messages and tokens, without ever re-tokenising what was sampled."""
+    """Between messages and tokens, without ever re-tokenizing what was sampled."""
 
     @property
     def stop_token_ids(self) -> tuple[int, ...]:

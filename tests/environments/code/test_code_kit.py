@@ -24,7 +24,7 @@ ROW: dict[str, Any] = {
 }
 
 
-def test_it_is_in_the_catalogue() -> None:
+def test_it_is_in_the_catalog() -> None:
     assert find_ready_made("code") is CODE
     assert CODE.requires() is None
 

@@ -171,8 +171,8 @@ def test_humaneval(tmp_path: Path) -> None:
     assert "solution" not in second
 
 
-def test_mbpp_full_and_sanitised(tmp_path: Path) -> None:
-    sanitised = {
+def test_mbpp_full_and_sanitized(tmp_path: Path) -> None:
+    sanitized = {
         "source_file": "x",
         "task_id": 8,
         "prompt": "Write a function to halve a number.",
@@ -180,7 +180,7 @@ def test_mbpp_full_and_sanitised(tmp_path: Path) -> None:
         "test_imports": ["import math"],
         "test_list": ["assert math.isclose(half(3), 1.5)"],
     }
-    full, clean = mbpp_rows(write(tmp_path / "m.jsonl", MBPP, sanitised))
+    full, clean = mbpp_rows(write(tmp_path / "m.jsonl", MBPP, sanitized))
     assert full["id"] == "mbpp-7"
     assert len(full["tests"]) == 3
     assert full["solution"] == "def double(n):\n  return 2 * n"
@@ -290,7 +290,7 @@ def test_a_files_tasks_are_split_or_come_in_two_files(tmp_path: Path) -> None:
         ({"levels": ()}, "levels"),
         ({"tasks": "chess"}, "tasks"),
         ({"seconds": 0}, "seconds"),
-        ({"colour": 1}, "colour"),
+        ({"color": 1}, "color"),
     ],
 )
 def test_options_that_can_not_be_are_refused(options: dict[str, Any], words: str) -> None:

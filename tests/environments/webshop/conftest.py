@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly.environments.webshop.catalogue import Catalogue, Product, load_catalogue
+from agentfly.environments.webshop.catalog import Catalog, Product, load_catalog
 
 OFFICIAL = Path(__file__).parents[4] / "shared" / "data" / "webshop"
 
@@ -15,10 +15,10 @@ def official_folder() -> Path:
 
 
 @pytest.fixture(scope="session")
-def official(official_folder: Path) -> Catalogue:
-    return load_catalogue(official_folder)
+def official(official_folder: Path) -> Catalog:
+    return load_catalog(official_folder)
 
 
 @pytest.fixture(scope="session")
-def official_products(official: Catalogue) -> dict[str, Product]:
+def official_products(official: Catalog) -> dict[str, Product]:
     return {product.asin: product for product in official.products}

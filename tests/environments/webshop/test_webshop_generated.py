@@ -5,7 +5,7 @@ from itertools import product as combinations
 import pytest
 
 from agentfly.environments.webshop import WebShopOptions, judge
-from agentfly.environments.webshop.generated import LEVELS, generate_catalogue
+from agentfly.environments.webshop.generated import LEVELS, generate_catalog
 from agentfly.environments.webshop.generated.wording import HELD_OUT, TRAINING
 from agentfly.environments.webshop.page import Label
 from agentfly.environments.webshop.shop import open_shop
@@ -22,7 +22,7 @@ shops = pytest.mark.parametrize("options", SHOPS, ids=lambda options: options.le
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_products_are_as_many_as_said_and_varied(level: str) -> None:
-    shop = generate_catalogue(level)
+    shop = generate_catalog(level)
     assert len(shop.products) == LEVELS[level].products
     assert len({product.asin for product in shop.products}) == len(shop.products)
     kinds = 8 * LEVELS[level].kinds
@@ -44,13 +44,13 @@ def test_held_out_goals_share_neither_product_nor_wording(options: WebShopOption
     assert len(held_out) > 100
     # All kinds of things are asked for in both.
     shop = open_shop(options)
-    things = {product.query for product in shop.catalogue.products}
+    things = {product.query for product in shop.catalog.products}
     for rows in (train, held_out):
         assert {shop.product(row["asin"]).query for row in rows} == things
 
 
 def test_brands_are_held_out_too() -> None:
-    shop = generate_catalogue("medium")
+    shop = generate_catalog("medium")
     brands: dict[bool, set[str]] = {True: set(), False: set()}
     for product in shop.products:
         brands[product.asin in shop.held_out].add(product.title.split()[0])
@@ -69,7 +69,7 @@ def test_the_gold_purchase_of_every_goal_is_worth_one(options: WebShopOptions) -
 @pytest.mark.parametrize("level", LEVELS)
 def test_options_of_a_product_can_all_be_clicked(level: str) -> None:
     buttons = {label.lower() for label in Label}
-    for product in generate_catalogue(level).products:
+    for product in generate_catalog(level).products:
         values = [value for _, values in product.options for value in values]
         assert len(set(values)) == len(values)
         assert not buttons & set(values)
@@ -83,15 +83,15 @@ def test_rows_are_tasks() -> None:
 
 
 def test_products_and_levels_can_be_chosen() -> None:
-    assert len(generate_catalogue("hard", 40).products) == 40
-    smaller = [p.title for p in generate_catalogue("easy", 40).products]
-    assert smaller == [p.title for p in generate_catalogue("easy").products][:40]
+    assert len(generate_catalog("hard", 40).products) == 40
+    smaller = [p.title for p in generate_catalog("easy", 40).products]
+    assert smaller == [p.title for p in generate_catalog("easy").products][:40]
 
 
 def test_every_process_makes_the_same_shop() -> None:
     code = (
-        "from agentfly.environments.webshop.generated import generate_catalogue\n"
-        "for p in generate_catalogue('hard', 100).products:\n"
+        "from agentfly.environments.webshop.generated import generate_catalog\n"
+        "for p in generate_catalog('hard', 100).products:\n"
         "    print((p.title, p.price, p.options, p.features))"
     )
     elsewhere = subprocess.run(
@@ -101,13 +101,13 @@ def test_every_process_makes_the_same_shop() -> None:
         text=True,
         check=True,
     ).stdout
-    here = generate_catalogue("hard", 100).products
+    here = generate_catalog("hard", 100).products
     assert elsewhere.splitlines() == [str((p.title, p.price, p.options, p.features)) for p in here]
 
 
 def test_goals_are_of_every_combination() -> None:
     shop = open_shop(WebShopOptions(level="easy"))
-    product = shop.catalogue.products[0]
+    product = shop.catalog.products[0]
     wanted = set(combinations(*(values for _, values in sorted(product.options))))
     goals = [goal for goal in shop.goals.train if goal.asin == product.asin]
     assert {goal.options for goal in goals} == wanted

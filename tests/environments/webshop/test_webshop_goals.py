@@ -4,7 +4,7 @@ from collections import Counter
 import pytest
 
 from agentfly.environments.webshop import Goal, judge
-from agentfly.environments.webshop.catalogue import Catalogue, Product, Request
+from agentfly.environments.webshop.catalog import Catalog, Product, Request
 from agentfly.environments.webshop.goal import (
     human_goals,
     price_limit,
@@ -20,7 +20,7 @@ MUG = Product(
     options=(("size", ("s", "m")), ("color", ("red", "blue", "green"))),
 )
 PLATE = Product(asin="G2", title="Plate", price=985.0)
-SHOP = Catalogue(
+SHOP = Catalog(
     products=(MUG, PLATE),
     requests={
         "G1": Request(instruction="Find me big mugs", attributes=("big", "round")),
@@ -58,10 +58,8 @@ def test_without_options_and_limit_the_instruction_is_left_as_it_is() -> None:
 def test_an_option_without_values_can_not_be_chosen_and_so_not_be_asked_for() -> None:
     lone = Product(asin="G3", title="Cup", options=(("size", ()),))
     request = Request(instruction="Find me cups", attributes=("rare",))
-    catalogue = Catalogue(
-        products=(*SHOP.products, lone), requests={**SHOP.requests, "G3": request}
-    )
-    assert written_goals(catalogue) == written_goals(SHOP)
+    catalog = Catalog(products=(*SHOP.products, lone), requests={**SHOP.requests, "G3": request})
+    assert written_goals(catalog) == written_goals(SHOP)
 
 
 def test_weights_are_the_mean_of_one_over_the_count() -> None:
@@ -148,7 +146,7 @@ def test_a_field_of_another_kind_is_told(field: str, value: object, problem: str
         Goal.from_row(row)
 
 
-def test_the_official_goals(official: Catalogue, official_products: dict[str, Product]) -> None:
+def test_the_official_goals(official: Catalog, official_products: dict[str, Product]) -> None:
     goals = written_goals(official)
     assert len(goals) == 6910
     assert len({goal.id for goal in goals}) == 6910
@@ -161,7 +159,7 @@ def test_the_official_goals(official: Catalogue, official_products: dict[str, Pr
 
 
 def test_the_gold_purchase_of_every_official_goal_is_worth_one(
-    official: Catalogue, official_products: dict[str, Product]
+    official: Catalog, official_products: dict[str, Product]
 ) -> None:
     for goal in written_goals(official):
         product = official_products[goal.asin]

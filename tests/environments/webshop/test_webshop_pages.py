@@ -240,7 +240,7 @@ def test_sessions_of_the_same_choices_share_everything_but_their_state(folder: s
     assert other.spot != one.spot
 
 
-def test_a_task_of_another_catalogue_is_a_mistake(folder: str) -> None:
+def test_a_task_of_another_catalog_is_a_mistake(folder: str) -> None:
     row = {**TASK.fields, "asin": "B0NOTHERE"}
     with pytest.raises(ConfigError, match="no product 'B0NOTHERE' among its 12"):
         WebShop(data=folder).reset(Task.from_row(row), Seed(0))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentfly.environments.webshop.catalogue import Catalogue, Product
+from agentfly.environments.webshop.catalog import Catalog, Product
 from agentfly.environments.webshop.observation import FORMS
 from agentfly.environments.webshop.page import item_page, results_page
 from agentfly.environments.webshop.players.reading import Result, read_results, visible_pieces
@@ -39,7 +39,7 @@ def test_an_item_is_read_whatever_its_title_and_values_hold(
     assert pieces[start : start + 7] == ["size", *VALUES, title]
 
 
-def test_official_products_are_read_alike_in_all_forms(official: Catalogue) -> None:
+def test_official_products_are_read_alike_in_all_forms(official: Catalog) -> None:
     listed = list(official.products)
     for start in range(0, len(listed), 50):
         page = results_page(listed[start : start + 50], 1, 50)

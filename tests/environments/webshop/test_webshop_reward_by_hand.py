@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from agentfly.environments.webshop import Goal, judge
-from agentfly.environments.webshop.catalogue import Product
-from agentfly.environments.webshop.colour import plain_colour
+from agentfly.environments.webshop.catalog import Product
+from agentfly.environments.webshop.color import plain_color
 from agentfly.environments.webshop.scoring import similarity
 
 
@@ -126,7 +126,7 @@ CASES = {
         reward=2 / 3,
     ),
     # black | white and white | black are both black, which comes first: (3 + 1 + 1) / 5.
-    "two colours": same(
+    "two colors": same(
         "B08T84R7V2",
         attributes=("lace closure", "rubber outsole", "rubber sole"),
         options=("black | white",),
@@ -282,7 +282,7 @@ CASES = {
     ),
     # establishment men organic cotton fleece short pocket xxl (s is a function word); shared: men,
     # 1/8; no category (one has none); the same query, men's shorts: 1. machine wash and drawstring
-    # closure, not tumble dry; sizes and colours can't be chosen; 43 <= 50: (2 + 0 + 1) / 6.
+    # closure, not tumble dry; sizes and colors can't be chosen; 43 <= 50: (2 + 0 + 1) / 6.
     "kind by query": Case(
         bought="B00JGBJD3E",
         wanted="B07FD13LP1",
@@ -522,9 +522,9 @@ def test_similarity_by_hand(one: str, other: str, percent: int) -> None:
     assert similarity(one, other) == percent
 
 
-def test_colours_are_found_anywhere_in_a_value_in_the_order_of_the_list() -> None:
+def test_colors_are_found_anywhere_in_a_value_in_the_order_of_the_list() -> None:
     # "scarlet" has none of the names; "wash" holds "ash", "tailored" holds "red".
-    assert plain_colour("scarlet") == "scarlet"
-    assert plain_colour("stone wash") == "ash"
-    assert plain_colour("tailored") == "red"
-    assert plain_colour("navy blue") == "blue"
+    assert plain_color("scarlet") == "scarlet"
+    assert plain_color("stone wash") == "ash"
+    assert plain_color("tailored") == "red"
+    assert plain_color("navy blue") == "blue"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentfly.environments.webshop.catalogue import Catalogue
+from agentfly.environments.webshop.catalog import Catalog
 from agentfly.environments.webshop.search import HITS, LUCENE_STOP_WORDS, SearchIndex
 from agentfly.errors import ConfigError
 
@@ -15,7 +15,7 @@ stemming = pytest.importorskip("Stemmer")
 
 
 @pytest.fixture(scope="module")
-def index(official: Catalogue) -> SearchIndex:
+def index(official: Catalog) -> SearchIndex:
     return SearchIndex(product.indexed_text for product in official.products)
 
 
@@ -25,7 +25,7 @@ def queries(official_folder: Path) -> list[str]:
     return [query for some in stored.values() for query in some]
 
 
-def first_titles(index: SearchIndex, official: Catalogue, query: str, count: int) -> list[str]:
+def first_titles(index: SearchIndex, official: Catalog, query: str, count: int) -> list[str]:
     return [official.products[place].title for place in index.find(query)[:count]]
 
 
@@ -76,7 +76,7 @@ def test_repeated_words_count_again() -> None:
 
 
 def test_the_same_as_bm25s_own_retriever(
-    index: SearchIndex, official: Catalogue, queries: list[str]
+    index: SearchIndex, official: Catalog, queries: list[str]
 ) -> None:
     retriever = bm25s.BM25(method="lucene", k1=0.9, b=0.4)
     retriever.index(
@@ -93,7 +93,7 @@ def test_the_same_as_bm25s_own_retriever(
 
 
 def test_a_product_with_every_word_of_a_stored_query_is_found_first(
-    index: SearchIndex, official: Catalogue, queries: list[str]
+    index: SearchIndex, official: Catalog, queries: list[str]
 ) -> None:
     """Where just one product has all words of a query, it is found, and nearly always at once."""
     stemmer = stemming.Stemmer("porter")
@@ -125,14 +125,14 @@ def test_a_product_with_every_word_of_a_stored_query_is_found_first(
     ],
 )
 def test_stored_queries_find_such_things(
-    index: SearchIndex, official: Catalogue, queries: list[str], query: str, word: str, count: int
+    index: SearchIndex, official: Catalog, queries: list[str], query: str, word: str, count: int
 ) -> None:
     assert query in queries
     titles = first_titles(index, official, query, count)
     assert all(word in title.lower() for title in titles), titles
 
 
-def test_every_product_is_found_by_its_own_title(index: SearchIndex, official: Catalogue) -> None:
+def test_every_product_is_found_by_its_own_title(index: SearchIndex, official: Catalog) -> None:
     titled = [(place, p.title) for place, p in enumerate(official.products) if p.title]
     ranks = [index.find(title).index(place) for place, title in titled]
     assert len(ranks) == 999  # One has no title at all.

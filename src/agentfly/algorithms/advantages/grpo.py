@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from agentfly.algorithms.spread import standardise
+from agentfly.algorithms.spread import standardize
 
 
 def grpo(rewards_G: Tensor, *, scale_by_std: bool = True) -> Tensor:
@@ -12,4 +12,4 @@ def grpo(rewards_G: Tensor, *, scale_by_std: bool = True) -> Tensor:
     >>> grpo(torch.tensor([1.0, 0.0, 0.0, 0.0]), scale_by_std=False)
     tensor([ 0.7500, -0.2500, -0.2500, -0.2500])
     """
-    return standardise(rewards_G) if scale_by_std else rewards_G - rewards_G.mean()
+    return standardize(rewards_G) if scale_by_std else rewards_G - rewards_G.mean()

@@ -5,13 +5,13 @@ import torch
 from agentfly.algorithms.batch import AdvantageInput, AdvantageOutput
 from agentfly.algorithms.credit import discounted_sum, turn_rewards
 from agentfly.algorithms.group import has_sibling, within
-from agentfly.algorithms.spread import standardise
+from agentfly.algorithms.spread import standardize
 
 
 def per_turn(x: AdvantageInput, *, discount: float = 0.95) -> AdvantageOutput:
-    """Credit a turn's tokens with its discounted return, standardised over the group's turns."""
+    """Credit a turn's tokens with its discounted return, standardized over the group's turns."""
     returns_U = discounted_sum(turn_rewards(x), x.chain_U, discount)
-    advantages_U, compared_U = within(x.group_C[x.chain_U], returns_U, standardise)
+    advantages_U, compared_U = within(x.group_C[x.chain_U], returns_U, standardize)
     used_C = torch.zeros_like(x.group_C, dtype=torch.bool)
     used_C[x.chain_U] = compared_U
     used_C &= has_sibling(x.group_C)

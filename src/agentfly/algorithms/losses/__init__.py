@@ -1,4 +1,4 @@
-"""What each algorithm minimises: a loss for every trained token, not yet aggregated."""
+"""What each algorithm minimizes: a loss for every trained token, not yet aggregated."""
 
 from agentfly.algorithms.losses.cispo import cispo
 from agentfly.algorithms.losses.clipped import clipped

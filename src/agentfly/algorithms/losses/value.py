@@ -1,4 +1,4 @@
-"""What the critic minimises: the squared error, clipped as PPO's policy is (arXiv:1707.06347)."""
+"""What the critic minimizes: the squared error, clipped as PPO's policy is (arXiv:1707.06347)."""
 
 from dataclasses import dataclass
 

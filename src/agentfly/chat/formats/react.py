@@ -1,4 +1,4 @@
-"""ReAct (arXiv:2210.03629): thoughts, actions and the final answer as labelled lines.
+"""ReAct (arXiv:2210.03629): thoughts, actions and the final answer as labeled lines.
 
     Thought: I should look it up.
     Action: search

@@ -38,7 +38,7 @@ def demonstrate(
 
     \b
         agentfly envs demonstrate code --count 200 --out expert.jsonl
-        agentfly sft warm.toml          # with data.files = ["expert.jsonl"], data.retokenise = true
+        agentfly sft warm.toml          # with data.files = ["expert.jsonl"], data.retokenize = true
     """  # noqa: D301 - a real \\b keeps lines apart
     with told_plainly(), ExitStack() as stack:
         outfit = choose(name, options, kind=kind)

@@ -1,4 +1,4 @@
-"""`agentfly quickstart`: fetch a model, train it, and show what it has learnt."""
+"""`agentfly quickstart`: fetch a model, train it, and show what it has learned."""
 
 import shlex
 import time

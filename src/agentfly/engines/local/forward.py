@@ -73,7 +73,7 @@ def prove_rows_independent(forward: Forward, *, rows: int, view: Any) -> None:
             ):
                 raise ConfigError(
                     f"deterministic mode can't be had for {type(view).__name__} on this machine: "
-                    "what a token gets depends on its neighbours in the batch (a mixture of "
+                    "what a token gets depends on its neighbors in the batch (a mixture of "
                     "experts, or a library for matrix products that isn't reproducible)"
                 )
 

@@ -1,7 +1,7 @@
 """The keys and values of one token sequence, in memory of its own.
 
 Each sequence has its own buffer, because attention is computed sequence by sequence: exactly as
-many keys are read as there are, nothing is padded, and no outcome depends on a neighbour.
+many keys are read as there are, nothing is padded, and no outcome depends on a neighbor.
 """
 
 from dataclasses import dataclass

@@ -62,7 +62,7 @@ class _Layer:
                 *(mlp.gate_proj, mlp.up_proj, mlp.down_proj),
             )
         )
-        # Qwen3 normalises each head's queries and keys.
+        # Qwen3 normalizes each head's queries and keys.
         self.q_norm = _norm(attention.q_norm) if hasattr(attention, "q_norm") else None
         self.k_norm = _norm(attention.k_norm) if hasattr(attention, "k_norm") else None
         self.width = attention.head_dim

@@ -5,7 +5,7 @@ matrix product, which on few cores costs more than it gains, and which collapses
 process wants a core. Being single-threaded, a shard's arithmetic can't depend on thread counts.
 
 Deterministic shards have a fixed number of rows, padded if need be. Then each row's outcome depends
-neither on its place nor on its neighbours, and a token's keys, values and logits are a function of
+neither on its place nor on its neighbors, and a token's keys, values and logits are a function of
 the weights and of the tokens before it alone, bit for bit: whether it was prefilled or decoded, in
 which company, from a cached prefix or anew.
 """

@@ -116,7 +116,7 @@ class VllmEngine:
         self._pauses = 0
         self._adapter: str | None = None
         self._version = version
-        self._unlabelled: int | None = version
+        self._unlabeled: int | None = version
         self._torn: str | None = None
 
     async def sample(
@@ -131,7 +131,7 @@ class VllmEngine:
         """Continue the prompt; raise EngineError, or DeadlineError at the deadline."""
         require_exact(params, self._logprobs)
         self._require_whole_weights()
-        unlabelled, version = self._unlabelled, self._version
+        unlabeled, version = self._unlabeled, self._version
         gathered, generation = Gathered(params, on_token), Generation()
 
         async def read(answer: Answer) -> None:
@@ -157,7 +157,7 @@ class VllmEngine:
             ) from error
         if generation.labels is not None:
             labels = generation.labels
-            return gathered.completion(lambda count: runs(labels, count, unlabelled=unlabelled))
+            return gathered.completion(lambda count: runs(labels, count, unlabeled=unlabeled))
         return gathered.completion(partial(self._unreported, version))
 
     @property
@@ -189,7 +189,7 @@ class VllmEngine:
             if self._stale_cache == "recompute":
                 await self._control.forget_cache(deadline=deadline)
             self._torn = None
-            self._version, self._unlabelled = version, None
+            self._version, self._unlabeled = version, None
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:

@@ -22,17 +22,17 @@ class LabelSpan(BaseModel):
     end: int
 
 
-def runs(spans: Sequence[LabelSpan], count: int, *, unlabelled: int | None) -> VersionRuns:
+def runs(spans: Sequence[LabelSpan], count: int, *, unlabeled: int | None) -> VersionRuns:
     """Return the versions of so many tokens by run length.
 
     Args:
         spans: As the server returned them.
         count: How many tokens it returned.
-        unlabelled: The version of weights that were never labelled; None when all were, so that
+        unlabeled: The version of weights that were never labeled; None when all were, so that
             "default" can only mean that the server has lost them.
 
     >>> runs([LabelSpan(version="3", start=0, end=20), LabelSpan(version="4", start=20, end=27)],
-    ...      27, unlabelled=None)
+    ...      27, unlabeled=None)
     ((3, 20), (4, 7))
     """
     ends = [0, *(span.end for span in spans)]
@@ -42,15 +42,15 @@ def runs(spans: Sequence[LabelSpan], count: int, *, unlabelled: int | None) -> V
             f"vLLM returned {count} tokens and weights for "
             f"{[(span.start, span.end) for span in spans]}; expected spans that cover all"
         )
-    return tuple((_version(span.version, unlabelled), span.end - span.start) for span in spans)
+    return tuple((_version(span.version, unlabeled), span.end - span.start) for span in spans)
 
 
-def _version(label: str, unlabelled: int | None) -> int:
-    if label == UNLABELLED and unlabelled is not None:
-        return unlabelled
+def _version(label: str, unlabeled: int | None) -> int:
+    if label == UNLABELLED and unlabeled is not None:
+        return unlabeled
     if not label.isdecimal():
         raise StaleWeightsError(
-            f"vLLM sampled from weights labelled {label!r}, which this engine never loaded; "
+            f"vLLM sampled from weights labeled {label!r}, which this engine never loaded; "
             "expected a number. Was the server restarted, or is somebody else loading weights?"
         )
     return int(label)

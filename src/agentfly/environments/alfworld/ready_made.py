@@ -1,4 +1,4 @@
-"""ALFWorld as an entry of the catalogue."""
+"""ALFWorld as an entry of the catalog."""
 
 from functools import partial
 from typing import Literal

@@ -1,4 +1,4 @@
-"""ScienceWorld as an entry of the catalogue."""
+"""ScienceWorld as an entry of the catalog."""
 
 from functools import partial
 from typing import Literal

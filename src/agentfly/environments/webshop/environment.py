@@ -22,7 +22,7 @@ class WebShop:
     """A shop that speaks first, and answers `search[words]` and `click[label]`.
 
     Made with the choices of `WebShopOptions`: `WebShop(level="easy", page_size=3)`. A session holds
-    its goal and its place; catalogue, index and pages are shared by all sessions of the process.
+    its goal and its place; catalog, index and pages are shared by all sessions of the process.
     """
 
     pooling: ClassVar[Pooling] = Pooling(max_instances=10_000)

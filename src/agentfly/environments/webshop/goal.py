@@ -8,7 +8,7 @@ from math import isnan, prod
 from random import Random
 from typing import Any
 
-from agentfly.environments.webshop.catalogue import Catalogue, Product, Request
+from agentfly.environments.webshop.catalog import Catalog, Product, Request
 from agentfly.errors import ConfigError
 from agentfly.types import Seed
 
@@ -57,15 +57,15 @@ class Goal:
         )
 
 
-def written_goals(catalogue: Catalogue) -> list[Goal]:
+def written_goals(catalog: Catalog) -> list[Goal]:
     """Make the goals of the rule-written requests: one for every combination of options.
 
     There is none where an option has no values, as in the published goals.
     """
     asked = [
         (product, request)
-        for product in catalogue.products
-        if (request := catalogue.requests.get(product.asin)) is not None
+        for product in catalog.products
+        if (request := catalog.requests.get(product.asin)) is not None
         and all(values for _, values in product.options)
     ]
     counts: Counter[str] = Counter()
@@ -79,7 +79,7 @@ def written_goals(catalogue: Catalogue) -> list[Goal]:
     ]
 
 
-def human_goals(catalogue: Catalogue) -> list[Goal]:
+def human_goals(catalog: Catalog) -> list[Goal]:
     """Make the goals of what people wrote: one for each."""
     return [
         Goal(
@@ -90,8 +90,8 @@ def human_goals(catalogue: Catalogue) -> list[Goal]:
             options=request.options or (),
             price_upper=upper,
         )
-        for product in catalogue.products
-        for number, request in enumerate(catalogue.human_requests.get(product.asin, ()))
+        for product in catalog.products
+        for number, request in enumerate(catalog.human_requests.get(product.asin, ()))
         for upper in [price_limit(product, number)]
     ]
 

@@ -20,13 +20,13 @@ class WebShopOptions(Settings):
     """The shop, its goals, and how an agent sees and moves in it."""
 
     data: Annotated[Path, AfterValidator(_from_home)] | None = None
-    """Folder with the official files; a generated catalogue without one."""
+    """Folder with the official files; a generated catalog without one."""
     full: bool = False
     """Take the files of all products where the folder also has those of the first 1,000."""
     goals: Literal["written", "human"] = "written"
     """Of the official files: the instructions written by rule, or those that people wrote."""
     level: Literal["easy", "medium", "hard"] = "medium"
-    """Of the generated catalogue: how many products, attributes and options there are."""
+    """Of the generated catalog: how many products, attributes and options there are."""
     products: int | None = Field(default=None, ge=10)
     """How many products: the first of the files, or so many generated ones."""
     actions: Literal["tools", "tool", "text"] = "tools"

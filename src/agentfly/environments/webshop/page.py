@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from functools import cached_property, lru_cache
 
-from agentfly.environments.webshop.catalogue import Product
+from agentfly.environments.webshop.catalog import Product
 
 
 class Label(StrEnum):

@@ -1,4 +1,4 @@
-"""The catalogue's entry `webshop`."""
+"""The catalog's entry `webshop`."""
 
 from contextlib import AbstractContextManager
 from functools import partial

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
-from agentfly.environments.webshop.catalogue import Product
-from agentfly.environments.webshop.colour import plain_colour
+from agentfly.environments.webshop.catalog import Product
+from agentfly.environments.webshop.color import plain_color
 from agentfly.environments.webshop.goal import Goal
 from agentfly.environments.webshop.words import content_words
 from agentfly.runtime.extra import import_extra
@@ -102,9 +102,9 @@ def _has_attribute(product: Product, attribute: str) -> bool:
 
 
 def _option_hits(chosen: Sequence[str], wanted: Sequence[str]) -> int:
-    plain = [plain_colour(value) for value in chosen]
+    plain = [plain_color(value) for value in chosen]
     return sum(
-        any(similarity(own, value) > ALIKE for own in plain) for value in map(plain_colour, wanted)
+        any(similarity(own, value) > ALIKE for own in plain) for value in map(plain_color, wanted)
     )
 
 

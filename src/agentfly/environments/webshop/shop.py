@@ -1,11 +1,11 @@
-"""The shop: one read-only catalogue and index, shared by all sessions of a process."""
+"""The shop: one read-only catalog and index, shared by all sessions of a process."""
 
 import threading
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from agentfly.environments.webshop.catalogue import Catalogue, Product, load_catalogue
-from agentfly.environments.webshop.generated import generate_catalogue
+from agentfly.environments.webshop.catalog import Catalog, Product, load_catalog
+from agentfly.environments.webshop.generated import generate_catalog
 from agentfly.environments.webshop.goal import Split, human_goals, split_goals, written_goals
 from agentfly.environments.webshop.options import WebShopOptions
 from agentfly.environments.webshop.search import SearchIndex
@@ -15,41 +15,41 @@ _opening = threading.Lock()
 
 
 class Shop:
-    """A catalogue that can be searched."""
+    """A catalog that can be searched."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
-        self.catalogue = catalogue
-        self._by_asin = {product.asin: product for product in catalogue.products}
-        self._index = SearchIndex(product.indexed_text for product in catalogue.products)
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self._by_asin = {product.asin: product for product in catalog.products}
+        self._index = SearchIndex(product.indexed_text for product in catalog.products)
 
     def product(self, asin: str) -> Product:
         """Return the product of this asin; ConfigError if the shop has none."""
         if asin not in self._by_asin:
             raise ConfigError(
                 f"the shop has no product {asin!r} among its {len(self._by_asin)}: a task must be "
-                "of the catalogue that the environment's options name"
+                "of the catalog that the environment's options name"
             )
         return self._by_asin[asin]
 
     def search(self, query: str) -> list[Product]:
         """Return what was found, best first."""
-        return [self.catalogue.products[place] for place in self._index.find(query)]
+        return [self.catalog.products[place] for place in self._index.find(query)]
 
     @cached_property
     def goals(self) -> Split:
         """The goals that were written by rule."""
-        goals = written_goals(self.catalogue)
+        goals = written_goals(self.catalog)
         if not goals:
             raise ConfigError(
                 f"none of the {len(self._by_asin)} products is asked for: give some of them an "
                 "instruction and instruction_attributes in items_ins_v2*.json"
             )
-        return split_goals(goals, self.catalogue.held_out)
+        return split_goals(goals, self.catalog.held_out)
 
     @cached_property
     def human_goals(self) -> Split:
         """The goals that people wrote."""
-        goals = human_goals(self.catalogue)
+        goals = human_goals(self.catalog)
         if not goals:
             raise ConfigError(
                 "there are no goals written by people: put an items_human_ins.json that asks for "
@@ -69,5 +69,5 @@ def open_shop(options: WebShopOptions) -> Shop:
 @lru_cache(maxsize=8)
 def _shop(data: Path | None, *, full: bool, level: str, products: int | None) -> Shop:
     if data is None:
-        return Shop(generate_catalogue(level, products))
-    return Shop(load_catalogue(data, full=full, limit=products))
+        return Shop(generate_catalog(level, products))
+    return Shop(load_catalog(data, full=full, limit=products))

@@ -15,7 +15,7 @@ def training_tasks(options: WebShopOptions) -> list[dict[str, Any]]:
     goals = _split(shop, options).train
     if not goals:
         raise ConfigError(
-            "the catalogue has one goal only, which is held out: training needs another one"
+            "the catalog has one goal only, which is held out: training needs another one"
         )
     return list(_rows(shop, goals))
 

@@ -22,7 +22,7 @@ class Batch:
     """
 
     ids_NT: "Tensor"
-    learnt_NT: "Tensor"
+    learned_NT: "Tensor"
     """True on the tokens of assistant turns, the end token included."""
     tokens: int
     """Without the padding."""
@@ -44,19 +44,19 @@ def batches(
         past += batch.tokens
 
 
-def learnt_tokens(
+def learned_tokens(
     ids: Sequence[int], unlearned: frozenset[int], tokenizer: "PreTrainedTokenizerBase"
 ) -> list[bool]:
-    """Tell for each token whether an assistant sampled it, in a turn that is to be learnt."""
+    """Tell for each token whether an assistant sampled it, in a turn that is to be learned."""
     header, end = tokenizer.encode(f"{START}assistant\n"), tokenizer.convert_tokens_to_ids(END)
-    learnt, turn, speaking = [], -1, False
+    learned, turn, speaking = [], -1, False
     for position, token in enumerate(ids):
-        learnt.append(speaking and turn not in unlearned)
+        learned.append(speaking and turn not in unlearned)
         if token == end:
             speaking = False
         elif ids[position + 1 - len(header) : position + 1] == header:
             speaking, turn = True, turn + 1
-    return learnt
+    return learned
 
 
 def _batch(conversations: Sequence[Conversation], tokenizer: "PreTrainedTokenizerBase") -> Batch:
@@ -64,8 +64,8 @@ def _batch(conversations: Sequence[Conversation], tokenizer: "PreTrainedTokenize
     from torch.nn.utils.rnn import pad_sequence
 
     ids = [_ids(conversation, tokenizer) for conversation in conversations]
-    learnt = [
-        learnt_tokens(row, conversation.unlearned, tokenizer)
+    learned = [
+        learned_tokens(row, conversation.unlearned, tokenizer)
         for row, conversation in zip(ids, conversations, strict=True)
     ]
     pad = float(tokenizer.pad_token_id)
@@ -73,7 +73,7 @@ def _batch(conversations: Sequence[Conversation], tokenizer: "PreTrainedTokenize
         ids_NT=pad_sequence(
             [torch.tensor(row) for row in ids], batch_first=True, padding_value=pad
         ),
-        learnt_NT=pad_sequence([torch.tensor(row) for row in learnt], batch_first=True),
+        learned_NT=pad_sequence([torch.tensor(row) for row in learned], batch_first=True),
         tokens=sum(map(len, ids)),
     )
 

@@ -23,7 +23,7 @@ class Conversation:
     messages: list[Message]
     tools: list[Schema] = field(default_factory=list)
     unlearned: frozenset[int] = frozenset()
-    """Assistant turns, counted from 0, that show a mistake: read by the model, never learnt."""
+    """Assistant turns, counted from 0, that show a mistake: read by the model, never learned."""
 
 
 SYSTEM_PROMPTS = (

@@ -112,12 +112,12 @@ def _update(model: "LlamaForCausalLM", optimizer: "Optimizer", batch: Batch, rat
 
 
 def _loss(model: "LlamaForCausalLM", batch: Batch) -> "Tensor":
-    """Mean over learnt tokens; only there are logits computed at all."""
+    """Mean over learned tokens; only there are logits computed at all."""
     from torch.nn.functional import cross_entropy
 
     hidden_NTd = model.model(batch.ids_NT, use_cache=False).last_hidden_state[:, :-1]
-    learnt_NT = batch.learnt_NT[:, 1:]
-    return cross_entropy(model.lm_head(hidden_NTd[learnt_NT]), batch.ids_NT[:, 1:][learnt_NT])
+    learned_NT = batch.learned_NT[:, 1:]
+    return cross_entropy(model.lm_head(hidden_NTd[learned_NT]), batch.ids_NT[:, 1:][learned_NT])
 
 
 def _rate(recipe: Recipe, step: int, tokens: int) -> float:

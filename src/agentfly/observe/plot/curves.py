@@ -61,7 +61,7 @@ def _held_out(record: MetricsRecord) -> Point:
 
 
 def _smoothed(points: Sequence[Point]) -> tuple[Point, ...]:
-    """Average each point with its neighbours; at the ends with fewer, as many on either side."""
+    """Average each point with its neighbors; at the ends with fewer, as many on either side."""
     last = len(points) - 1
     smoothed = []
     for index, point in enumerate(points):

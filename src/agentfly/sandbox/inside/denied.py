@@ -154,7 +154,7 @@ THE_MACHINE = {
     "vhangup": Number(153, 58),
     "personality": Number(135, 92),
 }
-"""What concerns the whole machine. `personality` would switch address randomisation off."""
+"""What concerns the whole machine. `personality` would switch address randomization off."""
 
 DENIED = {
     **NAMESPACES,

@@ -8,7 +8,7 @@ from agentfly.algorithms import Algorithm, LossInput, objective
 from agentfly.config import TrainSettings
 from agentfly.training.learner.batch import Known
 from agentfly.training.learner.forward import Forward, Targets
-from agentfly.training.learner.learnt import Record
+from agentfly.training.learner.learned import Record
 from agentfly.training.learner.minibatch import Minibatch
 from agentfly.training.learner.optimizer import Optimizer
 from agentfly.training.learner.pack import PackedRow
@@ -32,7 +32,7 @@ class Actor:
 
     def update(self, minibatch: Minibatch, known: Known, lr: float, record: Record) -> None:
         """Go over all rows, then change the weights once; skip what nothing acts on."""
-        assert known.credited_N is not None, "credited before it is learnt from"
+        assert known.credited_N is not None, "credited before it is learned from"
         if not (known.credited_N.any() or self._algorithm.penalizes):
             return
         losses = [self._accumulate(part, minibatch, known, record) for part in minibatch.rows]
@@ -56,8 +56,8 @@ class Actor:
         old_K = logprobs_K.detach() if known.old_logprobs_N is None else known.old_logprobs_N
         batch, sums = minibatch.batch, minibatch.denominators
         chain_K = batch.chain_N[part.tokens_K]
-        assert known.advantages_N is not None, "credited before it is learnt from"
-        assert known.credited_N is not None, "credited before it is learnt from"
+        assert known.advantages_N is not None, "credited before it is learned from"
+        assert known.credited_N is not None, "credited before it is learned from"
         reference_K = known.reference_logprobs_N
         device = logprobs_K.device
         return LossInput(
@@ -75,9 +75,9 @@ class Actor:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what the optimiser remembers; the weights are the policy's to save."""
+        """Return what the optimizer remembers; the weights are the policy's to save."""
         return self._optimizer.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what the optimiser remembered."""
+        """Take over what the optimizer remembered."""
         self._optimizer.load_state_dict(state)

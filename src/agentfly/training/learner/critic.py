@@ -9,7 +9,7 @@ from agentfly.algorithms import value_loss
 from agentfly.config import TrainSettings
 from agentfly.training.learner.batch import Known
 from agentfly.training.learner.forward import Targets
-from agentfly.training.learner.learnt import Record
+from agentfly.training.learner.learned import Record
 from agentfly.training.learner.minibatch import Minibatch
 from agentfly.training.learner.optimizer import Optimizer
 from agentfly.training.learner.pack import PackedRow
@@ -19,7 +19,7 @@ from agentfly.training.learner.value_model import ValueModel
 
 
 class Critic:
-    """Learns to foresee returns beside the policy, with weights and an optimiser of its own."""
+    """Learns to foresee returns beside the policy, with weights and an optimizer of its own."""
 
     def __init__(self, policy: Policy, options: CriticOptions, train: TrainSettings) -> None:
         self._model = ValueModel(policy)
@@ -61,7 +61,7 @@ class Critic:
         return found.loss.item()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return its weights and what its optimiser remembers."""
+        """Return its weights and what its optimizer remembers."""
         return {"weights": self._model.trained(), "optimizer": self._optimizer.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

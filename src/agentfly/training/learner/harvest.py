@@ -1,4 +1,4 @@
-"""From groups to the chains that can be learnt from; all others are counted by why they can't."""
+"""From groups to the chains that can be learned from; all others are counted by why they can't."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class Harvest:
     chains: list[Chain]
     """Group after group."""
     left_out: Mapping[str, int]
-    """How many chains can't be learnt from, by reason: a stop reason, or `unscored`."""
+    """How many chains can't be learned from, by reason: a stop reason, or `unscored`."""
 
 
 def harvest(groups: Sequence[Group], mask: MaskPolicy, overlong: Overlong | None = None) -> Harvest:

@@ -1,6 +1,6 @@
 """The learner: from a step's groups to one or more updates of the policy.
 
-    harvest     the chains that can be learnt from
+    harvest     the chains that can be learned from
     plan        which chains each update is dealt, and in which rows they are computed
     values      what the critic foresees              only with a critic
     advantage   what each token is credited with
@@ -34,7 +34,7 @@ from agentfly.training.learner.critic import Critic
 from agentfly.training.learner.forward import Forward
 from agentfly.training.learner.given_weights import forms, give
 from agentfly.training.learner.harvest import Harvest, harvest
-from agentfly.training.learner.learnt import Record
+from agentfly.training.learner.learned import Record
 from agentfly.training.learner.memory import Memory, foresee
 from agentfly.training.learner.minibatch import Minibatch, Plan, make_plan
 from agentfly.training.learner.out_of_memory import out_of_memory_told
@@ -68,7 +68,7 @@ class LocalLearner:
                 what the sampler recorded is good enough for KL in the reward.
         """
         self.step = 0
-        """Steps learnt so far: the place in the schedule."""
+        """Steps learned so far: the place in the schedule."""
         self._algorithm = algorithm
         self._train = settings.train
         self._seed = Seed(settings.seed).child("learner")

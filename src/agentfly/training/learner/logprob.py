@@ -40,21 +40,21 @@ class _ChunkedLogprobs(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
         _, weight_VD, _, targets_K, temperature_K = inputs
-        logprobs_K, entropy_K, normaliser_K = temperature_K.new_empty((3, len(targets_K))).unbind()
+        logprobs_K, entropy_K, normalizer_K = temperature_K.new_empty((3, len(targets_K))).unbind()
         for chunk in _chunks(len(targets_K), len(weight_VD)):
             logits = _logits(inputs, chunk)
-            normaliser = logits.logsumexp(-1)
-            normaliser_K[chunk] = normaliser
-            logprobs_K[chunk] = logits.gather(1, targets_K[chunk, None])[:, 0] - normaliser
-            probabilities = (logits - normaliser[:, None]).exp_()
-            entropy_K[chunk] = normaliser - torch.linalg.vecdot(probabilities, logits)
-        ctx.save_for_backward(*inputs, normaliser_K, entropy_K)
+            normalizer = logits.logsumexp(-1)
+            normalizer_K[chunk] = normalizer
+            logprobs_K[chunk] = logits.gather(1, targets_K[chunk, None])[:, 0] - normalizer
+            probabilities = (logits - normalizer[:, None]).exp_()
+            entropy_K[chunk] = normalizer - torch.linalg.vecdot(probabilities, logits)
+        ctx.save_for_backward(*inputs, normalizer_K, entropy_K)
         ctx.set_materialize_grads(False)
         return logprobs_K, entropy_K
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor | None, ...]:
-        *inputs, normaliser_K, entropy_K = ctx.saved_tensors
+        *inputs, normalizer_K, entropy_K = ctx.saved_tensors
         hidden_KD, weight_VD, bias_V, targets_K, temperature_K = inputs
         wanted = (hidden_KD, weight_VD, bias_V)
         totals = [
@@ -62,7 +62,7 @@ class _ChunkedLogprobs(torch.autograd.Function):
             for tensor, needed in zip(wanted, ctx.needs_input_grad, strict=False)
         ]
         for chunk in _chunks(len(targets_K), len(weight_VD)):
-            logprobs = _logits(inputs, chunk).sub_(normaliser_K[chunk, None])
+            logprobs = _logits(inputs, chunk).sub_(normalizer_K[chunk, None])
             by_logprob, by_entropy = (g if g is None else g[chunk, None] for g in gradients)
             dlogits = _dlogits(
                 logprobs, targets_K[chunk, None], by_logprob, by_entropy, entropy_K[chunk, None]

@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """What one call of the optimiser did."""
+    """What one call of the optimizer did."""
 
     grad_norm: float
     """Before clipping."""

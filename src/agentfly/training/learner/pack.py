@@ -96,7 +96,7 @@ def pack(samples: Sequence[Sample], *, budget: int, share: bool = True) -> list[
     """
     everything = [sample.token_ids for sample in samples]
     _warn_of_long(everything, budget)
-    # In this order each sample has its longest common beginning with a neighbour.
+    # In this order each sample has its longest common beginning with a neighbor.
     order = sorted(range(len(samples)), key=everything.__getitem__)
     least = MIN_SHARED if share else None
     runs = _cut(everything, order, budget, least)
@@ -132,7 +132,7 @@ def _cut(
 
 
 def _surely_shared(a: Ids, b: Ids, least: int | None) -> int:
-    """Tell how many tokens of neighbours are shared, if it pays."""
+    """Tell how many tokens of neighbors are shared, if it pays."""
     if least is None:
         return 0
     return max(0, _common(a, b) - least)

@@ -2,7 +2,7 @@
 
 A chain's tokens are kept as they were sampled if the model that learns has the same tokenizer: the
 first prompt then reads as what was asked. Chains of another model are refused, unless they are to
-be written anew from their messages (`retokenise`), as this model would have written them.
+be written anew from their messages (`retokenize`), as this model would have written them.
 """
 
 import json
@@ -50,11 +50,11 @@ def read_chains(path: Path, data: SftDataSettings, renderer: TemplateRenderer) -
     for file in _files(path):
         kept = keep_best(read_trajectories(file), data.keep_best, min_reward=data.min_reward)
         left_out += kept.left_out
-        whole = [t for t in kept.trajectories if not data.retokenise or _is_whole(t)]
+        whole = [t for t in kept.trajectories if not data.retokenize or _is_whole(t)]
         if len(whole) < len(kept.trajectories):
             left_out["cut short or malformed"] += len(kept.trajectories) - len(whole)
-        trajectories += _all_anew(whole, renderer, data.kind) if data.retokenise else whole
-    if not data.retokenise:
+        trajectories += _all_anew(whole, renderer, data.kind) if data.retokenize else whole
+    if not data.retokenize:
         _require_own_tokens(trajectories, renderer, path)
     return Kept(trajectories=tuple(trajectories), left_out=left_out)
 
@@ -88,14 +88,14 @@ def _require_own_tokens(
         if first.completion is None or not _reads_as_asked(trajectory, renderer):
             raise ConfigError(
                 f"{path}: the tokens of chain {trajectory.chain_id} are not those of this model's "
-                "tokenizer, or there are none: another model sampled it. Set data.retokenise to "
+                "tokenizer, or there are none: another model sampled it. Set data.retokenize to "
                 "true to write such chains anew from their messages"
             )
         unlike += renderer.open(trajectory.messages, trajectory.tools) != first.context_ids
     if unlike:
         _log.warning(
             "%s: the prompts of %d of %d chains are not what this model's template makes of them "
-            "(another template, kind of agent or call format); they are learnt as they were "
+            "(another template, kind of agent or call format); they are learned as they were "
             "sampled",
             path,
             unlike,

@@ -45,7 +45,7 @@ def read_chat_rows(
         where = f" of {rows}" if isinstance(rows, str) else ""
         shown = "\n  ".join(problems[:SHOWN])
         raise ConfigError(
-            f"{len(problems)} rows{where} can't be learnt from; the first ones:\n  {shown}"
+            f"{len(problems)} rows{where} can't be learned from; the first ones:\n  {shown}"
         )
     return demonstrations
 

@@ -44,7 +44,7 @@ HELD_OUT_LOSS = "eval/loss"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SftResult:
-    """Where to find what was learnt."""
+    """Where to find what was learned."""
 
     folder: Path
     """The run's own folder."""
@@ -122,14 +122,14 @@ class _Imitation:
     saved_step: int
     """The step of the newest checkpoint; 0 where there is none."""
     _whole: bool = True
-    """The last step was learnt to its end and logged: otherwise the weights are not saved."""
+    """The last step was learned to its end and logged: otherwise the weights are not saved."""
     _loss: float | None = None
     """Of the held-out conversations, by the weights as they are now, where it was measured."""
     _times: StageTimes = field(init=False)
     """Of the step under way; what saving takes counts for the step after it."""
 
     def run(self) -> None:
-        """Go on to the last step, and leave the model; what was learnt is saved also on Ctrl-C."""
+        """Go on to the last step, and leave the model; what was learned is saved also on Ctrl-C."""
         self.progress.start(self.plan.steps, done=self.learner.step)
         try:
             if self.held_out and not read_metrics(self.folder.metrics_file):
@@ -149,8 +149,8 @@ class _Imitation:
         """Save after the step is logged: a run killed in between repeats it, and loses no line."""
         self._whole, step = False, self.learner.step + 1
         with self._times("training"):
-            learnt = self.learner.learn(self.plan.lesson(step))
-        metrics = {f"train/{name}": value for name, value in learnt.metrics.items()}
+            learned = self.learner.learn(self.plan.lesson(step))
+        metrics = {f"train/{name}": value for name, value in learned.metrics.items()}
         if self._due(step, self.settings.train.evaluate_every) and self.held_out:
             with self._times("evaluating"):
                 metrics |= self._evaluate()

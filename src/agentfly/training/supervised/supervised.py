@@ -7,7 +7,7 @@ import torch
 
 from agentfly.config import TrainSettings
 from agentfly.training.learner.forward import Forward, targets_of
-from agentfly.training.learner.learnt import Record
+from agentfly.training.learner.learned import Record
 from agentfly.training.learner.memory import Memory, foresee
 from agentfly.training.learner.optimizer import Optimizer
 from agentfly.training.learner.out_of_memory import out_of_memory_told
@@ -18,7 +18,7 @@ from agentfly.types import Sample, StepMetrics
 
 
 class SupervisedLearner:
-    """Minimises the mean negative log-likelihood, with the packing and chunks of a `Learner`."""
+    """Minimizes the mean negative log-likelihood, with the packing and chunks of a `Learner`."""
 
     def __init__(self, policy: Policy, train: TrainSettings) -> None:
         """Prepare; the schedule goes over `train.steps` calls of `learn`."""

@@ -1,4 +1,4 @@
-"""MBPP (arXiv:2108.07732): a sentence, and three assertions; the full set or the sanitised one."""
+"""MBPP (arXiv:2108.07732): a sentence, and three assertions; the full set or the sanitized one."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from agentfly.environments.code.tasks.template import Row
 
 
 class MbppRecord(BaseModel):
-    """A line of the official files; the sanitised ones say `prompt` and `test_imports`."""
+    """A line of the official files; the sanitized ones say `prompt` and `test_imports`."""
 
     task_id: int | str
     text: str = Field(validation_alias=AliasChoices("text", "prompt"))

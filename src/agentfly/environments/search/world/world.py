@@ -1,7 +1,7 @@
 """A world of linked facts: people, towns, companies, books, rivers and mountains.
 
 There are two halves, one to train on and one that is held out. No fact links them and no word of a
-name is in both, so no answer of the one can be learnt from the other. Passages of both are in one
+name is in both, so no answer of the one can be learned from the other. Passages of both are in one
 corpus.
 """
 

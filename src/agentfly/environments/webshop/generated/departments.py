@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-COLOURS = "black|white|blue|red|green|yellow|purple|orange|pink|brown|navy|beige"
+COLORS = "black|white|blue|red|green|yellow|purple|orange|pink|brown|navy|beige"
 CLOTHES_SIZES = "x-small|small|medium|large|x-large|xx-large"
 
 
@@ -54,7 +54,7 @@ DEPARTMENTS = (
         "dishwasher safe|non stick|leak proof|bpa free|easy clean|heat resistant|lead free"
         "|microwave safe|double walled|stay cool|rust proof|gift ready",
         (8, 90),
-        color=COLOURS,
+        color=COLORS,
         size="8 ounce|12 ounce|16 ounce|24 ounce|32 ounce",
         style="single|pair|set of 4|set of 6",
     ),
@@ -65,7 +65,7 @@ DEPARTMENTS = (
         "machine washable|super soft|quick drying|fade resistant|organic cotton|light blocking"
         "|pet friendly|hypo allergenic|wrinkle free|double sided|anti slip|extra thick",
         (12, 140),
-        color=COLOURS,
+        color=COLORS,
         size="twin|full|queen|king|california king",
         pattern="plain|dots|leaves|waves|stars",
     ),
@@ -76,7 +76,7 @@ DEPARTMENTS = (
         "long sleeve|relaxed fit|moisture wicking|water resistant|elastic waist|hand wash"
         "|fleece lined|stretch fabric|button closure|tumble dry|deep pockets|odor control",
         (15, 120),
-        color=COLOURS,
+        color=COLORS,
         size=CLOTHES_SIZES,
         fit="slim|regular|tall|petite",
     ),
@@ -87,7 +87,7 @@ DEPARTMENTS = (
         "rubber sole|arch support|non slip|memory foam|slip on|steel toe|open toe|vegan leather"
         "|ankle strap|day comfort|reflective heel|removable insole",
         (18, 160),
-        color=COLOURS,
+        color=COLORS,
         size="6|7|8|9|10|11",
         width="narrow|normal|wide",
     ),

@@ -1,4 +1,4 @@
-"""The gold player: knows the catalogue, and which product the goal was written for."""
+"""The gold player: knows the catalog, and which product the goal was written for."""
 
 from collections.abc import Generator
 

@@ -1,12 +1,12 @@
-"""Making the catalogue: the same level and number give the same shop, everywhere."""
+"""Making the catalog: the same level and number give the same shop, everywhere."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import cycle, islice
 from random import Random
 
-from agentfly.environments.webshop.catalogue import Catalogue, Product, Request
-from agentfly.environments.webshop.catalogue.record import category_names
+from agentfly.environments.webshop.catalog import Catalog, Product, Request
+from agentfly.environments.webshop.catalog.record import category_names
 from agentfly.environments.webshop.generated.departments import DEPARTMENTS, Department
 from agentfly.environments.webshop.generated.level import LEVELS, Level
 from agentfly.environments.webshop.generated.wording import (
@@ -22,10 +22,10 @@ HELD_OUT_SHARE = 5
 five at any level, so that there are such products of every kind."""
 
 
-def generate_catalogue(level: str, products: int | None = None) -> Catalogue:
-    """Make a catalogue with its requests; held-out ones are worded otherwise.
+def generate_catalog(level: str, products: int | None = None) -> Catalog:
+    """Make a catalog with its requests; held-out ones are worded otherwise.
 
-    >>> shop = generate_catalogue("easy", 50)
+    >>> shop = generate_catalog("easy", 50)
     >>> len(shop.products), len(shop.requests), len(shop.held_out)
     (50, 50, 10)
     """
@@ -45,7 +45,7 @@ def generate_catalogue(level: str, products: int | None = None) -> Catalogue:
         )
         product = maker.product(f"G{number:04d}")
         made.append((product, maker.request(product), held_out))
-    return Catalogue(
+    return Catalog(
         products=tuple(product for product, _, _ in made),
         requests={product.asin: request for product, request, _ in made},
         held_out=frozenset(product.asin for product, _, held_out in made if held_out),

@@ -1,4 +1,4 @@
-"""Colours by their plain names, so that `dark navy blue` and `blue` are one choice."""
+"""Colors by their plain names, so that `dark navy blue` and `blue` are one choice."""
 
 _NAMES = """
 alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown
@@ -10,16 +10,16 @@ mustard natural navy nude olive orange peach pewter pink plum purple rainbow red
 rust sand sapphire seashell silver skull slate steel stone stonewash sunflower tan taupe teal
 tiger turquoise violet walnut wheat white wine yellow
 """
-COLOURS = tuple(_NAMES.split())
+COLORS = tuple(_NAMES.split())
 """In the order in which the published reward looks for them (arXiv:2207.01206)."""
 
 
-def plain_colour(value: str) -> str:
-    """Return the first colour of the list that occurs in a value; without one, the value.
+def plain_color(value: str) -> str:
+    """Return the first color of the list that occurs in a value; without one, the value.
 
     Any value is looked at, and anywhere within words, as the published reward does.
 
-    >>> plain_colour("dark navy blue"), plain_colour("tailored"), plain_colour("x-large")
+    >>> plain_color("dark navy blue"), plain_color("tailored"), plain_color("x-large")
     ('blue', 'red', 'x-large')
     """
-    return next((colour for colour in COLOURS if colour in value), value)
+    return next((color for color in COLORS if color in value), value)

@@ -25,7 +25,7 @@ METRICS: Mapping[str, str] = {
     "chains": "Scored chains that the step could learn from.",
     "chains_used": "Chains among them that went through the model: those with credit, or all "
     "where a KL or entropy term, or a critic, acts on all.",
-    "left_out/<reason>": "Chains that could not be learnt from, by stop reason, or unscored.",
+    "left_out/<reason>": "Chains that could not be learned from, by stop reason, or unscored.",
     "reward_mean": "Mean reward as the algorithm saw it, over-long punishment included.",
     "reward_std": "Standard deviation of these rewards.",
     "trained_tokens": "Their tokens that carried loss.",

@@ -1,4 +1,4 @@
-"""A JSON array read element by element: the full catalogue has gigabytes in one array."""
+"""A JSON array read element by element: the full catalog has gigabytes in one array."""
 
 import json
 import re
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from agentfly.environments.webshop.catalogue.json_text import not_json, not_text, unreadable_json
+from agentfly.environments.webshop.catalog.json_text import not_json, not_text, unreadable_json
 
 _CHUNK = 1 << 20
 _LONGEST = 1 << 23

@@ -32,15 +32,15 @@ class Ppo(ClippedOptions):
     """γ: what the next token's reward is worth now."""
     trace: float = Field(default=1.0, ge=0, le=1)
     """λ: 1 trusts the rewards, 0 trusts the critic."""
-    normalise: bool = True
-    """Standardise advantages over the step's tokens."""
+    normalize: bool = True
+    """Standardize advantages over the step's tokens."""
     critic: Critic = Critic()
-    """How values are learnt."""
+    """How values are learned."""
 
     def advantage(self) -> AdvantageFunction:
-        """Return generalised advantage estimation."""
+        """Return generalized advantage estimation."""
         return partial(
-            advantages.gae, discount=self.discount, trace=self.trace, normalise=self.normalise
+            advantages.gae, discount=self.discount, trace=self.trace, normalize=self.normalize
         )
 
     def algorithm(self) -> Algorithm:
@@ -49,7 +49,7 @@ class Ppo(ClippedOptions):
 
 
 class ReinforcePlusPlus(ClippedOptions):
-    """REINFORCE++: one normalisation for the whole step, no groups (arXiv:2501.03262)."""
+    """REINFORCE++: one normalization for the whole step, no groups (arXiv:2501.03262)."""
 
     name: ClassVar[str] = "reinforce++"
     needs_group: ClassVar[bool] = False
@@ -59,7 +59,7 @@ class ReinforcePlusPlus(ClippedOptions):
     """γ: what the next token's reward is worth now."""
 
     def advantage(self) -> AdvantageFunction:
-        """Return the normalised returns."""
+        """Return the normalized returns."""
         return partial(advantages.reinforce_plus_plus, discount=self.discount)
 
 
@@ -71,7 +71,7 @@ class ReinforcePlusPlusBaseline(ClippedOptions):
     """How strongly the policy is held near its reference."""
 
     def advantage(self) -> AdvantageFunction:
-        """Return the centred rewards, normalised over the step."""
+        """Return the centered rewards, normalized over the step."""
         return partial(advantages.reinforce_plus_plus_baseline, over=self.denominator)
 
 
@@ -92,7 +92,7 @@ class Rloo(ClippedOptions):
 
 
 class DrGrpo(AlgorithmOptions):
-    """Dr. GRPO: favours neither a length nor easy or hard tasks (arXiv:2503.20783)."""
+    """Dr. GRPO: favors neither a length nor easy or hard tasks (arXiv:2503.20783)."""
 
     name: ClassVar[str] = "dr-grpo"
     clip: Clip = Clip()

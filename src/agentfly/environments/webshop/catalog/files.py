@@ -9,11 +9,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from agentfly.environments.webshop.catalogue.json_array import read_array
-from agentfly.environments.webshop.catalogue.json_text import read_json
-from agentfly.environments.webshop.catalogue.product import Product
-from agentfly.environments.webshop.catalogue.record import read_product
-from agentfly.environments.webshop.catalogue.request import Catalogue, Request
+from agentfly.environments.webshop.catalog.json_array import read_array
+from agentfly.environments.webshop.catalog.json_text import read_json
+from agentfly.environments.webshop.catalog.product import Product
+from agentfly.environments.webshop.catalog.record import read_product
+from agentfly.environments.webshop.catalog.request import Catalog, Request
 from agentfly.errors import ConfigError, FormatError
 
 SMALL = "1000"
@@ -40,8 +40,8 @@ class _Human(BaseModel):
     instruction_options: tuple[str, ...] | dict[str, str] = ()
 
 
-def load_catalogue(folder: Path, *, full: bool = False, limit: int | None = None) -> Catalogue:
-    """Read the catalogue of a folder.
+def load_catalog(folder: Path, *, full: bool = False, limit: int | None = None) -> Catalog:
+    """Read the catalog of a folder.
 
     Args:
         folder: Where the files are, under the names they are published with.
@@ -57,7 +57,7 @@ def load_catalogue(folder: Path, *, full: bool = False, limit: int | None = None
     products = _products(_find(folder, PRODUCTS, full=full), written, limit)
     human_file = next(folder.glob(HUMAN[0]), None)
     human = _read_table(human_file, list[_Human]) if human_file else {}
-    return Catalogue(
+    return Catalog(
         products=products,
         requests={p.asin: r for p in products if (r := _request(written.get(p.asin))) is not None},
         human_requests={

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agentfly.environments.webshop.catalogue.product import Product
+from agentfly.environments.webshop.catalog.product import Product
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Catalogue:
+class Catalog:
     """All products in order, and what is asked for, by the product's asin."""
 
     products: tuple[Product, ...]

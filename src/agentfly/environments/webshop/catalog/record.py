@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agentfly.environments.webshop.catalogue.product import Product
+from agentfly.environments.webshop.catalog.product import Product
 from agentfly.errors import FormatError
 from agentfly.types import Seed
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from agentfly.environments.webshop.catalogue import Catalogue, load_catalogue
-from agentfly.environments.webshop.catalogue import json_array as arrays
-from agentfly.environments.webshop.catalogue.json_array import read_array
-from agentfly.environments.webshop.catalogue.record import read_product
+from agentfly.environments.webshop.catalog import Catalog, load_catalog
+from agentfly.environments.webshop.catalog import json_array as arrays
+from agentfly.environments.webshop.catalog.json_array import read_array
+from agentfly.environments.webshop.catalog.record import read_product
 from agentfly.errors import ConfigError, FormatError
 
 MUG = {
@@ -42,7 +42,7 @@ def write(folder: Path, *products: Any, suffix: str = "_1000", written: Any = WR
 
 
 def test_a_record_of_the_official_files_becomes_a_product(tmp_path: Path) -> None:
-    (mug,) = load_catalogue(write(tmp_path, MUG)).products
+    (mug,) = load_catalog(write(tmp_path, MUG)).products
     assert mug.title == "Red Mug"
     assert mug.features == ("Dishwasher safe", "Made of clay")
     assert mug.price_tag == "$19.99 to $27.99"
@@ -72,8 +72,8 @@ def test_records_that_the_shop_never_lists_are_skipped(tmp_path: Path) -> None:
         {**MUG, "name": "The same asin again"},
         {**MUG, "asin": "B000000002"},
     ]
-    catalogue = load_catalogue(write(tmp_path, *records))
-    assert [(p.asin, p.title) for p in catalogue.products] == [
+    catalog = load_catalog(write(tmp_path, *records))
+    assert [(p.asin, p.title) for p in catalog.products] == [
         ("B000000001", "Red Mug"),
         ("B000000002", "Red Mug"),
     ]
@@ -119,32 +119,32 @@ def test_requests_are_of_the_listed_products_only(tmp_path: Path) -> None:
     }
     write(tmp_path, MUG, {**MUG, "asin": "B000000002"}, written=written)
     (tmp_path / "items_human_ins.json").write_text(json.dumps(human))
-    catalogue = load_catalogue(tmp_path)
-    assert list(catalogue.requests) == ["B000000001"]
-    (request,) = catalogue.human_requests["B000000001"]
+    catalog = load_catalog(tmp_path)
+    assert list(catalog.requests) == ["B000000001"]
+    (request,) = catalog.human_requests["B000000001"]
     assert (request.instruction, request.options) == ("i need a big mug", ("large",))
 
 
 def test_the_small_files_are_taken_unless_the_full_ones_are_asked_for(tmp_path: Path) -> None:
     write(tmp_path, MUG)
     write(tmp_path, MUG, {**MUG, "asin": "B000000002"}, {**MUG, "asin": "B000000003"}, suffix="")
-    assert len(load_catalogue(tmp_path).products) == 1
-    assert len(load_catalogue(tmp_path, full=True).products) == 3
-    assert len(load_catalogue(tmp_path, full=True, limit=2).products) == 2
+    assert len(load_catalog(tmp_path).products) == 1
+    assert len(load_catalog(tmp_path, full=True).products) == 3
+    assert len(load_catalog(tmp_path, full=True, limit=2).products) == 2
 
 
 def test_the_search_engines_documents_hold_products_too(tmp_path: Path) -> None:
     (tmp_path / "items_ins_v2.json").write_text(json.dumps(WRITTEN))
     with gzip.open(tmp_path / "documents.jsonl.gz", "wt") as file:
         file.write(json.dumps({"id": MUG["asin"], "contents": "", "product": MUG}) + "\n")
-    assert load_catalogue(tmp_path).products[0].title == "Red Mug"
+    assert load_catalog(tmp_path).products[0].title == "Red Mug"
 
 
 def broken(folder: Path, name: str, text: str) -> str:
     write(folder, MUG)
     (folder / name).write_text(text)
     with pytest.raises(FormatError) as raised:
-        load_catalogue(folder)
+        load_catalog(folder)
     return str(raised.value)
 
 
@@ -176,7 +176,7 @@ def test_a_broken_table_names_the_line_or_the_key(tmp_path: Path) -> None:
     assert "B1.attributes" in wrong
 
 
-def test_an_empty_catalogue_is_refused(tmp_path: Path) -> None:
+def test_an_empty_catalog_is_refused(tmp_path: Path) -> None:
     assert "holds no product" in broken(tmp_path, "items_shuffle_1000.json", "[]")
 
 
@@ -222,7 +222,7 @@ def test_whatever_is_broken_the_file_and_the_line_are_named(
         (tmp_path / "items_shuffle_1000.json").unlink()
     (tmp_path / name).write_bytes(content)
     with pytest.raises(FormatError, match=rf"{name}:{line} .*{problem}"):
-        load_catalogue(tmp_path)
+        load_catalog(tmp_path)
 
 
 def test_a_byte_that_is_no_text_is_found_in_any_chunk(
@@ -239,9 +239,9 @@ def test_a_byte_that_is_no_text_is_found_in_any_chunk(
 def test_a_folder_without_the_files_says_what_was_expected(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     with pytest.raises(ConfigError, match=r"items_ins_v2\*\.json; it has notes\.txt"):
-        load_catalogue(tmp_path)
+        load_catalog(tmp_path)
     with pytest.raises(ConfigError, match="there is no folder"):
-        load_catalogue(tmp_path / "nowhere")
+        load_catalog(tmp_path / "nowhere")
 
 
 def test_an_array_is_read_whatever_the_chunks(
@@ -269,13 +269,13 @@ def test_an_element_without_an_end_is_not_read_for_ever(
         list(read_array(path))
 
 
-def test_the_official_thousand(official: Catalogue) -> None:
+def test_the_official_thousand(official: Catalog) -> None:
     assert len(official.products) == 1000
     assert len(official.requests) == 415
 
 
 def test_the_official_texts_are_indexed_as_published(
-    official: Catalogue, official_folder: Path
+    official: Catalog, official_folder: Path
 ) -> None:
     published = {}
     with gzip.open(official_folder / "documents_1k.jsonl.gz", "rt") as file:

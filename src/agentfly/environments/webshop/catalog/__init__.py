@@ -1,0 +1,7 @@
+"""What the shop sells, and where it comes from: the official files, or our own generator."""
+
+from agentfly.environments.webshop.catalog.files import load_catalog
+from agentfly.environments.webshop.catalog.product import Product
+from agentfly.environments.webshop.catalog.request import Catalog, Request
+
+__all__ = ["Catalog", "Product", "Request", "load_catalog"]
