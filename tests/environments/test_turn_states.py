@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.environments.kit_play import play
 
-from agentfly.environments.catalog import find_ready_made
+from agentfly.environments.catalog import find_definition
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "alfworld": {"games": 1, "eval_games": 1, "size": "small"},
@@ -17,10 +17,10 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 
 @pytest.mark.parametrize("name", OPTIONS)
 async def test_chains_of_one_task_begin_in_one_state_and_leave_it(name: str) -> None:
-    ready_made = find_ready_made(name)
-    if missing := ready_made.requires():
+    definition = find_definition(name)
+    if missing := definition.requires():
         pytest.skip(missing)
-    made = ready_made.make(ready_made.options.model_validate(OPTIONS[name]))
+    made = definition.make(definition.options.model_validate(OPTIONS[name]))
     row = next(iter(made.tasks()))
     chains = [await play(made, row, made.expert) for _ in range(2)]
     one, same = ([turn.state_key for turn in chain.turns] for chain in chains)

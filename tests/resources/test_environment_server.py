@@ -13,7 +13,7 @@ import pytest
 from tests.resources.http_requests import ask
 from tests.resources.pool_environments import TASK, Box, Odd, soon, until
 
-from agentfly.environments import ENVIRONMENTS, find_ready_made
+from agentfly.environments import ENVIRONMENTS, find_definition
 from agentfly.errors import ConfigError, EnvError
 from agentfly.resources import EnvironmentManager, Pooling, SessionLimits, environment_server
 from agentfly.resources.serving.clients import OfferedOptions
@@ -174,10 +174,10 @@ async def test_an_operator_can_not_hand_out_what_decides_over_the_machine(
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_what_ready_made_environments_offer_exists_and_is_harmless(name: str) -> None:
-    ready_made = find_ready_made(name)
-    if ready_made.requires():
-        pytest.skip(str(ready_made.requires()))
-    kit = ready_made.make(ready_made.options())
+    definition = find_definition(name)
+    if definition.requires():
+        pytest.skip(str(definition.requires()))
+    kit = definition.make(definition.options())
     used = [spec for tool in kit.tools for spec in tool.environments]
     spec = kit.environment or used[0]
     offered = OfferedOptions(spec)

@@ -91,7 +91,7 @@ import asyncio, importlib.util
 found = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == "uvicorn" else found(name, *rest)
 from agentfly.environments.search import Bm25, Passage, retrieval_server
-from agentfly.environments import find_ready_made
+from agentfly.environments import find_definition
 from agentfly.resources import environment_server
 from agentfly.runtime.http.address import Listen
 from agentfly.types import EnvSpec
@@ -105,7 +105,7 @@ def search():
         pass
 
 def shop():
-    webshop = find_ready_made("webshop")
+    webshop = find_definition("webshop")
     with webshop.make(webshop.options(level="easy")).pages(Listen()):
         pass
 

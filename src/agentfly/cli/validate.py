@@ -14,7 +14,7 @@ from agentfly.cli.envs.chosen import Options, read_options
 from agentfly.cli.errors import told_plainly
 from agentfly.cli.trust import Trust, require_trust
 from agentfly.config import SourceSettings, import_named, is_import_path, load_settings
-from agentfly.environments import Player, ReadyMade, Say, Scene, environment_names
+from agentfly.environments import EnvironmentDefinition, Player, Say, Scene, environment_names
 from agentfly.errors import ConfigError, EngineError
 from agentfly.observe.summary import SOLVED
 from agentfly.runtime.names import suggestion
@@ -82,7 +82,7 @@ def _sources(
             yield source, Path(target).parent
         return
     names = environment_names()
-    known = target in names or _is_ready_made(target)
+    known = target in names or _is_definition(target)
     if not known and not is_import_path(target) and not Path(target).exists():
         raise ConfigError(f"{target!r} is no file, and no environment. {suggestion(target, names)}")
     source = SourceSettings(
@@ -94,11 +94,11 @@ def _sources(
     yield source, None
 
 
-def _is_ready_made(target: str) -> bool:
+def _is_definition(target: str) -> bool:
     """Tell a `module:name` that is an environment from a function that returns rows."""
     if not is_import_path(target) or Path(target).exists():
         return False
-    return isinstance(import_named(target, "environment or function"), ReadyMade)
+    return isinstance(import_named(target, "environment or function"), EnvironmentDefinition)
 
 
 def _refuse_for_a_run(options: list[str], reward: str | None, environment: str | None) -> None:

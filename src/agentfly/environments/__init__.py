@@ -3,26 +3,26 @@
 from agentfly.environments.catalog import (
     ENVIRONMENTS,
     environment_names,
+    find_definition,
     find_environment,
-    find_ready_made,
     load_environment,
     make_kit,
 )
-from agentfly.environments.kit import Kit, ReadyMade
+from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.environments.player import Player, PlayerModel, Say, Scene, call
 
 __all__ = [
     "ENVIRONMENTS",
+    "EnvironmentDefinition",
     "Kit",
     "Player",
     "PlayerModel",
-    "ReadyMade",
     "Say",
     "Scene",
     "call",
     "environment_names",
+    "find_definition",
     "find_environment",
-    "find_ready_made",
     "load_environment",
     "make_kit",
 ]

@@ -12,18 +12,18 @@ from pydantic import ValidationError
 
 from agentfly.config import PluginKind, Settings, SettingsError
 from agentfly.config.mistake import problems_of
-from agentfly.environments.kit import Kit, ReadyMade
+from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.errors import ConfigError, boundary
 from agentfly.types import EnvSpec
 from agentfly.types.environment import is_environment_class
 
 ENVIRONMENTS = MappingProxyType(
     {
-        "alfworld": "agentfly.environments.alfworld.ready_made:ALFWORLD",
-        "code": "agentfly.environments.code.ready_made:CODE",
-        "scienceworld": "agentfly.environments.scienceworld.ready_made:SCIENCEWORLD",
-        "search": "agentfly.environments.search.ready_made:SEARCH",
-        "webshop": "agentfly.environments.webshop.ready_made:WEBSHOP",
+        "alfworld": "agentfly.environments.alfworld.builtin:ALFWORLD",
+        "code": "agentfly.environments.code.builtin:CODE",
+        "scienceworld": "agentfly.environments.scienceworld.builtin:SCIENCEWORLD",
+        "search": "agentfly.environments.search.builtin:SEARCH",
+        "webshop": "agentfly.environments.webshop.builtin:WEBSHOP",
     }
 )
 """Where each of those that come along is made."""
@@ -32,7 +32,7 @@ ENVIRONMENTS = MappingProxyType(
 def _makes_environments(value: Any) -> bool:
     if isinstance(value, type):
         return is_environment_class(value)
-    return callable(value) or isinstance(value, EnvSpec | ReadyMade)
+    return callable(value) or isinstance(value, EnvSpec | EnvironmentDefinition)
 
 
 _KIND: PluginKind[Any] = PluginKind(
@@ -40,8 +40,8 @@ _KIND: PluginKind[Any] = PluginKind(
     group="agentfly.environments",
     builtin=ENVIRONMENTS,
     fits=_makes_environments,
-    way_out="name a ReadyMade, a class with `reset`, `step` and `close`, or a function that makes "
-    "an instance",
+    way_out="name an EnvironmentDefinition, a class with `reset`, `step` and `close`, or a "
+    "function that makes an instance",
 )
 
 
@@ -50,7 +50,9 @@ def environment_names() -> list[str]:
     return _KIND.names()
 
 
-def find_environment(name: str, *, base: Path | None = None) -> ReadyMade[Any] | EnvSpec:
+def find_environment(
+    name: str, *, base: Path | None = None
+) -> EnvironmentDefinition[Any] | EnvSpec:
     """Return what a name stands for; ConfigError for an unknown one.
 
     Args:
@@ -61,16 +63,16 @@ def find_environment(name: str, *, base: Path | None = None) -> ReadyMade[Any] |
         A whole source of tasks, or only an environment that speaks first.
     """
     found = _KIND.find(name, base=base)
-    return found if isinstance(found, ReadyMade | EnvSpec) else EnvSpec(found)
+    return found if isinstance(found, EnvironmentDefinition | EnvSpec) else EnvSpec(found)
 
 
-def find_ready_made(name: str, *, base: Path | None = None) -> ReadyMade[Any]:
+def find_definition(name: str, *, base: Path | None = None) -> EnvironmentDefinition[Any]:
     """Return an environment that brings tasks, tools and reward; ConfigError for any other."""
     found = find_environment(name, base=base)
     if isinstance(found, EnvSpec):
         raise ConfigError(
             f"the environment {name!r} brings no tasks of its own: name it in a [[source]] with "
-            "`tasks`, or make it a ReadyMade"
+            "`tasks`, or make it an EnvironmentDefinition"
         )
     return found
 
@@ -85,25 +87,25 @@ def load_environment(name: str, /, **options: Any) -> Kit:
         name: One that `agentfly envs list` shows, or `module:name` of your own.
         options: What `agentfly envs info NAME` lists.
     """
-    return make_kit(find_ready_made(name), options)
+    return make_kit(find_definition(name), options)
 
 
 def make_kit(
-    ready_made: ReadyMade[Any], options: Mapping[str, Any], *, base: Path | None = None
+    definition: EnvironmentDefinition[Any], options: Mapping[str, Any], *, base: Path | None = None
 ) -> Kit:
     """Make an environment with a choice of its options.
 
     Paths among them are looked for in `base`, as those of tasks are.
     """
-    if missing := ready_made.requires():
-        raise ConfigError(f"the environment {ready_made.name!r} can't be used here: {missing}")
+    if missing := definition.requires():
+        raise ConfigError(f"the environment {definition.name!r} can't be used here: {missing}")
     try:
-        chosen = ready_made.options.model_validate(options)
+        chosen = definition.options.model_validate(options)
     except ValidationError as error:
-        raise SettingsError(problems_of(error, ready_made.options, "options"), None) from error
+        raise SettingsError(problems_of(error, definition.options, "options"), None) from error
     chosen = chosen.model_copy(update=_from_base(chosen, base or Path()))
-    with boundary(ConfigError, f"making the environment {ready_made.name!r}"):
-        return ready_made.make(chosen)
+    with boundary(ConfigError, f"making the environment {definition.name!r}"):
+        return definition.make(chosen)
 
 
 def _from_base(options: Settings, base: Path) -> dict[str, Path]:

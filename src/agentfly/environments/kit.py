@@ -42,7 +42,7 @@ class Kit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadyMade(Generic[Options]):
+class EnvironmentDefinition(Generic[Options]):
     """An entry of the catalog."""
 
     name: str

@@ -12,9 +12,9 @@ import pytest
 from tests.environments.alfworld.alfworld_rooms import kitchen
 
 from agentfly.environments.alfworld import AlfworldOptions
+from agentfly.environments.alfworld.builtin import make_alfworld
 from agentfly.environments.alfworld.engine.goal import TASK_TYPES, Goal
 from agentfly.environments.alfworld.environment import Alfworld, AlfworldTextWorld
-from agentfly.environments.alfworld.ready_made import make_alfworld
 from agentfly.environments.alfworld.source import floor_plans, official
 from agentfly.environments.alfworld.source.rows import official_rows, script_of
 from agentfly.errors import ConfigError, FormatError

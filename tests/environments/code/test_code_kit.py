@@ -9,7 +9,7 @@ import pytest
 from tests.environments.code.code_play import kit, observations, play, saying
 from tests.environments.code.test_code_tasks import APPS, GSM8K, HUMANEVAL, MBPP, write
 
-from agentfly.environments import Say, call, find_ready_made
+from agentfly.environments import Say, call, find_definition
 from agentfly.environments.code import CODE
 from agentfly.types import StopReason
 
@@ -25,7 +25,7 @@ ROW: dict[str, Any] = {
 
 
 def test_it_is_in_the_catalog() -> None:
-    assert find_ready_made("code") is CODE
+    assert find_definition("code") is CODE
     assert CODE.requires() is None
 
 

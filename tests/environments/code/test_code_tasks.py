@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from agentfly.environments.code import CodeOptions
-from agentfly.environments.code.ready_made import make
+from agentfly.environments.code.builtin import make
 from agentfly.environments.code.tasks import (
     apps_rows,
     gsm8k_rows,

@@ -22,6 +22,7 @@ from agentfly.environments.search import (
     search_reward,
     search_tools,
 )
+from agentfly.environments.search.builtin import make
 from agentfly.environments.search.corpus import write_corpus
 from agentfly.environments.search.environment import NOTHING, PART
 from agentfly.environments.search.library import (
@@ -34,7 +35,6 @@ from agentfly.environments.search.library import (
     open_library,
 )
 from agentfly.environments.search.players import NOT_FOUND, gold
-from agentfly.environments.search.ready_made import make
 from agentfly.errors import ToolError
 from agentfly.testing import check_environment
 from agentfly.tools import Toolbox

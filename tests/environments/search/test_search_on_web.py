@@ -9,8 +9,8 @@ from tests.environments.search.page_standins import site
 from tests.environments.search.provider_standins import searxng, wikipedia
 
 from agentfly.environments.search import SearchOptions
+from agentfly.environments.search.builtin import place_of
 from agentfly.environments.search.library import OnWeb
-from agentfly.environments.search.ready_made import place_of
 from agentfly.errors import ToolError
 
 

@@ -9,10 +9,10 @@ import typer
 from agentfly.cli.envs.chosen import Name, choose, tasks_of
 from agentfly.cli.errors import told_plainly
 from agentfly.environments import (
-    ReadyMade,
+    EnvironmentDefinition,
     environment_names,
+    find_definition,
     find_environment,
-    find_ready_made,
 )
 from agentfly.errors import ConfigError
 from agentfly.types import EnvSpec
@@ -53,9 +53,9 @@ def _entry(name: str) -> tuple[str, str]:
 def info(name: Name) -> None:
     """Tell an environment's options, tools and prompt, and show one of its tasks."""
     with told_plainly():
-        ready_made = find_ready_made(name)
-        typer.echo(f"{ready_made.summary}\n")
-        for line in _options(ready_made):
+        definition = find_definition(name)
+        typer.echo(f"{definition.summary}\n")
+        for line in _options(definition):
             typer.echo(line)
         typer.echo(f'\nIn a run\'s settings:\n\n  [[source]]\n  environment = "{name}"\n')
         outfit = choose(name, [])
@@ -70,8 +70,8 @@ def info(name: Name) -> None:
         typer.echo(f"\na task: {_short(json.dumps(dict(task.fields), ensure_ascii=False))}")
 
 
-def _options(ready_made: ReadyMade) -> Iterator[str]:  # type: ignore[type-arg]
-    fields = ready_made.options.model_fields
+def _options(definition: EnvironmentDefinition) -> Iterator[str]:  # type: ignore[type-arg]
+    fields = definition.options.model_fields
     for key, field in fields.items():
         meaning = " ".join((field.description or "").split())
         yield f"  {key} = {json.dumps(field.default, default=str)}   {meaning}"

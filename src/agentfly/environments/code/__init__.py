@@ -1,9 +1,9 @@
 """Code: an interpreter as a tool, and answers that are numbers or programs."""
 
+from agentfly.environments.code.builtin import CODE, CodeOptions
 from agentfly.environments.code.final_code import final_code
 from agentfly.environments.code.judging import Verdict, judge
 from agentfly.environments.code.one_shot import OneShotPython
-from agentfly.environments.code.ready_made import CODE, CodeOptions
 from agentfly.environments.code.rewards import hidden_tests, stdin_cases, unit_tests
 from agentfly.environments.code.tools import (
     code_interpreter,

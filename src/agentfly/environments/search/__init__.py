@@ -9,10 +9,10 @@ library        what is searched: a world, a file's passages, a folder, a server,
 environment    one chain's search; tools, reward, players: how it is used, scored and played
 """
 
+from agentfly.environments.search.builtin import SEARCH, SearchOptions
 from agentfly.environments.search.corpus import Corpus, Cut
 from agentfly.environments.search.environment import SearchEnvironment
 from agentfly.environments.search.passage import Hit, Passage
-from agentfly.environments.search.ready_made import SEARCH, SearchOptions
 from agentfly.environments.search.retrieval import (
     Bm25,
     Dense,

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from agentfly import Context, reward
 from agentfly.config import Settings
-from agentfly.environments import Kit, ReadyMade
+from agentfly.environments import EnvironmentDefinition, Kit
 from agentfly.types import chain_index
 
 
@@ -34,6 +34,6 @@ def make(options: VowelOptions) -> Kit:
     return Kit(tasks=rows, eval_tasks=list, tools=(), reward=vowels, max_turns=1)
 
 
-VOWELS = ReadyMade(
+VOWELS = EnvironmentDefinition(
     name="vowels", summary="A game in which vowels score.", options=VowelOptions, make=make
 )

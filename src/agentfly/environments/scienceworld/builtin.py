@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from agentfly.config import Settings
-from agentfly.environments.kit import Kit, ReadyMade
+from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.environments.scienceworld.environment import ScienceWorld, Shown
 from agentfly.environments.scienceworld.players import expert, gold, random
 from agentfly.environments.scienceworld.reward import final_score
@@ -93,7 +93,7 @@ def _rows(options: ScienceWorldOptions, split: Split) -> list[dict[str, object]]
     return [dict(row) for row in chosen]
 
 
-SCIENCEWORLD = ReadyMade(
+SCIENCEWORLD = EnvironmentDefinition(
     name="scienceworld",
     summary="30 kinds of school experiments in a house of text, by the benchmark's own simulator",
     options=ScienceWorldOptions,

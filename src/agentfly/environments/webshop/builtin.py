@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager
 from functools import partial
 
-from agentfly.environments.kit import Kit, ReadyMade
+from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.environments.webshop.environment import WebShop
 from agentfly.environments.webshop.options import WebShopOptions
 from agentfly.environments.webshop.players import gold_in, play_expert, play_random, speaking
@@ -56,7 +56,7 @@ def _site(options: WebShopOptions, listen: Listen) -> AbstractContextManager[str
     return shop_site(options, listen)
 
 
-WEBSHOP = ReadyMade(
+WEBSHOP = EnvironmentDefinition(
     name="webshop",
     summary="An online shop: find and buy what an instruction asks for.",
     options=WebShopOptions,

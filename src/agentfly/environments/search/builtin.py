@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from agentfly.config import Settings
-from agentfly.environments.kit import Kit, ReadyMade
+from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.environments.player import Player, Say
 from agentfly.environments.search import players
 from agentfly.environments.search.environment import SearchEnvironment
@@ -190,7 +190,7 @@ def _held_out(options: SearchOptions) -> list[dict[str, Any]]:
     )
 
 
-SEARCH = ReadyMade(
+SEARCH = EnvironmentDefinition(
     name="search",
     summary="Questions that need one to three searches, in a generated world or your own corpus",
     options=SearchOptions,

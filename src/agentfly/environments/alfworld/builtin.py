@@ -16,7 +16,7 @@ from agentfly.environments.alfworld.source.generator import Rooms, Size
 from agentfly.environments.alfworld.source.official import GoalText
 from agentfly.environments.alfworld.source.rows import generated_rows, official_rows
 from agentfly.environments.alfworld.tools import act, commands
-from agentfly.environments.kit import Kit, ReadyMade
+from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.errors import ConfigError
 from agentfly.rewards import reward
 from agentfly.tools import tool
@@ -106,7 +106,7 @@ def _rows(options: AlfworldOptions, *, held_out: bool) -> list[dict[str, object]
     return [dict(row) for row in rows]
 
 
-ALFWORLD = ReadyMade(
+ALFWORLD = EnvironmentDefinition(
     name="alfworld",
     summary="household tasks in rooms of text: find things, treat them, bring them somewhere",
     options=AlfworldOptions,

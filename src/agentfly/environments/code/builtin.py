@@ -27,7 +27,7 @@ from agentfly.environments.code.tasks import (
 )
 from agentfly.environments.code.tasks.split import is_held_out
 from agentfly.environments.code.tasks.template import Row
-from agentfly.environments.kit import Kit, ReadyMade
+from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.rewards import numeric_match
 from agentfly.sandbox import PythonSandbox, SandboxLimits
 from agentfly.types import EnvSpec, Tool
@@ -160,7 +160,7 @@ def _missing() -> str | None:
     return "the sandbox needs Linux; elsewhere, install Docker or Podman and choose it: isolation"
 
 
-CODE = ReadyMade(
+CODE = EnvironmentDefinition(
     name="code",
     summary="Python in a sandbox: sums and programs, judged by number or by hidden tests.",
     options=CodeOptions,
