@@ -265,3 +265,24 @@ async def test_a_server_that_reports_no_labels_is_believed_while_nothing_changes
         await engine.publish(folder, 3)
         with pytest.raises(EngineError, match="changed from version 2 to 3 under this completion"):
             await task
+
+
+async def test_a_publish_waits_for_a_pause_that_has_only_begun(folder: WeightsFolder) -> None:
+    class SlowToPause(FakeVllm):
+        async def _pause(self, received: Any, reply: Any) -> None:
+            await asyncio.sleep(0.2)
+            await super()._pause(received, reply)
+
+    fake = SlowToPause()
+
+    async def pause() -> None:
+        async with engine.paused():
+            assert fake.paused
+
+    async with serving(fake) as (engine, _), asyncio.TaskGroup() as group:
+        group.create_task(pause())
+        await asyncio.sleep(0.05)
+        await engine.publish(folder, 1)
+    assert fake.log[0] == "pause"
+    assert fake.log[-1] == "resume"
+    assert fake.log.index("reload") > 0

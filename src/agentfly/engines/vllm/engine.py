@@ -113,6 +113,7 @@ class VllmEngine:
         self._stale_cache = stale_cache
         self._update_seconds = update_seconds
         self._updating = asyncio.Lock()
+        self._pausing = asyncio.Lock()
         self._pauses = 0
         self._adapter: str | None = None
         self._version = version
@@ -228,11 +229,8 @@ class VllmEngine:
     @asynccontextmanager
     async def _paused(self, deadline: float) -> AsyncIterator[None]:
         """Pause at the first entrance, resume at the last exit."""
-        self._pauses += 1
+        await self._enter_pause(deadline)
         try:
-            if self._pauses == 1:
-                keep = self._stale_cache == "keep"
-                await self._control.pause(keep_cache=keep, deadline=deadline)
             yield
         except BaseException:
             # What led here is worth more than a failure to take up the work again.
@@ -241,10 +239,26 @@ class VllmEngine:
             raise
         await self._leave_pause()
 
+    async def _enter_pause(self, deadline: float) -> None:
+        # Others wait here until the server has paused, or they would change weights before that.
+        async with self._pausing:
+            if not self._pauses:
+                keep = self._stale_cache == "keep"
+                try:
+                    await self._control.pause(keep_cache=keep, deadline=deadline)
+                except BaseException:
+                    with suppress(EngineError, DeadlineError):
+                        await self._go_on()
+                    raise
+            self._pauses += 1
+
     async def _leave_pause(self) -> None:
-        self._pauses -= 1
-        if self._pauses:
-            return
+        async with self._pausing:
+            self._pauses -= 1
+            if not self._pauses:
+                await self._go_on()
+
+    async def _go_on(self) -> None:
         deadline = self._clock.now() + RESUME_SECONDS
         if self._torn is None:
             await self._control.resume(deadline=deadline)
