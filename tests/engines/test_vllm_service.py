@@ -24,9 +24,10 @@ from agentfly.config import EngineSettings
 from agentfly.engines import EngineSpec, make_engine
 from agentfly.engines.vllm.launch import VllmServer
 from agentfly.engines.vllm.service import VllmService
-from agentfly.errors import ConfigError, EngineError, StaleWeightsError
+from agentfly.errors import ConfigError, DeadlineError, EngineError, StaleWeightsError
+from agentfly.runtime.clock import LoopClock
 from agentfly.testing import check_trainable_engine
-from agentfly.types import AdapterFolder, SamplingParams, WeightsFolder
+from agentfly.types import AdapterFolder, Request, SamplingParams, Seed, WeightsFolder
 
 LONG = SamplingParams(max_tokens=400)
 
@@ -42,6 +43,12 @@ def python(tmp_path: Path) -> str:
     )
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     return str(script)
+
+
+def delay(python: str) -> None:
+    """Have each start say so, and take a second more."""
+    script = Path(python)
+    script.write_text(script.read_text().replace("shift 3", "echo begun; sleep 1; shift 3"))
 
 
 @pytest.fixture
@@ -76,7 +83,8 @@ def own_folders(tmp_path: Path) -> list[Path]:
 
 
 def log_of(tmp_path: Path) -> str:
-    return (tmp_path / "vllm.log").read_text()
+    file = tmp_path / "vllm.log"
+    return file.read_text() if file.exists() else ""
 
 
 async def test_it_keeps_the_contract(tmp_path: Path, python: str, folder: WeightsFolder) -> None:
@@ -216,3 +224,52 @@ async def test_a_server_for_shorter_chains_is_refused(tmp_path: Path) -> None:
         )
         with pytest.raises(ConfigError, match="up to 512 tokens, and chains may have 1024"):
             await sample(make_engine(spec))
+
+
+async def test_closed_while_it_starts_nothing_is_left(tmp_path: Path, python: str) -> None:
+    async with service(tmp_path, python=python, arguments=("--sick",)) as engine:
+        waiting = asyncio.get_running_loop().create_task(sample(engine))
+        await until(lambda: "listening" in log_of(tmp_path))
+        async with asyncio.timeout(10):
+            await engine.close()
+            with pytest.raises(EngineError, match="closed"):
+                await waiting
+
+
+async def test_a_start_outlives_the_requests_that_wait_for_it(tmp_path: Path, python: str) -> None:
+    """Or no server that starts slowly would ever come up again in the middle of a run."""
+    delay(python)
+    clock = LoopClock()
+    request = Request(chain_id="a", group_id="a", turn=0, seed=Seed(0))
+    async with service(tmp_path, python=python) as engine:
+        with pytest.raises(DeadlineError, match="was not ready within"):
+            await engine.sample(PROMPT, LONG, request=request, deadline=clock.now() + 0.3)
+        await sample(engine)
+    assert log_of(tmp_path).count("begun") == 1
+
+
+async def test_killed_in_a_pause_it_samples_nothing_before_its_end(
+    tmp_path: Path, python: str, folder: WeightsFolder
+) -> None:
+    async with service(tmp_path, python=python) as engine, asyncio.TaskGroup() as group:
+        await engine.publish(folder, 1)
+        async with engine.paused():
+            os.kill(pid_of(engine), signal.SIGKILL)
+            assert engine._engine is not None
+            await engine._why_dead(engine._engine)
+            waiting = group.create_task(sample(engine))
+            await until(lambda: log_of(tmp_path).count("listening") == 2)
+            await asyncio.sleep(0.3)
+            assert not waiting.done(), "sampled in a pause"
+        assert (await waiting).versions == ((1, 4),)
+
+
+async def test_a_server_that_has_died_can_be_paused(
+    tmp_path: Path, python: str, folder: WeightsFolder
+) -> None:
+    async with service(tmp_path, python=python) as engine:
+        await engine.publish(folder, 1)
+        os.kill(pid_of(engine), signal.SIGKILL)
+        async with engine.paused():
+            await engine.publish(folder, 2)
+        assert (await sample(engine)).versions == ((2, 4),)

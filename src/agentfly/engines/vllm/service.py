@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
@@ -31,6 +31,8 @@ from agentfly.types import (
 
 REST_SECONDS = 30.0
 """After a start that failed, requests fail at once for so long, instead of each trying again."""
+POLL_SECONDS = 0.05
+"""How often a request looks whether a pause is over."""
 
 _log = logging.getLogger(__name__)
 
@@ -92,6 +94,8 @@ class VllmService:
         self._dead: str | None = None
         self._failed: tuple[str, float] | None = None
         self._closed = False
+        self._pauses = 0
+        self._bringing_up: asyncio.Task[VllmEngine] | None = None
         self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
             WeakKeyDictionary()
         )
@@ -123,10 +127,11 @@ class VllmService:
         """Sample from these weights from now on; a server that died is started again first."""
         require_taken(self, weights)
         async with self._lock():
+            await self._wait_for_start()
             before = self._current, self._outdated
             self._current, self._outdated = (weights, version), True
             try:
-                await self._up_to_date()
+                await self._brought_up()
             except ConfigError:  # refused before anything was sent
                 self._current, self._outdated = before
                 raise
@@ -134,26 +139,74 @@ class VllmService:
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
         """Sample no token inside the block; requests wait meanwhile."""
-        engine = await self._ready(math.inf)
-        async with engine.paused():
+        self._pauses += 1
+        try:
+            async with AsyncExitStack() as stack:
+                if (engine := self._engine) is not None:
+                    async with self._ignored_if_dead(engine):
+                        await stack.enter_async_context(engine.paused())
+                resume = stack.pop_all()
+            try:
+                yield
+            finally:
+                async with self._ignored_if_dead(engine):
+                    await resume.aclose()
+        finally:
+            self._pauses -= 1
+
+    @asynccontextmanager
+    async def _ignored_if_dead(self, engine: VllmEngine | None) -> AsyncIterator[None]:
+        """Pass over a failure of a server that died: it samples nothing."""
+        try:
             yield
+        except EngineError:
+            if engine is None or await self._why_dead(engine) is None:
+                raise
 
     async def close(self) -> None:
         """End the server, if it was started here. Waiters end with EngineError."""
         self._closed = True
+        if self._bringing_up is not None and not self._bringing_up.done():
+            self._bringing_up.cancel()
+            await asyncio.wait({self._bringing_up})
         await self._close_server()
 
     async def _ready(self, deadline: float) -> VllmEngine:
-        """Return the engine of a server that is up and has the current weights."""
+        """Return the engine of a server that is up, has the current weights and is not paused."""
         begun = self._clock.now()
         try:
-            async with self._clock.timeout_at(deadline), self._lock():
-                return await self._up_to_date()
+            async with self._clock.timeout_at(deadline):
+                while True:
+                    async with self._lock():
+                        engine = await self._brought_up()
+                    # A server that was started during a pause samples as soon as it is asked.
+                    if not self._pauses:
+                        return engine
+                    await self._clock.sleep(POLL_SECONDS)
         except TimeoutError as error:
             if isinstance(error, DeadlineError):
                 raise
             waited = in_seconds(max(0.0, deadline - begun))
             raise DeadlineError(f"the vLLM server was not ready within {waited}") from error
+
+    async def _brought_up(self) -> VllmEngine:
+        """Wait until the server is up to date, which goes on if the waiter gives up.
+
+        Starting may take longer than any request has: each of them would end what the one before
+        it began.
+        """
+        if self._engine is not None and self._dead is None and not self._outdated:
+            return self._engine
+        await self._wait_for_start()
+        self._bringing_up = asyncio.get_running_loop().create_task(self._up_to_date())
+        await self._wait_for_start()
+        if self._bringing_up.cancelled():
+            raise EngineError("the engine is closed")
+        return self._bringing_up.result()
+
+    async def _wait_for_start(self) -> None:
+        if self._bringing_up is not None and not self._bringing_up.done():
+            await asyncio.wait({self._bringing_up})
 
     async def _up_to_date(self) -> VllmEngine:
         """Start the server unless it runs, and publish the current weights unless it has them."""
