@@ -1,6 +1,7 @@
 """Engines are made from the table `[engine]`, and by nothing else."""
 
 import ast
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,23 @@ def test_how_weights_get_to_vllm(
             "engine.replicas",
             "must be left out, or 2 as there are urls",
         ),
+        (
+            {"name": "vllm", "urls": ["http://a:1", "http://a:1/"]},
+            "engine.urls.1",
+            "names http://a:1 twice",
+        ),
+        ({"name": "vllm", "urls": ["http://[::1"]}, "engine.urls.0", "a server's url looks like"),
+        ({"name": "vllm", "urls": ["http://a:99999"]}, "engine.urls.0", "a server's url looks"),
+        *(
+            ({"name": "vllm", "urls": ["http://a:1"], **start}, f"engine.{key}", "running ones")
+            for key, start in {
+                "python": {"python": sys.executable},
+                "arguments": {"arguments": ["--enforce-eager"]},
+                "variables": {"variables": {"CUDA_VISIBLE_DEVICES": "1"}},
+            }.items()
+        ),
+        ({"weights": "nccl"}, "engine.weights", "is for the engine 'vllm'"),
+        ({"options": {"a": 1}}, "engine.options", "is for engines of your own"),
         ({"name": "vllm", "python": "/no/python"}, "engine.python", "is no program"),
         ({"name": "vllm"}, "engine.python", "vLLM is not installed here"),
     ],

@@ -17,6 +17,8 @@ from agentfly.errors import ConfigError
 from agentfly.types import Tokenizer, TrainableEngine
 
 GIB = 2**30
+START_SETTINGS = ("python", "arguments", "variables")
+"""Keys of `[engine]` that say how a vLLM server is started."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +127,11 @@ def engine_problems(
     if deterministic and is_vllm:
         text = "a vLLM server can't be deterministic: choose 'local', or set deterministic = false"
         yield Problem(key="engine.name", text=text)
-    for key in ("urls", "python", "arguments", "variables"):
-        if not is_vllm and getattr(settings, key):
+    if settings.options and settings.name in ENGINES.builtin:
+        text = f"is for engines of your own, and the engine is {settings.name!r}"
+        yield Problem(key="engine.options", text=text)
+    for key in ("urls", "weights", *START_SETTINGS):
+        if not is_vllm and _is_set(settings, key):
             text = f"is for the engine 'vllm', and the engine is {settings.name!r}"
             yield Problem(key=f"engine.{key}", text=text)
 
@@ -142,8 +147,21 @@ def _vllm_problems(settings: EngineSettings) -> Iterator[Problem]:
             require_url(url)
         except ConfigError as error:
             yield Problem(key=f"engine.urls.{place}", text=str(error))
+    addresses = [url.rstrip("/") for url in settings.urls]
+    for place, url in enumerate(addresses):
+        if url in addresses[:place]:
+            text = f"names {url} twice: one server can't be two replicas"
+            yield Problem(key=f"engine.urls.{place}", text=text)
     if not settings.urls:
         try:
             find_command(settings.python)
         except ConfigError as error:
             yield Problem(key="engine.python", text=str(error))
+    for key in START_SETTINGS if settings.urls else ():
+        if _is_set(settings, key):
+            text = "is for servers that are started here, and engine.urls names running ones"
+            yield Problem(key=f"engine.{key}", text=text)
+
+
+def _is_set(settings: EngineSettings, key: str) -> bool:
+    return bool(getattr(settings, key) != EngineSettings.model_fields[key].default)

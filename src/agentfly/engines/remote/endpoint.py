@@ -31,8 +31,7 @@ class Endpoint:
     retry: Retry = field(default_factory=Retry)
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not _is_http(self.url):
             raise ConfigError(
                 f"a server's url looks like 'http://localhost:8000/v1', got {self.url!r}"
             )
@@ -63,3 +62,11 @@ class Endpoint:
                 "for a server that needs no key"
             )
         return {"Authorization": f"Bearer {key}"}
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no port, or half an IPv6 address
+        return False
