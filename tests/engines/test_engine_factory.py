@@ -17,6 +17,7 @@ from agentfly.engines.vllm.make import PYTHON_VARIABLE
 from agentfly.engines.vllm.service import VllmService
 from agentfly.types import AdapterFolder, NamedTensors, WeightsFolder
 
+RUNNING: dict[str, Any] = {"name": "vllm", "urls": ["http://a:1"]}
 CONCRETE = {"LocalEngine", "VllmEngine", "VllmService"}
 
 
@@ -99,14 +100,9 @@ def test_how_weights_get_to_vllm(
         ),
         ({"name": "vllm", "urls": ["http://[::1"]}, "engine.urls.0", "a server's url looks like"),
         ({"name": "vllm", "urls": ["http://a:99999"]}, "engine.urls.0", "a server's url looks"),
-        *(
-            ({"name": "vllm", "urls": ["http://a:1"], **start}, f"engine.{key}", "running ones")
-            for key, start in {
-                "python": {"python": sys.executable},
-                "arguments": {"arguments": ["--enforce-eager"]},
-                "variables": {"variables": {"CUDA_VISIBLE_DEVICES": "1"}},
-            }.items()
-        ),
+        (RUNNING | {"python": sys.executable}, "engine.python", "names running ones"),
+        (RUNNING | {"arguments": ["--x"]}, "engine.arguments", "names running ones"),
+        (RUNNING | {"variables": {"A": "1"}}, "engine.variables", "names running ones"),
         ({"weights": "nccl"}, "engine.weights", "is for the engine 'vllm'"),
         ({"options": {"a": 1}}, "engine.options", "is for engines of your own"),
         ({"name": "vllm", "python": "/no/python"}, "engine.python", "is no program"),
