@@ -109,10 +109,12 @@ class Replica:
         self.closed = True
 
 
-async def ask(engine: ReplicatedEngine, chain: str, on_token: OnToken | None = None) -> int:
+async def ask(
+    engine: ReplicatedEngine, chain: str, on_token: OnToken | None = None, *, seconds: float = 100
+) -> int:
     """Return the number of the replica that answered."""
     request = Request(chain_id=chain, group_id="g", turn=0, seed=Seed(0))
-    deadline = LoopClock().now() + 100
+    deadline = LoopClock().now() + seconds
     completion = await engine.sample(
         (1,), SamplingParams(), request=request, deadline=deadline, on_token=on_token
     )
@@ -367,6 +369,55 @@ async def test_all_who_wait_are_answered_by_the_one_that_comes_back() -> None:
     made[0].error = None
     assert await ask_all(engine, ["a", "b", "c"]) == [0, 0, 0]
     assert made[0].loaded == [1, 1]
+
+
+class SlowToLoad(Replica):
+    """Takes so many seconds for each version."""
+
+    load_seconds = 0.0
+
+    async def publish(self, weights: Weights, version: int) -> None:
+        await asyncio.sleep(self.load_seconds)
+        await super().publish(weights, version)
+
+
+@virtual
+async def test_a_request_that_gives_up_does_not_tear_the_weights_of_one_that_returns() -> None:
+    slow = SlowToLoad(0)
+    engine = ReplicatedEngine([slow, Replica(1)])
+    slow.load_error = EngineError("restarting")
+    await engine.publish(SharedTensors(), 1)
+    slow.load_error = None
+    slow.load_seconds = 20 * SECOND
+    await asyncio.sleep(5 * SECOND)
+    begun = LoopClock().now()
+    with pytest.raises(DeadlineError, match="took the weights"):
+        await ask(engine, "a", seconds=3 * SECOND)
+    assert LoopClock().now() == begun + 3 * SECOND
+    assert await ask(engine, "a") == 1, "the others answer meanwhile"
+    await asyncio.sleep(20 * SECOND)
+    assert slow.loaded == [1]
+    assert not engine.troubles
+
+
+@virtual
+async def test_weights_that_arrive_late_are_not_taken_for_the_current_ones() -> None:
+    slow = SlowToLoad(0)
+    engine = ReplicatedEngine([slow, Replica(1)])
+    slow.load_error = EngineError("restarting")
+    await engine.publish(SharedTensors(), 1)
+    slow.load_error = None
+    slow.load_seconds = 20 * SECOND
+    await asyncio.sleep(5 * SECOND)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ask(engine, "a"))
+        await asyncio.sleep(SECOND)
+        slow.load_seconds = 0.0
+        await engine.publish(SharedTensors(), 2)
+    assert slow.loaded == [2, 1]
+    assert engine.troubles == {0: "lacks the current weights: it has version 1"}
+    await ask(engine, "b")
+    assert slow.loaded == [2, 1, 2]
 
 
 @virtual

@@ -126,6 +126,7 @@ class ReplicatedEngine:
         self._homes: OrderedDict[str, _Replica] = OrderedDict()
         self._current: _Published | None = None
         self._pauses = 0
+        self._returns: set[asyncio.Task[None]] = set()
         self._closed = False
 
     @property
@@ -153,7 +154,7 @@ class ReplicatedEngine:
         on_token: OnToken | None = None,
     ) -> Completion:
         """Continue the prompt on the chain's replica, or on another if that fails."""
-        await self._bring_back()
+        await self._bring_back(deadline)
         heard = _Heard(on_token)
         failures: dict[_Replica, EngineError] = {}
         while not self._closed:
@@ -236,6 +237,8 @@ class ReplicatedEngine:
     async def close(self) -> None:
         """Close all replicas. Waiters end with EngineError."""
         self._closed = True
+        for task in self._returns:
+            task.cancel()
         errors: list[EngineError] = []
         async with asyncio.TaskGroup() as group:
             for replica in self._replicas:
@@ -321,7 +324,8 @@ class ReplicatedEngine:
                 "replica %d did not take version %d: %s", replica.index, current.version, error
             )
         else:
-            replica.outdated = None
+            late = current is not self._current
+            replica.outdated = f"it has version {current.version}" if late else None
             replica.succeeded()
 
     async def _one_returns(self, tried: dict[_Replica, EngineError], deadline: float) -> bool:
@@ -333,7 +337,7 @@ class ReplicatedEngine:
             await self._clock.sleep(POLL_SECONDS)
         return any(replica.outdated is None for replica in waited_for)
 
-    async def _bring_back(self) -> None:
+    async def _bring_back(self, deadline: float) -> None:
         """Publish the current weights to replicas that lack them and have rested."""
         if self._pauses:
             return  # a learner may be changing the very weights
@@ -343,11 +347,30 @@ class ReplicatedEngine:
             is_due = replica.up_at <= now or none_left
             if replica.outdated is None or replica.returning or not is_due or not self._current:
                 continue
+            # A task of its own: a request that gives up must not tear the weights of a replica.
             replica.returning = True
-            try:
-                await self._publish_to(replica, self._current, [])
-            finally:
-                replica.returning = False
+            work = self._return(replica, self._current)
+            task = asyncio.get_running_loop().create_task(work)
+            self._returns.add(task)
+            task.add_done_callback(self._returns.discard)
+            await self._wait_for(task, deadline)
+
+    async def _return(self, replica: _Replica, current: "_Published") -> None:
+        try:
+            await self._publish_to(replica, current, [])
+        finally:
+            replica.returning = False
+
+    async def _wait_for(self, task: asyncio.Task[None], deadline: float) -> None:
+        try:
+            async with self._clock.timeout_at(deadline):
+                await asyncio.wait({task})
+        except TimeoutError as error:
+            raise DeadlineError(
+                "a replica took the weights for longer than this request had"
+            ) from error
+        if not task.cancelled():
+            task.result()
 
     def _exhausted(self, failures: dict[_Replica, EngineError]) -> EngineError:
         if self._closed:
