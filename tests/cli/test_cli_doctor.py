@@ -13,7 +13,7 @@ from tests.patience import PATIENCE
 from typer.testing import CliRunner
 
 from agentfly.cli import doctor as examination
-from agentfly.cli import wait_policy
+from agentfly.cli import openmp
 from agentfly.cli.main import app
 from agentfly.resources import EnvironmentManager, reporting
 from agentfly.runtime import cores
@@ -155,17 +155,17 @@ def test_a_quota_below_the_cores_limits_the_threads(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(cores, "affine_cores", lambda: 8)
     monkeypatch.setattr(cores, "cpu_quota", lambda: 2.5)
     try:
-        reload(wait_policy)
+        reload(openmp)
         assert os.environ["OMP_NUM_THREADS"] == "2"
         monkeypatch.setattr(examination, "usable_cores", cores.usable_cores)
         monkeypatch.setattr(examination, "affine_cores", cores.affine_cores)
-        monkeypatch.setattr(examination, "given_by_user", wait_policy.given_by_user)
+        monkeypatch.setattr(examination, "given_by_user", openmp.given_by_user)
         (found,) = examination._threads()
         assert (found.state, found.fix) == ("missing", "export OMP_NUM_THREADS=2")
         assert "2 cores (of 8, by this container's quota)" in found.detail
         monkeypatch.setenv("OMP_NUM_THREADS", "4")
-        reload(wait_policy)
+        reload(openmp)
         assert os.environ["OMP_NUM_THREADS"] == "4"
     finally:
         monkeypatch.undo()
-        reload(wait_policy)
+        reload(openmp)

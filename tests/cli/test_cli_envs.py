@@ -19,7 +19,7 @@ import pytest
 from tests.cli.terminal import WAIT_SECONDS, agentfly
 from typer.testing import CliRunner, Result
 
-from agentfly.cli.envs.typed import read_line
+from agentfly.cli.envs.play import read_line
 from agentfly.cli.main import app
 from agentfly.cli.serving import until_interrupted
 from agentfly.environments import ENVIRONMENTS

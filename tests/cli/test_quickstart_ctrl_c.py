@@ -8,8 +8,9 @@ import typer
 from typer.testing import CliRunner
 
 import agentfly.training
-from agentfly.cli import errors
-from agentfly.cli.quickstart import quickstart, run
+from agentfly.cli import command
+from agentfly.cli import quickstart as run
+from agentfly.cli.quickstart import quickstart
 from agentfly.config import RunSettings
 from agentfly.training import RunFolder
 from agentfly.training.run_folder import MARK
@@ -39,7 +40,7 @@ def stop(*_: object, **__: object) -> None:
 
 
 def test_the_mark_of_a_run_is_the_trainers() -> None:
-    assert errors.RUN_MARK == MARK
+    assert command.RUN_MARK == MARK
 
 
 @pytest.mark.parametrize(

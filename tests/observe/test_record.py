@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentfly.errors import ConfigError, FormatError
-from agentfly.observe.record import decode_trajectory, encode_trajectory
+from agentfly.observe.trajectory_file import decode_trajectory, encode_trajectory
 from agentfly.runtime.journal import plain
 from agentfly.types import (
     Completion,

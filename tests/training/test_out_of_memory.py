@@ -10,7 +10,7 @@ from torch import Tensor
 from agentfly.algorithms import loss
 from agentfly.config import TrainSettings
 from agentfly.errors import RunError
-from agentfly.training.learner.out_of_memory import out_of_memory_told
+from agentfly.training.learner.out_of_memory import report_out_of_memory
 
 TRAIN = TrainSettings(tokens_per_microbatch=123)
 
@@ -37,12 +37,12 @@ def test_what_to_set_is_told(use: Callable[[], object]) -> None:
         pytest.raises(
             RunError, match=r"tokens_per_microbatch = 123, or set model.gradient"
         ) as told,
-        out_of_memory_told(TRAIN),
+        report_out_of_memory(TRAIN),
     ):
         use()
     assert told.value.__cause__ is not None
 
 
 def test_another_error_is_not_taken_for_it() -> None:
-    with pytest.raises(RuntimeError, match="shapes"), out_of_memory_told(TRAIN):
+    with pytest.raises(RuntimeError, match="shapes"), report_out_of_memory(TRAIN):
         raise RuntimeError("shapes cannot be multiplied")

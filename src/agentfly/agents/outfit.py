@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agentfly.agents.named import find_group_reward, find_kind, find_reward, find_tool
 from agentfly.config import Problem, SourceSettings
-from agentfly.config.problem import Problems, refuse_if_any
+from agentfly.config.validation_errors import Problems, refuse_if_any
 from agentfly.environments import Kit, find_environment, make_kit
 from agentfly.errors import ConfigError
 from agentfly.tasks import Rows, find_rows

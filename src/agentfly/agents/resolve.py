@@ -18,7 +18,7 @@ from agentfly.agents.outfit import Outfit, fit_out
 from agentfly.agents.source import Source, require_trainable
 from agentfly.chat import MaskPolicy
 from agentfly.config import Problem, RunSettings, SourceSettings
-from agentfly.config.problem import Problems, refuse_if_any
+from agentfly.config.validation_errors import Problems, refuse_if_any
 from agentfly.engines.factory import ENGINES, EngineMaker, engine_problems
 from agentfly.errors import ConfigError
 from agentfly.tasks import Rows, load_tasks

@@ -22,7 +22,7 @@ from agentfly.algorithms.catalog import ALGORITHMS
 from agentfly.algorithms.options import AggregatedOptions, AlgorithmOptions, ClippedOptions
 from agentfly.algorithms.own import OwnAdvantage, OwnLoss
 from agentfly.config import PluginKind, Settings, SettingsError
-from agentfly.config.mistake import problems_of
+from agentfly.config.validation_errors import problems_of
 from agentfly.errors import ConfigError, boundary
 from agentfly.runtime.signature import MISSING
 

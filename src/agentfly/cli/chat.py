@@ -8,10 +8,9 @@ import typer
 
 from agentfly.agents import Agent
 from agentfly.agents.named import find_tool
-from agentfly.cli.errors import told_plainly
-from agentfly.cli.template_options import TemplateOptions, read_template_options
+from agentfly.cli.command import TemplateOptions, cli_errors, read_template_options
 from agentfly.config import EngineSettings
-from agentfly.config.problem import refuse_if_any
+from agentfly.config.validation_errors import refuse_if_any
 from agentfly.engines.factory import engine_problems
 from agentfly.types import (
     Event,
@@ -53,7 +52,7 @@ def chat(  # noqa: PLR0913 - one option each
 
     Ctrl-C stops what the model is saying; Ctrl-D or /exit ends the conversation; /new begins one.
     """
-    with told_plainly():
+    with cli_errors():
         sampler = EngineSettings(name=engine, urls=(url,) if url else ())
         refuse_if_any([*engine_problems(sampler)], None)
         names = [name.strip() for name in tools.split(",") if name.strip()]
@@ -106,7 +105,7 @@ class Conversation:
         asked = [*self._history, Message(role="user", content=said)]
         self._questions += 1
         try:
-            with told_plainly():
+            with cli_errors():
                 result = self._runner.run(
                     self._agent.run(asked, seed=self._questions, retries=0, on_event=show)
                 )

@@ -7,8 +7,7 @@ import typer
 
 from agentfly.chat import TemplateRenderer, check_template
 from agentfly.chat.bare_template import bare_renderer
-from agentfly.cli.errors import told_plainly
-from agentfly.cli.template_options import TemplateOptions, read_template_options
+from agentfly.cli.command import TemplateOptions, cli_errors, read_template_options
 from agentfly.models import resolve_model
 
 
@@ -28,7 +27,7 @@ def check(
     transformers: are the tokens the same, are the template's calls, answers and reasoning read
     back, does sampling stop where a turn ends, can any text forge a special token?
     """
-    with told_plainly():
+    with cli_errors():
         report = check_template(_renderer(model, format, read_template_options(template_option)))
     typer.echo(str(report))
     raise typer.Exit(0 if report.ok else 1)

@@ -14,8 +14,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from agentfly.cli.errors import told_plainly
-from agentfly.cli.wait_policy import NUM_THREADS, WAIT_POLICY, given_by_user
+from agentfly.cli.command import cli_errors
+from agentfly.cli.openmp import NUM_THREADS, WAIT_POLICY, given_by_user
 from agentfly.models import cache_folder
 from agentfly.resources import ask
 from agentfly.runtime.cores import affine_cores, usable_cores
@@ -53,7 +53,7 @@ def doctor(
 ) -> None:
     """Look at this machine and say what is missing or wrong, each with its fix."""
     if live is not None:
-        with told_plainly():
+        with cli_errors():
             typer.echo(ask(live).text)
         return
     findings = [finding for examine in _EXAMINATIONS for finding in examine()]

@@ -2,7 +2,7 @@
 
 import typer
 
-from agentfly.cli import wait_policy as wait_policy  # first, before anything imports torch
+from agentfly.cli import openmp as openmp  # first, before anything imports torch
 from agentfly.cli.chat import chat
 from agentfly.cli.check import check
 from agentfly.cli.doctor import doctor

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from agentfly.cli.errors import told_plainly
+from agentfly.cli.command import cli_errors
 from agentfly.models import fetch, list_models, model_info, progress_bar
 
 models = typer.Typer(help="The built-in models: list, fetch, info.", no_args_is_help=True)
@@ -35,7 +35,7 @@ def list_() -> None:
 @models.command("fetch")
 def fetch_(name: Name) -> None:
     """Bring a model here, and print its folder."""
-    with told_plainly(), progress_bar(name) as progress:
+    with cli_errors(), progress_bar(name) as progress:
         folder = fetch(name, progress=progress)
     typer.echo(folder)
 
@@ -43,7 +43,7 @@ def fetch_(name: Name) -> None:
 @models.command()
 def info(name: Name) -> None:
     """Tell all about a model."""
-    with told_plainly():
+    with cli_errors():
         model = model_info(name)
     for label, value in (
         ("name", model.name),

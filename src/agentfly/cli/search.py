@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agentfly.cli.errors import told_plainly
+from agentfly.cli.command import cli_errors
 from agentfly.cli.serving import (
     AllowHost,
     Host,
@@ -57,7 +57,7 @@ def index(
     if overlap >= words:
         raise typer.BadParameter(f"--overlap {overlap} must be less than --words {words}")
     cut = Cut(words=words, overlap=overlap)
-    with told_plainly(), _stages() as on_stage:
+    with cli_errors(), _stages() as on_stage:
         if sources:
             made = SearchIndex.create(to, sources, cut=cut, on_stage=on_stage)
         else:
@@ -70,7 +70,7 @@ def index(
 @search.command()
 def query(where: Where, text: str, by: HowFound = "bm25", k: HowMany = 5) -> None:
     """Show the passages that fit a query best."""
-    with told_plainly():
+    with cli_errors():
         hits = open_library(searched_at(where, by)).retriever.search(text, k)
     for hit in hits:
         typer.echo(f"{hit.score:8.4f}  {line_of(hit.passage)}")
@@ -92,7 +92,7 @@ def serve(
 
     The address that is printed carries a token, without which nothing is answered.
     """
-    with told_plainly(), until_interrupted():
+    with cli_errors(), until_interrupted():
         listen = listen_at(host, port, token, allow_host)
         with _stages() as on_stage:
             retriever = SearchIndex(folder).retriever(by, on_stage=on_stage)

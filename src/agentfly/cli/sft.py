@@ -6,12 +6,11 @@ from typing import Annotated
 import typer
 
 from agentfly.agents.mistakes import mistakes_of_warm_start
-from agentfly.cli.errors import told_plainly
-from agentfly.cli.run_command import DryRun, Overrides, Resume, extra_needed, running
+from agentfly.cli.command import DryRun, Overrides, Resume, cli_errors, extra_needed, running
 from agentfly.cli.trust import Trust, require_trust
 from agentfly.config import to_toml
-from agentfly.config.problem import refuse_if_any
 from agentfly.config.sft_settings import load_sft_settings
+from agentfly.config.validation_errors import refuse_if_any
 
 
 def sft(
@@ -41,7 +40,7 @@ def sft(
         agentfly sft warm.toml --resume
         agentfly train sums.toml model.name=runs/warm/model
     """  # noqa: D301 - a real \\b keeps lines apart, and brackets would be taken for markup
-    with told_plainly():
+    with cli_errors():
         settings = load_sft_settings(file, overrides or ())
         require_trust(settings, file, overrides=overrides or (), trust=trust)
         with extra_needed():

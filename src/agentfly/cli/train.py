@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from agentfly.agents import RunParts, resolve_run
-from agentfly.cli.errors import told_plainly
-from agentfly.cli.run_command import DryRun, Overrides, Resume, extra_needed, running
+from agentfly.cli.command import DryRun, Overrides, Resume, cli_errors, extra_needed, running
 from agentfly.cli.trust import Trust, require_trust
 from agentfly.config import Problem, RunSettings, SettingsError, load_settings, to_toml
 
@@ -42,7 +41,7 @@ def train(
         agentfly train sums.toml train.steps=20 rollout.num_chains=4
         agentfly train sums.toml --resume
     """  # noqa: D301 - a real \\b keeps lines apart, and brackets would be taken for markup
-    with told_plainly():
+    with cli_errors():
         parts = _load(file, overrides or (), trust=trust)
         if dry_run:
             typer.echo(to_toml(parts.settings), nl=False)

@@ -10,8 +10,8 @@ import typer
 
 from agentfly.agents.demonstrate import demonstrate
 from agentfly.agents.outfit import Outfit, fit_out
-from agentfly.cli.envs.chosen import Options, read_options
-from agentfly.cli.errors import told_plainly
+from agentfly.cli.command import cli_errors
+from agentfly.cli.envs.selection import Options, read_options
 from agentfly.cli.trust import Trust, require_trust
 from agentfly.config import SourceSettings, import_named, is_import_path, load_settings
 from agentfly.environments import EnvironmentDefinition, Player, Say, Scene, environment_names
@@ -51,7 +51,7 @@ def validate(
         agentfly validate sums.toml
         agentfly validate sums.jsonl --reward numeric_match
     """  # noqa: D301 - a real \\b keeps lines apart
-    with told_plainly():
+    with cli_errors():
         failed = total = 0
         for source, base in _sources(target, options or [], reward, environment, trust=trust):
             outfit = fit_out(source, base=base)

@@ -1,11 +1,9 @@
 """Settings: TOML, dotted overrides, every mistake reported at once."""
 
 from agentfly.config.import_path import import_named, is_import_path
-from agentfly.config.load import Check, load_settings
+from agentfly.config.load import Check, Plugins, load_settings
 from agentfly.config.page import settings_page
-from agentfly.config.plugin import Plugins
 from agentfly.config.plugin_kind import PluginKind
-from agentfly.config.problem import Problem, SettingsError
 from agentfly.config.settings import (
     AlgorithmSettings,
     CheckpointSettings,
@@ -21,6 +19,7 @@ from agentfly.config.settings import (
     TrackSettings,
     TrainSettings,
 )
+from agentfly.config.validation_errors import Problem, SettingsError
 from agentfly.config.write import to_toml
 
 __all__ = [

@@ -1,18 +1,52 @@
 """From a TOML file and overrides to a run's settings, or to all mistakes at once."""
 
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from agentfly.config.mistake import problems_of
 from agentfly.config.override import override
-from agentfly.config.plugin import Plugins, complete
-from agentfly.config.problem import Problem, SettingsError, refuse_if_any
-from agentfly.config.read import parse_toml, read_toml
 from agentfly.config.settings import RunSettings, Settings
+from agentfly.config.validation_errors import Problem, SettingsError, problems_of, refuse_if_any
+from agentfly.errors import ConfigError, FormatError
+from agentfly.runtime.names import suggestion
 
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a file into tables."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        raise ConfigError(f"there is no file {str(path)!r}. {_others(path)}") from error
+    except IsADirectoryError as error:
+        raise ConfigError(f"{str(path)!r} is a folder. {_others(path / '*')}") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise FormatError(f"{path} is not UTF-8 text in line {line}. Save it as UTF-8") from error
+    except OSError as error:
+        raise ConfigError(f"{str(path)!r} can't be read: {error.strerror}") from error
+    return parse_toml(text, str(path))
+
+
+def parse_toml(text: str, file: str) -> dict[str, Any]:
+    """Parse a text into tables; `file` is what to call it."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise FormatError(f"{file} is not TOML: {error}") from error
+
+
+def _others(path: Path) -> str:
+    """Say which settings there are in the folder instead."""
+    files = [file.name for file in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+    return suggestion(path.name, files).replace("Known", f"TOML files in {str(path.parent)!r}")
+
+
+Plugins = Mapping[str, Mapping[str, type[Settings]]]
+"""For a table, the names that are known and what each one takes: {"algorithm": {"grpo": …}}."""
 Check = Callable[[RunSettings], Iterable[Problem]]
 """Finds what only the composition root can know: names that stand for nothing, an algorithm that
 needs larger groups."""
@@ -49,7 +83,7 @@ def load_settings(
     0.001
     >>> load_settings(text)
     Traceback (most recent call last):
-    agentfly.config.problem.SettingsError: invalid settings
+    agentfly.config.validation_errors.SettingsError: invalid settings
       train.lr: must be a number, got 'fast'
       train.stesp: unknown key. Did you mean 'steps'? …
     """
@@ -100,3 +134,44 @@ def read_tables(source: str | Path | Mapping[str, Any]) -> tuple[str | None, Map
     if isinstance(source, str) and "\n" in source:
         return None, parse_toml(source, "this text")
     return str(source), read_toml(Path(source))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """A run's tables with the defaults of each plug-in filled in."""
+
+    data: dict[str, Any]
+    problems: list[Problem] = field(default_factory=list)
+
+
+def complete(data: Mapping[str, Any], plugins: Plugins) -> Completed:
+    """Check each plug-in's own options, and fill in their defaults.
+
+    A name with a colon is an import path, and whoever imports it checks its options.
+    """
+    completed, problems = dict(data), []
+    for table, known in plugins.items():
+        given = data.get(table, {})
+        if not isinstance(given, Mapping):
+            continue  # told of as a table that is none
+        name = given.get("name", RunSettings.model_fields[table].default.name)
+        if not isinstance(name, str) or ":" in name:
+            continue
+        if name not in known:
+            said = f"unknown {table} {name!r}. {suggestion(name, known)} Your own is `module:name`"
+            problems.append(Problem(key=f"{table}.name", text=said))
+            continue
+        try:
+            takes = known[name]
+        except ConfigError as error:
+            problems.append(Problem(key=f"{table}.name", text=str(error)))
+            continue
+        try:
+            options = takes.model_validate({k: v for k, v in given.items() if k != "name"})
+        except ValidationError as error:
+            problems += problems_of(error, takes, table)
+        else:
+            # TOML has no word for None, and the plug-in has it as a default.
+            values = options.model_dump(mode="json", exclude_none=True)
+            completed[table] = {"name": name, **values}
+    return Completed(data=completed, problems=problems)

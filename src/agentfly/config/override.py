@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentfly.config.problem import Problem
 from agentfly.config.schema import type_at
 from agentfly.config.settings import RunSettings
+from agentfly.config.validation_errors import Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

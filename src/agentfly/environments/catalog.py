@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from agentfly.config import PluginKind, Settings, SettingsError
-from agentfly.config.mistake import problems_of
+from agentfly.config.validation_errors import problems_of
 from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.errors import ConfigError, boundary
 from agentfly.types import EnvSpec

@@ -14,10 +14,8 @@ from agentfly.observe.log_file import log_to
 from agentfly.observe.metrics import METRICS, metrics_page, require_documented
 from agentfly.observe.plot import plot_curves
 from agentfly.observe.progress import RunProgress, evaluation_line, step_line
-from agentfly.observe.record import decode_trajectory, encode_trajectory, require_json
 from agentfly.observe.report import Report, show_report, write_report
 from agentfly.observe.rollout_metrics import rollout_metrics
-from agentfly.observe.store import TrajectoryWriter, compact, read_trajectories
 from agentfly.observe.summary import Summary, summarize
 from agentfly.observe.trackers import (
     MetricsFile,
@@ -25,6 +23,14 @@ from agentfly.observe.trackers import (
     Trackers,
     open_trackers,
     read_metrics,
+)
+from agentfly.observe.trajectory_file import (
+    TrajectoryWriter,
+    compact,
+    decode_trajectory,
+    encode_trajectory,
+    read_trajectories,
+    require_json,
 )
 
 __all__ = [

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self, get_args
 
 from agentfly.errors import FormatError
-from agentfly.observe.record import FORMAT_VERSION, Decoder
+from agentfly.observe.trajectory_file import FORMAT_VERSION, Decoder
 from agentfly.runtime.journal import Journal, read_records
 from agentfly.types import Event, TokenSampled
 

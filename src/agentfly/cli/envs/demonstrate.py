@@ -11,8 +11,8 @@ import typer
 from agentfly.agents.demonstrate import demonstrate as run
 from agentfly.agents.outfit import Outfit
 from agentfly.agents.saving import new_record
-from agentfly.cli.envs.chosen import HeldOut, Kind, Name, Options, choose, tasks_of
-from agentfly.cli.errors import told_plainly
+from agentfly.cli.command import cli_errors
+from agentfly.cli.envs.selection import HeldOut, Kind, Name, Options, choose, tasks_of
 from agentfly.environments import Player
 from agentfly.errors import ConfigError
 from agentfly.observe import summarize
@@ -40,7 +40,7 @@ def demonstrate(
         agentfly envs demonstrate code --count 200 --out expert.jsonl
         agentfly sft warm.toml          # with data.files = ["expert.jsonl"], data.retokenize = true
     """  # noqa: D301 - a real \\b keeps lines apart
-    with told_plainly(), ExitStack() as stack:
+    with cli_errors(), ExitStack() as stack:
         outfit = choose(name, options, kind=kind)
         tasks = tasks_of(outfit, held_out=held_out)[:count]
         record = stack.enter_context(new_record(out, tasks)) if out else None

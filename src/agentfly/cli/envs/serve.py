@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from agentfly.agents.outfit import Outfit
-from agentfly.cli.envs.chosen import Name, Options, choose
-from agentfly.cli.errors import told_plainly
+from agentfly.cli.command import cli_errors
+from agentfly.cli.envs.selection import Name, Options, choose
 from agentfly.cli.serving import (
     AllowHost,
     Host,
@@ -51,7 +51,7 @@ def serve(  # noqa: PLR0913 - each is an option of the command
     are described in the documentation, on the page about servers.
     """
     logging.basicConfig(format="%(message)s")
-    with told_plainly(), until_interrupted():
+    with cli_errors(), until_interrupted():
         listen = listen_at(host, port, token, allow_host)
         outfit = choose(name, options)
         if web:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentfly.errors import FormatError
-from agentfly.observe.record import Decoder
+from agentfly.observe.trajectory_file import Decoder
 from agentfly.observe.whole_file import whole_file
 from agentfly.runtime.journal import Journal, read_record, read_records, whole_lines
 

@@ -37,7 +37,7 @@ from agentfly.training.learner.harvest import Harvest, harvest
 from agentfly.training.learner.learned import Record
 from agentfly.training.learner.memory import Memory, foresee
 from agentfly.training.learner.minibatch import Minibatch, Plan, make_plan
-from agentfly.training.learner.out_of_memory import out_of_memory_told
+from agentfly.training.learner.out_of_memory import report_out_of_memory
 from agentfly.training.learner.policy import Policy
 from agentfly.training.learner.reference import make_reference
 from agentfly.training.learner.rows import Packing
@@ -114,7 +114,7 @@ class LocalLearner:
         found = harvest(groups, mask, self._algorithm.overlong)
         _count(found, record)
         if found.chains:
-            with out_of_memory_told(self._train):
+            with report_out_of_memory(self._train):
                 self._learn(Batch(found.chains), version, record)
         self.step += 1
         return record.step_metrics()

@@ -13,7 +13,7 @@ CPU_ALLOCATOR = "DefaultCPUAllocator"
 
 
 @contextmanager
-def out_of_memory_told(train: TrainSettings) -> Iterator[None]:
+def report_out_of_memory(train: TrainSettings) -> Iterator[None]:
     """End a run whose updates take more than there is, and say how to go on with less.
 
     In a loss of a user's own it comes as the error of a callback.

@@ -18,8 +18,8 @@ import torch
 from agentfly.agents.mistakes import lacking
 from agentfly.agents.named import find_mask
 from agentfly.chat import TemplateRenderer
-from agentfly.config.problem import refuse_if_any
 from agentfly.config.sft_settings import SftSettings
+from agentfly.config.validation_errors import refuse_if_any
 from agentfly.errors import ConfigError
 from agentfly.models import context_length, resolve_model
 from agentfly.observe import MetricsRecord, RunProgress, Trackers, log_to, read_metrics

@@ -10,7 +10,7 @@ from agentfly.training.learner.forward import Forward, targets_of
 from agentfly.training.learner.learned import Record
 from agentfly.training.learner.memory import Memory, foresee
 from agentfly.training.learner.optimizer import Optimizer
-from agentfly.training.learner.out_of_memory import out_of_memory_told
+from agentfly.training.learner.out_of_memory import report_out_of_memory
 from agentfly.training.learner.pack import PackedRow, pack
 from agentfly.training.learner.policy import Policy
 from agentfly.training.learner.schedule import learning_rate
@@ -41,7 +41,7 @@ class SupervisedLearner:
         """Change the weights once, towards these samples."""
         record = Record()
         lr = learning_rate(self.step, self._train)
-        with record.timing("update"), out_of_memory_told(self._train):
+        with record.timing("update"), report_out_of_memory(self._train):
             loss = self._likelihood(samples, backward=True)
             record.updates.append(self._optimizer.update(lr))
         self.step += 1

@@ -7,7 +7,7 @@ import typer
 from agentfly.agents.outfit import Outfit, fit_out
 from agentfly.config import SourceSettings
 from agentfly.config.override import override
-from agentfly.config.problem import refuse_if_any
+from agentfly.config.validation_errors import refuse_if_any
 from agentfly.errors import ConfigError
 from agentfly.tasks import load_tasks
 from agentfly.types import Task
