@@ -14,8 +14,8 @@ from agentfly.cli.envs.serve import serve
 from agentfly.environments import (
     EnvironmentDefinition,
     environment_names,
-    find_environment,
     find_definition,
+    find_environment,
 )
 from agentfly.errors import ConfigError
 from agentfly.types import EnvSpec
