@@ -143,6 +143,27 @@ def test_values_from_0_to_1_are_taken_to_be_of_such_a_reward(values: list[float]
     assert 0 <= interval.low < interval.high <= 1
 
 
+@pytest.mark.parametrize(
+    ("values", "range"),
+    [
+        ([0.0, 0.0, 0.0], ScoreRange(-math.inf, 0.0)),
+        ([1.0, 1.0], ScoreRange(1.0, math.inf)),
+        ([0.5, 0.5], ScoreRange(0.5, math.inf)),
+    ],
+)
+def test_values_at_the_only_known_end_of_a_range(values: list[float], range: ScoreRange) -> None:
+    """A penalty of 0 each time does not prove that there never is one."""
+    found = estimate.mean_interval(values, range)
+    assert found is not None
+    assert range.low <= found.low < found.high <= range.high
+
+
+def test_values_that_differ_by_rounding_alone_are_equal() -> None:
+    found = estimate.mean_interval([3.0, math.nextafter(3.0, 4.0)])
+    assert found is not None
+    assert found.high - found.low > 1.0
+
+
 def test_many_different_values_are_rounded_outwards() -> None:
     values = [index / 2000 for index in range(2001)]
     interval = estimate.mean_interval(values, ScoreRange(0, 1))

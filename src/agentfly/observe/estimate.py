@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from statistics import NormalDist, fmean, stdev
 
 from agentfly.types import ANY_SCORE, ScoreRange
+from agentfly.types.trajectory import differ
 
 CONFIDENCE = 0.95
 TAIL = (1 - CONFIDENCE) / 2
@@ -92,7 +93,8 @@ def mean_interval(
 ) -> Interval | None:
     """Return the interval of a mean, from one value per task, by the range that values can have.
 
-    Where an end of the range is not known, it is taken to be 0 or 1 if all values are from 0 to 1.
+    Where an end of the range is not known, it is taken to be 0 or 1 if all values are from 0 to 1,
+    and if that leaves room beside the end that is known.
     Otherwise the interval is Student's, which needs two values; the known end bounds it.
 
     Args:
@@ -129,9 +131,10 @@ def interval_text(low: float, high: float, form: str = "{:.2f}") -> str:
 def _known_range(values: Sequence[float], range: ScoreRange) -> ScoreRange:
     least, greatest = min(values), max(values)
     low, high = range
-    if least >= 0 and greatest <= 1:
-        low = 0.0 if math.isinf(low) else low
-        high = 1.0 if math.isinf(high) else high
+    guessed = ScoreRange(0.0 if math.isinf(low) else low, 1.0 if math.isinf(high) else high)
+    # A reward of at most 0, say a penalty, has no end at 0 on its other side.
+    if least >= 0 and greatest <= 1 and guessed.low < guessed.high:
+        low, high = guessed
     return ScoreRange(min(low, least), max(high, greatest))
 
 
@@ -196,7 +199,7 @@ def _student_interval(values: Sequence[float], range: ScoreRange) -> Interval:
     they are judged as if others could be as far away as 0, or by 1.
     """
     middle = fmean(values)
-    if min(values) == max(values):
+    if not differ(min(values), max(values)):
         away = max(1.0, abs(middle))
         found = _bounded_interval(values, ScoreRange(middle - away, middle + away))
     else:
