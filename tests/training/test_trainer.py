@@ -309,6 +309,10 @@ class Opaque:
             "has an engine of its own, a LocalEngine",
         ),
         (
+            lambda: replace(one_source(), agent=agent(engine="vllm")),
+            "chooses an engine, 'vllm', which training would not use.* the settings name, 'local'",
+        ),
+        (
             lambda: replace(one_source(), agent=agent(renderer=other_renderer())),
             "has the tokenizer of another model: id 300 is .* there, and .* to the model",
         ),

@@ -108,7 +108,7 @@ def for_run(curriculum: Curriculum, settings: RunSettings) -> Curriculum:
     folder = resolve_model(settings.model.name, trust_remote_code=settings.model.trust_remote_code)
     sources = []
     for source in curriculum.sources:
-        _require_model_fits(source, folder, settings.model.name)
+        _require_model_fits(source, folder, settings)
         agent = source.agent.for_run(
             folder,
             sampling=sampling,
@@ -121,9 +121,9 @@ def for_run(curriculum: Curriculum, settings: RunSettings) -> Curriculum:
     return replace(curriculum, sources=tuple(sources))
 
 
-def _require_model_fits(source: Source, folder: Path, name: str) -> None:
+def _require_model_fits(source: Source, folder: Path, settings: RunSettings) -> None:
     """Refuse an agent whose engine would not be used, or that renders for another model."""
-    model = source.agent.model
+    model, name = source.agent.model, settings.model.name
     if model.given is not None:
         raise ConfigError(
             f"the agent of source {source.name!r} has an engine of its own, a "
@@ -141,6 +141,13 @@ def _require_model_fits(source: Source, folder: Path, name: str) -> None:
         raise ConfigError(
             f"the agent of source {source.name!r} is of the model in {model.folder}, and "
             f"{name!r} is to be trained: name the same model in both places, or none for the agent"
+        )
+    chosen = model.engine_settings
+    if chosen.model_fields_set and chosen.model_dump() != settings.engine.model_dump():
+        raise ConfigError(
+            f"the agent of source {source.name!r} chooses an engine, {chosen.name!r}, which "
+            "training would not use: chains are sampled by the engine that the settings name, "
+            f"{settings.engine.name!r}. Leave engine= out, or give the same in the table [engine]"
         )
 
 
