@@ -4,13 +4,13 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agentfly.errors import ConfigError
 from agentfly.observe import MetricsRecord, plot_curves
-from agentfly.observe.plot.curves import Point, read_curves
-from agentfly.observe.plot.scale import Axis, reward_range, step_range
+from agentfly.observe.plot import Point, read_curves
 
 
 def record(step: int, **metrics: float) -> MetricsRecord:
@@ -48,25 +48,10 @@ def test_without_rewards_there_is_nothing_to_plot(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "ticks"),
-    [
-        (0.0, 1.0, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]),
-        (-0.1, 3.2, [0.0, 1.0, 2.0, 3.0]),
-        (0.0, 60.0, [0.0, 20.0, 40.0, 60.0]),
-        (0.5, 1.5, [0.6, 0.8, 1.0, 1.2, 1.4]),
-    ],
-)
-def test_ticks_are_round_numbers(low: float, high: float, ticks: list[float]) -> None:
-    assert Axis(low=low, high=high, start=0, end=1).ticks(5) == ticks
-
-
-def test_the_ranges() -> None:
-    assert step_range(read_curves(RUN)) == (0, 7)
-    assert step_range(read_curves([record(3, reward__mean=0.5)])) == (2.5, 3.5)
-    assert reward_range(read_curves(RUN)) == pytest.approx((-0.03, 1.03))
+def test_the_axis_shows_at_least_0_to_1() -> None:
+    assert read_curves(RUN).reward_range == pytest.approx((-0.03, 1.03))
     wide = [record(1, reward__mean=-1.0), record(2, reward__mean=3.0)]
-    assert reward_range(read_curves(wide)) == pytest.approx((-1.12, 3.12))
+    assert read_curves(wide).reward_range == pytest.approx((-1.12, 3.12))
 
 
 def test_a_picture(tmp_path: Path) -> None:
@@ -77,7 +62,15 @@ def test_a_picture(tmp_path: Path) -> None:
 
 def test_a_run_of_one_evaluation_can_be_drawn(tmp_path: Path) -> None:
     plot_curves([record(0, eval__reward=0.5)], tmp_path / "a.png", tmp_path / "a.html", "One")
-    assert "circle" in (tmp_path / "a.html").read_text()
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert len(places_of_held_out((tmp_path / "a.html").read_text())) == 1
+
+
+def places_of_held_out(page: str) -> list[tuple[float, float]]:
+    """Return where the page draws the held-out rewards."""
+    [drawn] = re.findall(r'<g id="held-out">.*?</g>\s*</g>', page, re.DOTALL)
+    markers = re.findall(r'<use [^>]*x="([\d.]+)" y="([\d.]+)"', drawn)
+    return [(float(x), float(y)) for x, y in markers]
 
 
 class Page(HTMLParser):
@@ -103,17 +96,41 @@ def test_the_page_needs_nothing_else_and_places_points_right(tmp_path: Path) -> 
     assert not page.named("link")
     assert not page.named("img")
     assert all("src" not in script for script in page.named("script"))
-    first, last = page.named("circle")
-    assert (first["cx"], last["cx"]) == ("52.0", "744.0")
-    # 0.1 on an axis from -0.03 to 1.03 that runs from 356 up to 12
-    assert float(first["cy"] or 0) == pytest.approx(356 - (0.13 / 1.06) * 344, abs=0.06)
+    [(first_x, first_y), (last_x, last_y)] = places_of_held_out(text)
+    steps = steps_under_the_pointer(text)
+    assert (steps[0]["x"], steps[7]["x"]) == pytest.approx((first_x, last_x), abs=0.06)
+    # 0.1 and 0.75 on an axis from -0.03 to 1.03, whose grid has lines at 0 and 1
+    zero, one = (height for height, label in grid_lines(text) if label in ("0.0", "1.0"))
+    assert first_y == pytest.approx(zero + 0.1 * (one - zero), abs=0.01)
+    assert last_y == pytest.approx(zero + 0.75 * (one - zero), abs=0.01)
+
+
+def grid_lines(page: str) -> list[tuple[float, str]]:
+    """Return the height of each horizontal line, and its label."""
+    ticks = re.findall(
+        r'<g id="ytick_\d+">.*?<path d="M [\d.]+ ([\d.]+).*?<text[^>]*>([^<]+)<', page, re.DOTALL
+    )
+    return [(float(height), label) for height, label in ticks]
+
+
+def steps_under_the_pointer(page: str) -> list[dict[str, Any]]:
+    [data] = re.findall(r'<script type="application/json">(.*?)</script>', page)
+    steps: list[dict[str, Any]] = json.loads(data)
+    return steps
+
+
+def test_the_page_has_the_colors_of_its_style(tmp_path: Path) -> None:
+    plot_curves(RUN, None, tmp_path / "reward.html", "A run")
+    svg = (tmp_path / "reward.html").read_text().partition("<svg")[2].partition("</svg>")[0]
+    assert "stroke: var(--training)" in svg
+    assert "fill: var(--ink)" in svg
+    assert not re.findall(r"(?:fill|stroke): #(?!000000)\w+", svg)
 
 
 def test_the_pointer_shows_every_step(tmp_path: Path) -> None:
     path = tmp_path / "reward.html"
     plot_curves(RUN, None, path, "A run")
-    [data] = re.findall(r'<script type="application/json">(.*?)</script>', path.read_text())
-    steps = json.loads(data)
+    steps = steps_under_the_pointer(path.read_text())
     assert [entry["lines"][0] for entry in steps] == [f"step {step}" for step in range(8)]
     assert steps[0]["lines"][1:] == ["held out 0.100 [0.050, 0.150]"]
     assert steps[7]["lines"][1:] == ["training 0.700", "smoothed 0.700", "held out 0.750"]

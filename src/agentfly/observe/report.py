@@ -19,9 +19,7 @@ from rich.text import Text
 from agentfly.observe.console import STYLES, printable
 from agentfly.observe.estimate import interval_text
 from agentfly.observe.evaluation_metrics import Counting, evaluation_metrics
-from agentfly.observe.plot import plot_curves
-from agentfly.observe.plot.curves import read_curves
-from agentfly.observe.plot.page import figure, render
+from agentfly.observe.plot import html_figure, plot_curves, read_curves, render
 from agentfly.observe.rollout_metrics import rollout_metrics
 from agentfly.observe.trackers.metrics_file import MetricsRecord
 from agentfly.types import Group, Message, Trajectory
@@ -249,7 +247,7 @@ def write_report(  # noqa: PLR0913 - each is a part of the page
         command=command,
         report=report,
         conversation=conversation,
-        figure=figure(read_curves(records)),
+        figure=html_figure(read_curves(records)),
     )
     (folder / "report.html").write_text(page, encoding="utf-8", errors="backslashreplace")
     return report
