@@ -12,7 +12,7 @@ from agentfly.chat import ByteTokenizer, TemplateRenderer
 from agentfly.chat.bare_template import bare_renderer
 from agentfly.config import RunSettings
 from agentfly.config.sft_settings import SftSettings
-from agentfly.config.write import to_toml
+from agentfly.config.toml_writer import to_toml
 from agentfly.engines import ScriptedEngine
 from agentfly.errors import ConfigError
 from agentfly.models import resolve_model

@@ -1,9 +1,8 @@
 """Settings: TOML, dotted overrides, every mistake reported at once."""
 
 from agentfly.config.import_path import import_named, is_import_path
-from agentfly.config.load import Check, Plugins, load_settings
-from agentfly.config.page import settings_page
 from agentfly.config.plugin_kind import PluginKind
+from agentfly.config.reference_page import settings_page
 from agentfly.config.settings import (
     AlgorithmSettings,
     CheckpointSettings,
@@ -19,8 +18,9 @@ from agentfly.config.settings import (
     TrackSettings,
     TrainSettings,
 )
+from agentfly.config.settings_file import Check, Plugins, load_settings
+from agentfly.config.toml_writer import to_toml
 from agentfly.config.validation_errors import Problem, SettingsError
-from agentfly.config.write import to_toml
 
 __all__ = [
     "AlgorithmSettings",

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentfly.config.schema import type_at
+from agentfly.config.setting_types import type_at
 from agentfly.config.settings import RunSettings
 from agentfly.config.validation_errors import Problem
 

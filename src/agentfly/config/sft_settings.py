@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from agentfly.config.load import read_tables, validated
 from agentfly.config.override import override
 from agentfly.config.settings import (
     CheckpointSettings,
@@ -24,6 +23,7 @@ from agentfly.config.settings import (
     TrackSettings,
     TrainSettings,
 )
+from agentfly.config.settings_file import read_tables, validated
 
 
 class SftDataSettings(Settings):

@@ -7,7 +7,7 @@ from typing import Any, ParamSpec, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from agentfly.config.schema import Path, is_table, table_of, type_at, types_of
+from agentfly.config.setting_types import Path, is_table, table_of, type_at, types_of
 from agentfly.config.settings import RunSettings, Settings
 from agentfly.errors import ConfigError
 from agentfly.runtime.names import suggestion

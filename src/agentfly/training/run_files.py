@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agentfly.config import RunSettings, to_toml
-from agentfly.config.load import read_toml, validated
+from agentfly.config.settings_file import read_toml, validated
 from agentfly.config.sft_settings import SftSettings
 from agentfly.errors import ConfigError, FormatError
 from agentfly.observe import Trackers, open_trackers

@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import TypeAdapter
 
-from agentfly.config.load import Plugins
-from agentfly.config.schema import is_table, table_of, type_at, types_of, without_none
+from agentfly.config.setting_types import is_table, table_of, type_at, types_of, without_none
 from agentfly.config.settings import RunSettings, Settings
-from agentfly.config.write import toml_value
+from agentfly.config.settings_file import Plugins
+from agentfly.config.toml_writer import toml_value
 
 _INTRODUCTION = """\
 # Settings

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from agentfly.algorithms import ALGORITHMS
 from agentfly.config import RunSettings, settings_page
-from agentfly.config.schema import table_of, types_of
+from agentfly.config.setting_types import table_of, types_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 
