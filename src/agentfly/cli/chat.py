@@ -1,4 +1,4 @@
-"""`agentfly chat`: talk to a model that may use tools."""
+"""`agentfly chat`: talk to a model that can call tools."""
 
 import asyncio
 from contextlib import suppress
@@ -8,7 +8,7 @@ import typer
 
 from agentfly.agents import Agent
 from agentfly.agents.named import find_tool
-from agentfly.cli.command import TemplateOptions, cli_errors, read_template_options
+from agentfly.cli.command import TemplateOptions, cli_errors, read_options
 from agentfly.config import EngineSettings
 from agentfly.config.validation_errors import refuse_if_any
 from agentfly.engines.factory import engine_problems
@@ -21,7 +21,7 @@ from agentfly.types import (
     Trajectory,
 )
 
-# With it loaded, `input` lets a person edit the line and call back earlier ones; not on Windows.
+# With readline loaded, `input` has line editing and a history; Windows has no readline.
 with suppress(ImportError):
     import readline  # noqa: F401
 
@@ -33,8 +33,8 @@ def chat(  # noqa: PLR0913 - one option each
     ] = "",
     system: Annotated[str | None, typer.Option(help="The system prompt.")] = None,
     temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.7,
-    max_tokens: Annotated[int, typer.Option(help="The most tokens of one turn.")] = 512,
-    max_turns: Annotated[int, typer.Option(help="The most turns to one question.")] = 8,
+    max_tokens: Annotated[int, typer.Option(help="Maximum tokens of one turn.")] = 512,
+    max_turns: Annotated[int, typer.Option(help="Maximum turns per question.")] = 8,
     engine: Annotated[
         str, typer.Option(help="What samples: local, vllm, or module:name of your own.")
     ] = "local",
@@ -45,7 +45,7 @@ def chat(  # noqa: PLR0913 - one option each
     template_option: TemplateOptions = None,
     trust_remote_code: Annotated[
         bool,
-        typer.Option("--trust-remote-code", help="Run Python code that the model brings along."),
+        typer.Option("--trust-remote-code", help="Run Python code that comes with the model."),
     ] = False,
 ) -> None:
     """Talk to a model in the terminal, and watch it call its tools.
@@ -64,18 +64,18 @@ def chat(  # noqa: PLR0913 - one option each
             max_turns=max_turns,
             engine=sampler,
             trust_remote_code=trust_remote_code,
-            template_options=read_template_options(template_option),
+            template_options=read_options(template_option),
         )
         agent.setup()  # the weights are read now, not at the first question
     with asyncio.Runner() as runner:
         try:
-            Conversation(agent, runner).go_on()
+            Conversation(agent, runner).run()
         finally:
             runner.run(agent.close())
 
 
 class Conversation:
-    """The history of one chat, and the loop around it."""
+    """The history of one chat and the loop that reads questions."""
 
     def __init__(self, agent: Agent, runner: asyncio.Runner) -> None:
         self._agent = agent
@@ -83,8 +83,8 @@ class Conversation:
         self._history: list[Message] = []
         self._questions = 0
 
-    def go_on(self) -> None:
-        """Ask and answer until the person has had enough."""
+    def run(self) -> None:
+        """Read questions and answer them until the user leaves."""
         while True:
             try:
                 said = input("\n> ").strip()
@@ -124,7 +124,7 @@ class Conversation:
 
 
 def show(event: Event) -> None:
-    """Print what the model says as it says it, and what its tools answer."""
+    """Print sampled text as it arrives, and the results of tool calls."""
     match event:
         case TokenSampled():
             typer.echo(event.text, nl=False)

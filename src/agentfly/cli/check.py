@@ -1,4 +1,4 @@
-"""`agentfly check`: does a model's chat template keep its tokens?"""
+"""`agentfly check`: test that a model's chat template keeps sampled tokens."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,7 +7,7 @@ import typer
 
 from agentfly.chat import TemplateRenderer, check_template
 from agentfly.chat.bare_template import bare_renderer
-from agentfly.cli.command import TemplateOptions, cli_errors, read_template_options
+from agentfly.cli.command import TemplateOptions, cli_errors, read_options
 from agentfly.models import resolve_model
 
 
@@ -16,19 +16,19 @@ def check(
         str, typer.Argument(help="A model's folder or name, or a file with a Jinja chat template.")
     ],
     format: Annotated[
-        str | None, typer.Option(help="The format of tool calls; by default what is detected.")
+        str | None, typer.Option(help="The format of tool calls; detected by default.")
     ] = None,
     *,
     template_option: TemplateOptions = None,
 ) -> None:
-    """Prove that a chat template keeps the tokens as sampled, or say how it doesn't.
+    """Check that a chat template keeps the tokens as sampled, or report how it fails.
 
-    Conversations with tools are played through the template and held against renderings by
+    Conversations with tools go through the template and are compared with renderings by
     transformers: are the tokens the same, are the template's calls, answers and reasoning read
     back, does sampling stop where a turn ends, can any text forge a special token?
     """
     with cli_errors():
-        report = check_template(_renderer(model, format, read_template_options(template_option)))
+        report = check_template(_renderer(model, format, read_options(template_option)))
     typer.echo(str(report))
     raise typer.Exit(0 if report.ok else 1)
 

@@ -1,4 +1,4 @@
-"""What the commands that train by a file of settings have in common."""
+"""Parts that several commands share: error messages, options, and how to resume after Ctrl-C."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -15,43 +15,8 @@ from agentfly.config.validation_errors import refuse_if_any
 from agentfly.errors import AgentFlyError, ConfigError
 
 RUN_MARK = "run.json"
-"""The file by which the trainer knows a run. Asking the trainer itself would import torch, which
-may be the very thing that Ctrl-C has stopped."""
-
-
-@contextmanager
-def cli_errors() -> Iterator[None]:
-    """Turn an error that was raised on purpose into a line that a person can act on."""
-    try:
-        yield
-    except AgentFlyError as error:
-        typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
-        raise typer.Exit(2) from error
-
-
-@contextmanager
-def resumable(command: str, run: Path) -> Iterator[None]:
-    """Say how to go on after Ctrl-C.
-
-    Args:
-        command: What starts the run.
-        run: Its folder.
-    """
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        if has_begun(run):
-            told = f"What was learned is saved; go on with: {command} --resume"
-        else:
-            told = f"There is nothing to resume; start again with: {command}"
-        typer.echo(f"\nstopped. {told}", err=True)
-        raise typer.Exit(130) from error
-
-
-def has_begun(run: Path) -> bool:
-    """Tell whether a folder holds a run that can be resumed."""
-    return (run / RUN_MARK).is_file()
-
+"""The file that marks a folder as a run's. The trainer's own constant would import torch, whose
+import Ctrl-C may just have interrupted."""
 
 Overrides = Annotated[
     list[str] | None,
@@ -63,31 +28,7 @@ Overrides = Annotated[
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Check everything, print all settings, and stop.")
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")]
-
-
-@contextmanager
-def extra_needed() -> Iterator[None]:
-    """Say how to install what an import in the block did not find."""
-    try:
-        yield
-    except ImportError as error:
-        raise ConfigError(
-            f"training needs the extra `train` ({error.name} is missing): "
-            "pip install 'agentfly[train]'"
-        ) from error
-
-
-@contextmanager
-def running(
-    command: str, file: Path, overrides: Sequence[str], settings: RunSettings | SftSettings
-) -> Iterator[None]:
-    """Say how to go on with the same settings after Ctrl-C."""
-    again = shlex.join(["agentfly", command, str(file), *overrides])
-    with resumable(again, settings.folder / settings.name):
-        yield
-
-
+Resume = Annotated[bool, typer.Option("--resume", help="Continue from the run's last checkpoint.")]
 TemplateOptions = Annotated[
     list[str] | None,
     typer.Option(
@@ -98,12 +39,68 @@ TemplateOptions = Annotated[
 ]
 
 
-def read_template_options(options: list[str] | None) -> dict[str, Any]:
-    """Read options as overrides of settings are read.
+def read_options(options: Sequence[str] | None) -> dict[str, Any]:
+    """Read options in the form of overrides of settings.
 
-    >>> read_template_options(["enable_thinking=false", "reasoning_effort=low"])
-    {'enable_thinking': False, 'reasoning_effort': 'low'}
+    >>> read_options(["enable_thinking=false", "level=easy", "levels=[1,2]"])
+    {'enable_thinking': False, 'level': 'easy', 'levels': [1, 2]}
     """
-    read = override({}, options or [])
+    read = override({}, options or ())
     refuse_if_any(read.problems, None)
     return read.data
+
+
+@contextmanager
+def cli_errors() -> Iterator[None]:
+    """Report an AgentFlyError as one message without a traceback, and exit with code 2."""
+    try:
+        yield
+    except AgentFlyError as error:
+        typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
+        raise typer.Exit(2) from error
+
+
+@contextmanager
+def require_train_extra() -> Iterator[None]:
+    """Turn an ImportError of the block into a ConfigError that names the extra to install."""
+    try:
+        yield
+    except ImportError as error:
+        raise ConfigError(
+            f"training needs the extra `train` ({error.name} is missing): "
+            "pip install 'agentfly[train]'"
+        ) from error
+
+
+@contextmanager
+def resumable(command: str, run: Path) -> Iterator[None]:
+    """Print how to continue after Ctrl-C.
+
+    Args:
+        command: Command that starts the run.
+        run: Folder of the run.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if has_begun(run):
+            advice = f"What was learned is saved; go on with: {command} --resume"
+        else:
+            advice = f"There is nothing to resume; start again with: {command}"
+        typer.echo(f"\nstopped. {advice}", err=True)
+        raise typer.Exit(130) from error
+
+
+@contextmanager
+def resumable_by_file(
+    command: str, file: Path, overrides: Sequence[str], settings: RunSettings | SftSettings
+) -> Iterator[None]:
+    """Print how to continue a command with the same file and overrides after Ctrl-C."""
+    again = shlex.join(["agentfly", command, str(file), *overrides])
+    with resumable(again, settings.folder / settings.name):
+        yield
+
+
+def has_begun(run: Path) -> bool:
+    """Return whether a folder holds a run that can be resumed."""
+    return (run / RUN_MARK).is_file()

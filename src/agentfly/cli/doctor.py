@@ -1,4 +1,4 @@
-"""`agentfly doctor`: what is wrong on this machine, each with its fix."""
+"""`agentfly doctor`: report what is missing or wrong on this machine, each with its fix."""
 
 import asyncio
 import importlib.metadata
@@ -27,14 +27,14 @@ _MARKS = {"ok": "✓", "missing": "–", "wrong": "✗"}
 _COLORS = {"ok": typer.colors.GREEN, "missing": typer.colors.YELLOW, "wrong": typer.colors.RED}
 
 LITTLE_DISK_GB = 5.0
-"""Less than this, and a model with its checkpoints may not fit."""
+"""Free disk space in GB below which a model with its checkpoints may not fit."""
 PROBE_SECONDS = 20.0
-"""A program that has not answered by then is taken for broken."""
+"""Time after which a program that has not answered counts as broken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     what: str
     state: State
@@ -47,16 +47,16 @@ def doctor(
         Path | None,
         typer.Option(
             "--live",
-            help="The folder of a run: say who holds and who waits for which environments now.",
+            help="The folder of a run: show which chains hold or wait for environments now.",
         ),
     ] = None,
 ) -> None:
-    """Look at this machine and say what is missing or wrong, each with its fix."""
+    """Check this machine and report what is missing or wrong, each with its fix."""
     if live is not None:
         with cli_errors():
             typer.echo(ask(live).text)
         return
-    findings = [finding for examine in _EXAMINATIONS for finding in examine()]
+    findings = [finding for check in _CHECKS for finding in check()]
     for finding in findings:
         mark = typer.style(_MARKS[finding.state], fg=_COLORS[finding.state])
         typer.echo(f"{mark} {finding.what:14} {finding.detail}")
@@ -91,7 +91,7 @@ def _wait_policy() -> Iterator[Finding]:
         return
     state: State = "wrong" if policy else "missing"
     detail = f"{policy or 'unset'} (set by this command line, not by your own programs)"
-    fix = "export OMP_WAIT_POLICY=passive: busy waiting collapses torch beside other work"
+    fix = "export OMP_WAIT_POLICY=passive: busy waiting collapses torch next to other work"
     yield Finding("wait policy", state, detail, fix)
 
 
@@ -127,7 +127,7 @@ def _bf16() -> Finding:
 
 
 _REQUIREMENT = re.compile(r"""([\w.-]+).*;.*\bextra == ['"](.+?)['"]""")
-"""As in "torch>=2.6; extra == 'local'"."""
+"""Matches a requirement such as "torch>=2.6; extra == 'local'"."""
 _FOR_DEVELOPERS = ("dev", "docs")
 
 
@@ -142,7 +142,7 @@ def _extras() -> Iterator[Finding]:
 
 
 def _packages_of_extras() -> dict[str, list[str]]:
-    """Return what each extra of the installed package asks for."""
+    """Return the required packages of each extra of the installed package."""
     extras: dict[str, list[str]] = {}
     for requirement in importlib.metadata.requires("agentfly") or ():
         found = _REQUIREMENT.match(requirement)
@@ -199,12 +199,12 @@ def _java() -> Iterator[Finding]:
     if said:
         yield Finding("java", "ok", said.splitlines()[0])
     else:
-        fix = f"see what `{java} -version` says, and install a runtime that works"
-        yield Finding("java", "missing", f"{java} does not tell its version", fix)
+        fix = f"run `{java} -version` to see why, and install a runtime that works"
+        yield Finding("java", "missing", f"{java} does not print its version", fix)
 
 
 def _output_of(command: list[str]) -> str | None:
-    """Return what a program says; None if it is not there, fails or does not end."""
+    """Return a program's output; None if it is missing, fails or does not end."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=True, timeout=PROBE_SECONDS
@@ -214,7 +214,7 @@ def _output_of(command: list[str]) -> str | None:
     return done.stderr or done.stdout
 
 
-_EXAMINATIONS: tuple[Callable[[], Iterator[Finding]], ...] = (
+_CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     _python,
     _threads,
     _wait_policy,

@@ -1,4 +1,4 @@
-"""`agentfly`: parse, then one call."""
+"""`agentfly`: the command line with all its commands."""
 
 import typer
 
@@ -25,7 +25,7 @@ app = typer.Typer(
 @app.callback()
 def start() -> None:
     """Train language-model agents with reinforcement learning."""
-    # What an earlier run left behind when it was killed is ended before anything new begins.
+    # End child processes that a killed run left behind before anything new begins.
     reap()
 
 

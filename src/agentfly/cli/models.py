@@ -1,4 +1,4 @@
-"""`agentfly models`: the built-in zoo."""
+"""`agentfly models`: list, fetch and describe the built-in models."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ Name = Annotated[str, typer.Argument(help="A name that `agentfly models list` sh
 
 @models.command("list")
 def list_() -> None:
-    """List the built-in models, and which of them are here."""
+    """List the built-in models, and whether each is on this machine."""
     from rich.console import Console
     from rich.table import Table
 
@@ -29,12 +29,12 @@ def list_() -> None:
             "yes" if model.folder else "no",
         )
     Console().print(table)
-    typer.echo("`agentfly models info NAME` tells more.")
+    typer.echo("`agentfly models info NAME` shows more.")
 
 
 @models.command("fetch")
 def fetch_(name: Name) -> None:
-    """Bring a model here, and print its folder."""
+    """Download a model and print its folder."""
     with cli_errors(), progress_bar(name) as progress:
         folder = fetch(name, progress=progress)
     typer.echo(folder)
@@ -42,7 +42,7 @@ def fetch_(name: Name) -> None:
 
 @models.command()
 def info(name: Name) -> None:
-    """Tell all about a model."""
+    """Show all that is known about a model."""
     with cli_errors():
         model = model_info(name)
     for label, value in (

@@ -1,7 +1,7 @@
-"""How many threads torch has and how they wait, which must be said before torch is imported.
+"""OpenMP variables for torch, set when this module is imported, before torch is.
 
-With tools and environments on the same cores, waiting busily collapses torch's speed. A quota that
-is below the number of cores is unknown to torch: its threads would be stopped in turns.
+With tools and environments on the same cores, busy waiting collapses torch's speed. torch does not
+see a CPU quota below the number of cores: the kernel would throttle its threads.
 """
 
 import os
@@ -12,7 +12,7 @@ WAIT_POLICY = "OMP_WAIT_POLICY"
 NUM_THREADS = "OMP_NUM_THREADS"
 
 given_by_user = {name: os.environ.get(name, "") for name in (WAIT_POLICY, NUM_THREADS)}
-"""The environment as it was before this command line changed it."""
+"""The user's own values, from before this module changed the environment."""
 
 os.environ.setdefault(WAIT_POLICY, "passive")
 if usable_cores() < affine_cores():

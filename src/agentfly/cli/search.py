@@ -1,4 +1,4 @@
-"""`agentfly search`: make an index of documents, ask it, serve it."""
+"""`agentfly search`: make an index of documents, query it, serve it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,7 +53,7 @@ def index(
         str | None, typer.Option(help=f"Embed the passages too, by this model, such as {SMALL}.")
     ] = None,
 ) -> None:
-    """Cut documents into passages, and make them searchable."""
+    """Split documents into passages and index them."""
     if overlap >= words:
         raise typer.BadParameter(f"--overlap {overlap} must be less than --words {words}")
     cut = Cut(words=words, overlap=overlap)
@@ -69,7 +69,7 @@ def index(
 
 @search.command()
 def query(where: Where, text: str, by: HowFound = "bm25", k: HowMany = 5) -> None:
-    """Show the passages that fit a query best."""
+    """Show the passages that match a query best."""
     with cli_errors():
         hits = open_library(searched_at(where, by)).retriever.search(text, k)
     for hit in hits:
@@ -90,7 +90,7 @@ def serve(
 ) -> None:
     """Serve an index to other processes, at POST /retrieve, until Ctrl-C.
 
-    The address that is printed carries a token, without which nothing is answered.
+    The printed address contains a token; requests without it are refused.
     """
     with cli_errors(), until_interrupted():
         listen = listen_at(host, port, token, allow_host)
@@ -109,7 +109,7 @@ def serve(
 
 @contextmanager
 def _stages() -> Iterator[Stages]:
-    """Show a bar for each stage on standard error."""
+    """Show a progress bar for each stage on standard error."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

@@ -1,4 +1,4 @@
-"""Options and helpers of the commands that serve something: addresses, tokens, Ctrl-C."""
+"""Options and helpers of the commands that start a server: addresses, tokens, Ctrl-C."""
 
 import signal
 import threading
@@ -12,7 +12,7 @@ import typer
 from agentfly.runtime.http.address import TOKEN_VARIABLE, Listen, split_token
 
 Host = Annotated[str, typer.Option(help="Which of this machine's addresses to listen on.")]
-Port = Annotated[int, typer.Option(help="0 takes any that is free.")]
+Port = Annotated[int, typer.Option(help="0 takes any free port.")]
 Token = Annotated[
     str | None,
     typer.Option(
@@ -36,7 +36,7 @@ def listen_at(host: str, port: int, token: str | None, allow_host: list[str] | N
 
 
 def announce(what: str, url: str, listen: Listen) -> None:
-    """Print the address, with the token if that is a new one; it is never logged."""
+    """Print the address, with the token if it is a new one; it is never logged."""
     shown = url if listen.token is None else f"{split_token(url)[0]} with the token that you chose"
     typer.echo(f"serving {what} at {shown}\nCtrl-C ends it", err=True)
 
@@ -54,10 +54,10 @@ def until_interrupted() -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Do what Ctrl-C does.
+    """Handle SIGTERM as Ctrl-C is handled.
 
-    Inside `asyncio.run` that cancels the main task. A KeyboardInterrupt, raised at any line of any
-    task or finalizer, could be lost there.
+    Inside `asyncio.run` that cancels the main task. A KeyboardInterrupt raised at any line of any
+    task or finalizer could be lost there.
     """
     handler = signal.getsignal(signal.SIGINT)
     (handler if callable(handler) else signal.default_int_handler)(number, frame)

@@ -1,4 +1,4 @@
-"""`agentfly sft`: parse, load, one call."""
+"""`agentfly sft`: train by imitation, with the settings of a TOML file."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,7 +6,14 @@ from typing import Annotated
 import typer
 
 from agentfly.agents.mistakes import mistakes_of_warm_start
-from agentfly.cli.command import DryRun, Overrides, Resume, cli_errors, extra_needed, running
+from agentfly.cli.command import (
+    DryRun,
+    Overrides,
+    Resume,
+    cli_errors,
+    require_train_extra,
+    resumable_by_file,
+)
 from agentfly.cli.trust import Trust, require_trust
 from agentfly.config import to_toml
 from agentfly.config.sft_settings import load_sft_settings
@@ -21,7 +28,7 @@ def sft(
     resume: Resume = False,
     trust: Trust = False,
 ) -> None:
-    """Let a model imitate conversations, as a warm start before it is trained by reward.
+    """Train a model to imitate conversations, as a warm start before training by reward.
 
     \b
         name = "warm"
@@ -43,12 +50,14 @@ def sft(
     with cli_errors():
         settings = load_sft_settings(file, overrides or ())
         require_trust(settings, file, overrides=overrides or (), trust=trust)
-        with extra_needed():
+        with require_train_extra():
             refuse_if_any([*mistakes_of_warm_start(settings, base=file.parent)], str(file))
         if dry_run:
             typer.echo(to_toml(settings), nl=False)
             return
-        with extra_needed():
+        with require_train_extra():
             from agentfly.training.supervised.sft import sft as run
-        with running("sft", file, [*(overrides or ()), *(["--trust"] if trust else ())], settings):
+        with resumable_by_file(
+            "sft", file, [*(overrides or ()), *(["--trust"] if trust else ())], settings
+        ):
             run(settings, resume=resume, base=file.parent)

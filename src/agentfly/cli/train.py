@@ -1,4 +1,4 @@
-"""`agentfly train`: parse, load, one call."""
+"""`agentfly train`: train by reward, with the settings of a TOML file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,14 @@ from typing import Annotated
 import typer
 
 from agentfly.agents import RunParts, resolve_run
-from agentfly.cli.command import DryRun, Overrides, Resume, cli_errors, extra_needed, running
+from agentfly.cli.command import (
+    DryRun,
+    Overrides,
+    Resume,
+    cli_errors,
+    require_train_extra,
+    resumable_by_file,
+)
 from agentfly.cli.trust import Trust, require_trust
 from agentfly.config import Problem, RunSettings, SettingsError, load_settings, to_toml
 
@@ -20,9 +27,9 @@ def train(
     resume: Resume = False,
     trust: Trust = False,
 ) -> None:
-    """Train a model by the settings of a TOML file.
+    """Train a model with the settings of a TOML file.
 
-    A small file is enough; every other setting has a default that is known to learn:
+    A small file is enough; every other setting has a default that is known to work:
 
     \b
         name = "sums"
@@ -33,8 +40,8 @@ def train(
         reward = "numeric_match"
 
     Tools and rewards of your own are named by module:name, relative to the file's folder. If that
-    is not the working directory, their code is run only after you have agreed, or with --trust.
-    What the run does goes to the folder runs/NAME.
+    is not the working directory, their code runs only after you have agreed, or with --trust.
+    The run writes to the folder runs/NAME.
 
     \b
         agentfly train sums.toml --dry-run
@@ -48,7 +55,7 @@ def train(
             return
         from agentfly.training import train as run
 
-        with running(
+        with resumable_by_file(
             "train", file, [*(overrides or ()), *(["--trust"] if trust else ())], parts.settings
         ):
             result = run(parts, resume=resume)
@@ -58,7 +65,7 @@ def train(
 
 
 def _load(file: Path, overrides: Sequence[str], *, trust: bool) -> RunParts:
-    with extra_needed():
+    with require_train_extra():
         from agentfly.algorithms import KNOWN_ALGORITHMS
     found: list[RunParts] = []
 

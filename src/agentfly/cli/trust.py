@@ -1,7 +1,7 @@
 """Ask before a settings file runs code that came with it.
 
-A TOML file is data, but it names functions by `module:name`, and such a module is looked for beside
-the file first. A person who looks at a downloaded folder with `--dry-run` expects nothing to run.
+A TOML file is data, but it names functions by `module:name`, and such a module is looked up first
+in the file's folder. Nobody expects a `--dry-run` of a downloaded folder to run code.
 """
 
 import sys
@@ -20,7 +20,7 @@ Trust = Annotated[
     bool,
     typer.Option(
         "--trust",
-        help="Run the code that the file names and that lies beside it, without asking.",
+        help="Run the code that the file names and that is in its folder, without asking.",
     ),
 ]
 _REMOTE_CODE = "model.trust_remote_code"
@@ -33,7 +33,7 @@ def require_trust(
     overrides: Sequence[str] = (),
     trust: bool,
 ) -> None:
-    """Ask before code is run that came with a file from another folder; refuse in a pipe.
+    """Ask before running code that came with a file from another folder; refuse in a pipe.
 
     Code in the working directory, and what was given on the command line, is the user's own.
     """
@@ -67,7 +67,7 @@ def _code_of(
 
 
 def _programs_of(settings: RunSettings | SftSettings, overrides: Sequence[str]) -> Iterator[str]:
-    """Yield what decides which program a server runs: options and variables can load code too."""
+    """Yield the settings that decide which program a server runs: all of them can load code."""
     if isinstance(settings, SftSettings):
         return
     given = {override.partition("=")[0].strip() for override in overrides}

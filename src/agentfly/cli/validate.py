@@ -1,4 +1,4 @@
-"""`agentfly validate`: do tasks, tools and rewards agree? What is known to be right must score."""
+"""`agentfly validate`: check that right answers get full marks from tools and rewards."""
 
 import asyncio
 import sys
@@ -10,8 +10,8 @@ import typer
 
 from agentfly.agents.demonstrate import demonstrate
 from agentfly.agents.outfit import Outfit, fit_out
-from agentfly.cli.command import cli_errors
-from agentfly.cli.envs.selection import Options, read_options
+from agentfly.cli.command import cli_errors, read_options
+from agentfly.cli.envs.selection import Options
 from agentfly.cli.trust import Trust, require_trust
 from agentfly.config import SourceSettings, import_named, is_import_path, load_settings
 from agentfly.environments import EnvironmentDefinition, Player, Say, Scene, environment_names
@@ -35,13 +35,13 @@ def validate(
         str | None, typer.Option(help="For a task file: the environment that it belongs to.")
     ] = None,
     answer: Annotated[
-        str, typer.Option(help="The field with the right answer, where no environment knows it.")
+        str, typer.Option(help="The field with the right answer, where no environment provides it.")
     ] = "answer",
     count: Annotated[int | None, typer.Option(min=1, help="Only the first ones.")] = None,
     concurrent: Annotated[int, typer.Option(min=1, help="How many at once.")] = 8,
     trust: Trust = False,
 ) -> None:
-    """Run what is known to be right through tools and rewards; name the tasks that go wrong.
+    """Run known right answers through tools and rewards; list the tasks that fail.
 
     An environment plays its own gold paths. Otherwise the task's right answer is given as the
     final response. A task that does not get full marks can't teach a model anything good.
@@ -58,7 +58,7 @@ def validate(
             _require_reward(outfit, target)
             tasks = [*load_tasks(outfit.tasks), *load_tasks(outfit.eval_tasks)][:count]
             bad = _attempt(outfit, _gold(outfit, answer), tasks, concurrent)
-            _tell(bad)
+            _print_failures(bad)
             failed, total = failed + len(bad), total + len(tasks)
         if not total:
             raise ConfigError(f"{target} has no tasks: there is nothing to validate")
@@ -95,7 +95,7 @@ def _sources(
 
 
 def _is_definition(target: str) -> bool:
-    """Tell a `module:name` that is an environment from a function that returns rows."""
+    """Return whether a `module:name` is an environment, not a function that returns rows."""
     if not is_import_path(target) or Path(target).exists():
         return False
     return isinstance(import_named(target, "environment or function"), EnvironmentDefinition)
@@ -118,7 +118,7 @@ def _require_reward(outfit: Outfit, target: str) -> None:
 
 
 def _gold(outfit: Outfit, field: str) -> Player:
-    """Play the environment's gold path, or else give the task's own right answer."""
+    """Return a player of the environment's gold path, or else of the task's right answer."""
     own = outfit.kit and (outfit.kit.gold or outfit.kit.expert)
     return own or _answering(field)
 
@@ -150,7 +150,7 @@ def _attempt(
     return [chain for chain in chains if chain.reward is None or chain.reward < SOLVED]
 
 
-def _tell(bad: Sequence[Trajectory]) -> None:
+def _print_failures(bad: Sequence[Trajectory]) -> None:
     for chain in bad:
         reward = "unscored" if chain.reward is None else f"reward {chain.reward:g}"
         why = f": {chain.error}" if chain.error else f" ({chain.stop})"

@@ -21,13 +21,13 @@ from agentfly.errors import ConfigError
 from agentfly.types import EnvSpec
 
 _SHOWN = 400
-"""How many characters of a long text are shown."""
+"""Maximum number of characters shown of a long text."""
 
 
 def list_() -> None:
-    """List the environments, also those that installed packages bring.
+    """List the environments, including those of installed packages.
 
-    What is missing for those that can't be used here is told.
+    For those that can't be used here, the table says what is missing.
     """
     from rich.console import Console
     from rich.markup import escape
@@ -38,11 +38,11 @@ def list_() -> None:
         summary, here = _entry(name)
         table.add_row(name, escape(summary), escape(here))
     Console().print(table)
-    typer.echo("`agentfly envs info NAME` tells more; `agentfly envs play NAME` lets you try it.")
+    typer.echo("`agentfly envs info NAME` shows more; `agentfly envs play NAME` lets you try it.")
 
 
 def _entry(name: str) -> tuple[str, str]:
-    """Say what an environment is, and what it lacks here; a broken package hides no other."""
+    """Return an environment's summary and what is missing here; a broken package hides no other."""
     try:
         found = find_environment(name)
     except ConfigError as error:
@@ -54,7 +54,7 @@ def _entry(name: str) -> tuple[str, str]:
 
 
 def info(name: Name) -> None:
-    """Tell an environment's options, tools and prompt, and show one of its tasks."""
+    """Show an environment's options, tools, prompt and one of its tasks."""
     with cli_errors():
         definition = find_definition(name)
         typer.echo(f"{definition.summary}\n")

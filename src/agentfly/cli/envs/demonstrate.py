@@ -1,4 +1,4 @@
-"""`agentfly envs demonstrate`: chains of a scripted player, to imitate or to compare with."""
+"""`agentfly envs demonstrate`: run a scripted player, to imitate or to compare with."""
 
 import asyncio
 import sys
@@ -25,14 +25,14 @@ def demonstrate(
     name: Name,
     options: Options = None,
     *,
-    by: Annotated[Who, typer.Option(help="Who plays.")] = "expert",
+    by: Annotated[Who, typer.Option(help="The player.")] = "expert",
     count: Annotated[int, typer.Option(min=1, help="How many tasks, the first ones.")] = 100,
     held_out: HeldOut = False,
     kind: Kind = "tools",
     out: Annotated[Path | None, typer.Option(help="A new file for the chains.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the player's choices.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the player's choices.")] = 0,
 ) -> None:
-    """Let a scripted player attempt tasks, and tell its mean reward.
+    """Let a scripted player attempt tasks, and print its mean reward.
 
     The chains can be imitated, as the start of a run:
 
@@ -60,7 +60,7 @@ def demonstrate(
 
 
 def player_of(outfit: Outfit, who: Who) -> Player:
-    """Return the player of this name that the environment brings."""
+    """Return the environment's player of this name."""
     kit = outfit.kit
     assert kit is not None, "chosen by the name of a ready-made environment"
     gold = kit.gold or kit.expert

@@ -1,4 +1,4 @@
-"""`agentfly envs play`: a person in the model's place, through the very same loop."""
+"""`agentfly envs play`: a person in the model's place, in the same chain loop."""
 
 import asyncio
 import json
@@ -26,14 +26,14 @@ _NAMED = re.compile(r"([^\s\[(]+)(?:\s+(.*)|\[(.*)\]|\((.*)\))?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Typed:
-    """A line that was understood, or what is wrong with it."""
+    """A parsed line, or the problem with it."""
 
     message: Message | None = None
     problem: str | None = None
 
 
 def read_line(line: str, tools: Sequence[ToolSpec]) -> Typed:
-    """Read a call from a line, whatever the person would naturally write.
+    """Parse a line into a call, in the ways that people write calls.
 
     >>> look = ToolSpec(name="look", description="", parameters={})
     >>> read_line("look", [look]).message.tool_calls[0].name
@@ -61,7 +61,7 @@ def read_line(line: str, tools: Sequence[ToolSpec]) -> Typed:
 
 
 def _parted(text: str) -> tuple[str, str]:
-    """Part a name from what follows it; of brackets without an end, the first word is the name.
+    """Split a name from what follows it; if brackets don't close, at the first space.
 
     >>> _parted("search red mug"), _parted("search[red mug]"), _parted("print(6) * 7")
     (('search', 'red mug'), ('search', 'red mug'), ('print(6)', '* 7'))
@@ -103,7 +103,7 @@ def _arguments(tool: ToolSpec, text: str) -> Mapping[str, Any]:
 
 
 def _value(tool: ToolSpec, parameter: str, text: str) -> Any:
-    """Take a number for what is one; whatever is wrong with it, the tool will say."""
+    """Return the JSON value of a text where the parameter takes one; the tool checks it."""
     kind = tool.parameters["properties"].get(parameter, {}).get("type")
     if kind == "string":
         return text
@@ -149,7 +149,7 @@ def _agent(outfit: Outfit, person: "Person") -> Agent:
 
 @dataclass(slots=True)
 class Person:
-    """A chat model that asks whoever sits at the terminal."""
+    """A chat model that asks the person at the terminal."""
 
     left: bool = False
     _shown: int = field(default=0, init=False)
@@ -173,7 +173,7 @@ class Person:
         return self._move(tools)
 
     def _move(self, tools: Sequence[ToolSpec]) -> Message:
-        """Ask until a line can be understood. Nothing else goes on meanwhile, so this may block."""
+        """Ask until a line can be parsed. Nothing else runs meanwhile, so this may block."""
         while True:
             try:
                 line = _ask()
@@ -188,8 +188,8 @@ class Person:
 
 
 def _ask() -> str:
-    """Read a line; one that ends with a backslash goes on."""
-    # The event loop takes Ctrl-C for itself, and would only hear of it after the line.
+    """Read a line; one that ends with a backslash continues."""
+    # The event loop handles Ctrl-C itself, but only after the line has been read.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         line = input("\n> ")

@@ -1,13 +1,12 @@
-"""The environment that a person named, with the options that came with the name."""
+"""Arguments that name an environment, and the parts that they select."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from agentfly.agents.outfit import Outfit, fit_out
+from agentfly.cli.command import read_options
 from agentfly.config import SourceSettings
-from agentfly.config.override import override
-from agentfly.config.validation_errors import refuse_if_any
 from agentfly.errors import ConfigError
 from agentfly.tasks import load_tasks
 from agentfly.types import Task
@@ -26,19 +25,12 @@ HeldOut = Annotated[bool, typer.Option("--held-out", help="Use the held-out task
 
 def choose(name: str, options: list[str] | None, *, kind: str = "tools") -> Outfit:
     """Fit out an environment as a run's settings would."""
-    chosen = read_options(options or [])
+    chosen = read_options(options)
     return fit_out(SourceSettings(environment=name, options=chosen, kind=kind))
 
 
-def read_options(options: list[str]) -> dict[str, Any]:
-    """Read options as overrides of settings are read: `levels=[1,2]`, `level=easy`."""
-    read = override({}, options)
-    refuse_if_any(read.problems, None)
-    return read.data
-
-
 def tasks_of(outfit: Outfit, *, held_out: bool) -> list[Task]:
-    """Read the tasks to train on, or those to measure with."""
+    """Read the training tasks, or the held-out ones."""
     tasks = load_tasks(outfit.eval_tasks if held_out else outfit.tasks)
     if not tasks:
         raise ConfigError("there are no tasks: the list is empty")

@@ -1,4 +1,4 @@
-"""`agentfly envs serve`: an environment behind HTTP, for other machines or languages."""
+"""`agentfly envs serve`: serve an environment over HTTP, for other machines or languages."""
 
 import asyncio
 import logging
@@ -47,8 +47,8 @@ def serve(  # noqa: PLR0913 - each is an option of the command
 ) -> None:
     """Serve an environment over HTTP until Ctrl-C.
 
-    The address that is printed carries a token, without which nothing is answered. The requests
-    are described in the documentation, on the page about servers.
+    The printed address contains a token; requests without it are refused. The page about servers
+    in the documentation describes the requests.
     """
     logging.basicConfig(format="%(message)s")
     with cli_errors(), until_interrupted():
@@ -84,7 +84,7 @@ def _serve_pages(outfit: Outfit, name: str, listen: Listen) -> None:
 
 
 def _only_environment(outfit: Outfit, name: str) -> EnvSpec:
-    """Return what the tools and the reward share."""
+    """Return the environment that the tools and the reward share."""
     used = [spec for tool in outfit.tools for spec in tool.environments]
     specs = list(dict.fromkeys([*([outfit.environment] if outfit.environment else []), *used]))
     if len(specs) != 1:

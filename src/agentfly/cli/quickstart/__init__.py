@@ -1,4 +1,4 @@
-"""The quick start: a real language model learns to use a calculator, on any machine, in minutes."""
+"""`agentfly quickstart`: fetch a small model, train it to use a calculator, and report."""
 
 import shlex
 import time
@@ -24,7 +24,7 @@ RUNS = Path("runs")
 
 INTRODUCTION = """\
 A language model of 135 million parameters will learn to answer arithmetic with a calculator, by
-trial and reward alone. It takes some minutes; Ctrl-C stops it, and --resume goes on.
+trial and reward alone. It takes some minutes; Ctrl-C stops it, and --resume continues.
 """
 
 
@@ -35,14 +35,14 @@ def quickstart(
     *,
     resume: Annotated[
         bool,
-        typer.Option("--resume", help="Go on from the last checkpoint; without one, start."),
+        typer.Option("--resume", help="Continue from the last checkpoint; without one, start."),
     ] = False,
 ) -> None:
     """Train a real model to use a tool, on this machine, and see its reward rise.
 
     SmolLM2-135M-Instruct comes from the Python package index. GRPO trains it on questions such as
     "What is 57*83?", which it can't work out without the calculator. Before and after, it is asked
-    questions that it is never trained on. At the end stand a table, example chains, and a plot.
+    questions that it is never trained on. At the end it shows a table, example chains, and a plot.
     """
     with cli_errors():
         settings = _settings(folder)
@@ -57,7 +57,7 @@ def quickstart(
 
 
 def _command(folder: Path) -> str:
-    """Write the command that names this very run."""
+    """Return the command that starts this run."""
     elsewhere = [] if folder == RUNS else ["--folder", str(folder)]
     return shlex.join([*COMMAND.split(), *elsewhere])
 

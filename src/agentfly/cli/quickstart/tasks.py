@@ -1,6 +1,6 @@
-"""Arithmetic that a small model can't do in its head, and can with a calculator.
+"""The quick start's tasks: arithmetic that a small model can't do without a calculator.
 
-Every question comes after one worked example, so that the model has seen once what a call is:
+Every question follows one worked example, so that the model has seen one call:
 
     user       What is 12*34?
     assistant  <calculator>12*34</calculator>
@@ -9,8 +9,7 @@ Every question comes after one worked example, so that the model has seen once w
     user       What is 57*83?
 
 Three in four questions are products of two numbers of two digits, the others sums and differences
-of three digits. Two numbers that are asked for together in a held-out question never are in
-training, nor the other way round.
+of three digits. No pair of numbers is in both a held-out question and a training question.
 """
 
 from collections.abc import Sequence
@@ -23,9 +22,9 @@ from agentfly.tools.arithmetic import calculate
 Row = dict[str, Any]
 
 HELD_OUT = 64
-"""Questions to measure with."""
+"""Number of held-out questions."""
 PRODUCTS, SUMS = 432, 144
-"""Questions of each sort, the held-out ones among them; of the sums about half are differences."""
+"""Number of questions of each kind, held-out ones included; half of the sums are differences."""
 
 WORKED_EXAMPLE = (
     {"role": "user", "content": "What is 12*34?"},
@@ -33,21 +32,21 @@ WORKED_EXAMPLE = (
     {"role": "user", "content": "<information>408</information>"},
     {"role": "assistant", "content": "The answer is 408."},
 )
-"""As an agent of kind `tags` calls and is answered."""
+"""One call in the form of an agent of kind `tags`."""
 
 _SEED = 2026
 _FACTORS = [n for n in range(13, 99) if n % 10]
-"""Without the example's 12, and without round numbers: 30*40 can be done in one's head."""
+"""Factors without the example's 12 and without round numbers: 30*40 needs no calculator."""
 _SUMMANDS = range(101, 999)
 
 
 def training() -> list[Row]:
-    """Return the questions to train on, 512 of them."""
+    """Return the 512 training questions."""
     return _questions()[HELD_OUT:]
 
 
 def held_out() -> list[Row]:
-    """Return the questions to measure with.
+    """Return the held-out questions.
 
     >>> row = held_out()[0]
     >>> row["messages"][-1]["content"], row["answer"]
@@ -65,7 +64,7 @@ def _questions() -> list[Row]:
 
 
 def _expressions(numbers: Sequence[int], operators: str, count: int, rng: Random) -> list[str]:
-    """Join pairs of numbers, none of them twice in either order."""
+    """Return expressions over distinct pairs of numbers, each pair in one order only."""
     pairs = rng.sample(list(combinations(numbers, 2)), count)
     return [rng.choice(operators).join(map(str, rng.sample(pair, 2))) for pair in pairs]
 
