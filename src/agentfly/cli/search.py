@@ -18,22 +18,24 @@ from agentfly.cli.serving import (
     until_interrupted,
     wait,
 )
-from agentfly.environments.search.corpus import Cut
-from agentfly.environments.search.environment import line_of
-from agentfly.environments.search.library import open_library, searched_at
+from agentfly.environments.search.backend import backend_spec, open_backend
+from agentfly.environments.search.corpus import Chunking
+from agentfly.environments.search.environment import format_passage
 from agentfly.environments.search.retrieval import (
-    By,
+    RetrievalMethod,
     SearchIndex,
     SentenceEmbedder,
     retrieval_server,
 )
 from agentfly.environments.search.retrieval.embedder import SMALL
-from agentfly.environments.search.retrieval.index import Stages
+from agentfly.environments.search.retrieval.index import ProgressCallback
 
 search = typer.Typer(help="Search documents: index, query, serve.", no_args_is_help=True)
 
 Where = Annotated[str, typer.Argument(help="A folder made by `index`, or a server's http://...")]
-HowFound = Annotated[By, typer.Option(help="By words (bm25), by meaning (dense), or by both.")]
+HowFound = Annotated[
+    RetrievalMethod, typer.Option(help="By words (bm25), by meaning (dense), or by both.")
+]
 HowMany = Annotated[int, typer.Option("-k", min=1, help="How many passages.")]
 
 
@@ -56,10 +58,10 @@ def index(
     """Split documents into passages and index them."""
     if overlap >= words:
         raise typer.BadParameter(f"--overlap {overlap} must be less than --words {words}")
-    cut = Cut(words=words, overlap=overlap)
+    chunking = Chunking(words=words, overlap=overlap)
     with cli_errors(), _stages() as on_stage:
         if sources:
-            made = SearchIndex.create(to, sources, cut=cut, on_stage=on_stage)
+            made = SearchIndex.create(to, sources, chunking=chunking, on_stage=on_stage)
         else:
             made = SearchIndex(to)
         if dense is not None:
@@ -71,9 +73,9 @@ def index(
 def query(where: Where, text: str, by: HowFound = "bm25", k: HowMany = 5) -> None:
     """Show the passages that match a query best."""
     with cli_errors():
-        hits = open_library(searched_at(where, by)).retriever.search(text, k)
+        hits = open_backend(backend_spec(where, by)).retriever.search(text, k)
     for hit in hits:
-        typer.echo(f"{hit.score:8.4f}  {line_of(hit.passage)}")
+        typer.echo(f"{hit.score:8.4f}  {format_passage(hit.passage)}")
     if not hits:
         typer.echo("nothing found")
 
@@ -108,7 +110,7 @@ def serve(
 
 
 @contextmanager
-def _stages() -> Iterator[Stages]:
+def _stages() -> Iterator[ProgressCallback]:
     """Show a progress bar for each stage on standard error."""
     from rich.console import Console
     from rich.progress import (

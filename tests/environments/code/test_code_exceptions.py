@@ -7,16 +7,16 @@ import weakref
 import pytest
 
 from agentfly.environments.code.judging import Call, Case, Check, Program, Verdict, examiner, judge
-from agentfly.environments.code.judging.literal import MOST_CHARACTERS
+from agentfly.environments.code.judging.literal import MAX_CHARACTERS
 from agentfly.errors import RewardError
 from agentfly.sandbox import PythonSandbox, SandboxLimits
 from agentfly.types import EnvSpec
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux namespaces")
 
-LIMITS = SandboxLimits(seconds=30.0, grace_seconds=0.2, output_chars=MOST_CHARACTERS)
+LIMITS = SandboxLimits(seconds=30.0, grace_seconds=0.2, output_chars=MAX_CHARACTERS)
 PATIENT = EnvSpec(PythonSandbox, (("limits", LIMITS),))
-QUICK_LIMITS = SandboxLimits(seconds=1.0, grace_seconds=0.2, output_chars=MOST_CHARACTERS)
+QUICK_LIMITS = SandboxLimits(seconds=1.0, grace_seconds=0.2, output_chars=MAX_CHARACTERS)
 QUICK = EnvSpec(PythonSandbox, (("limits", QUICK_LIMITS),))
 
 
@@ -240,7 +240,7 @@ async def test_threads_of_a_test_get_each_their_own_answer() -> None:
 
 
 def test_whatever_an_examiner_sends_can_be_read() -> None:
-    assert examiner.MOST_CHARACTERS + 1000 <= MOST_CHARACTERS
+    assert examiner.MAX_CHARACTERS + 1000 <= MAX_CHARACTERS
 
 
 def test_what_a_test_has_caught_keeps_its_id() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentfly.environments.code.judging.literal import (
-    MOST_CHARACTERS,
+    MAX_CHARACTERS,
     NotPlainError,
     read_value,
     same,
@@ -75,7 +75,7 @@ def test_nan_is_carried() -> None:
         "1+" * 40_000 + "1",
         "9" * 50_000,
         "0x" + "f" * 50_000,
-        "'" + "x" * MOST_CHARACTERS + "'",
+        "'" + "x" * MAX_CHARACTERS + "'",
         "int(int)",
         "",
     ],

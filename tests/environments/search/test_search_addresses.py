@@ -67,11 +67,11 @@ async def test_a_host_of_other_letters_is_asked_by_its_ascii_name(
 ) -> None:
     asked: list[str] = []
 
-    async def look_up(host: str, port: int) -> list[address.Address]:
+    async def resolve_host(host: str, port: int) -> list[address.Address]:
         asked.append(host)
         return [ipaddress.ip_address("127.0.0.1")]
 
-    monkeypatch.setattr(address, "look_up", look_up)
+    monkeypatch.setattr(address, "resolve_host", resolve_host)
     async with standing_in(site) as server:
         for host in ("bücher.example", "ｃats.example"):
             page = await read(f"http://{host}:{server.port}/cats?q=ä")
@@ -89,14 +89,14 @@ async def test_each_redirect_is_looked_at_and_the_address_is_kept_to(
     addresses = {"start.example": "127.0.0.1", "inside.example": "10.0.0.1"}
     asked: list[str] = []
 
-    async def look_up(host: str, port: int) -> list[address.Address]:
+    async def resolve_host(host: str, port: int) -> list[address.Address]:
         asked.append(host)
         return [ipaddress.ip_address(addresses[host])]
 
     async def redirect(received: Received, reply: Reply) -> None:
         await reply.body(b"", 302, {"Location": "http://inside.example/admin"})
 
-    monkeypatch.setattr(address, "look_up", look_up)
+    monkeypatch.setattr(address, "resolve_host", resolve_host)
     monkeypatch.setattr(address, "is_public", lambda one: str(one) == "127.0.0.1")
     async with standing_in(redirect) as server:
         with pytest.raises(ToolError, match=r"'inside\.example' is not on the public web"):

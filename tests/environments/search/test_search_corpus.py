@@ -14,8 +14,13 @@ import pytest
 from pydantic import ValidationError
 from tests.patience import PATIENCE
 
-from agentfly.environments.search import Corpus, Cut, Passage
-from agentfly.environments.search.corpus import Document, passages_of, read_documents, write_corpus
+from agentfly.environments.search import Chunking, Corpus, Passage
+from agentfly.environments.search.corpus import (
+    Document,
+    read_documents,
+    split_document,
+    write_corpus,
+)
 from agentfly.environments.search.corpus.wikipedia import plain_wikitext
 from agentfly.errors import ConfigError, FormatError
 
@@ -177,14 +182,14 @@ def test_what_is_no_document_is_refused(tmp_path: Path) -> None:
 
 def test_every_word_is_in_a_passage_and_the_overlap_in_two() -> None:
     document = Document(id="d", title="D", text=" ".join(map(str, range(95))))
-    parts = [p.text.split() for p in passages_of(document, Cut(words=20, overlap=5))]
+    parts = [p.text.split() for p in split_document(document, Chunking(words=20, overlap=5))]
     assert all(5 < len(part) <= 20 for part in parts)
     assert all(a[-5:] == b[:5] for a, b in pairwise(parts))
     assert [w for n, part in enumerate(parts) for w in part[5 if n else 0 :]] == [
         str(n) for n in range(95)
     ]
     with pytest.raises(ValidationError, match="overlap=5 must be less than words=5"):
-        Cut(words=5, overlap=5)
+        Chunking(words=5, overlap=5)
 
 
 @pytest.fixture
@@ -218,8 +223,8 @@ def test_a_corpus_gives_back_what_was_put_in(corpus: Corpus) -> None:
 def test_a_document_is_put_together_without_what_its_passages_repeat(tmp_path: Path) -> None:
     text = " ".join(f"word{n}" for n in range(95))
     (tmp_path / "d.txt").write_text(text)
-    cut = Cut(words=20, overlap=5)
-    made = Corpus.create(tmp_path / "corpus", [tmp_path / "d.txt"], cut=cut)
+    chunking = Chunking(words=20, overlap=5)
+    made = Corpus.create(tmp_path / "corpus", [tmp_path / "d.txt"], chunking=chunking)
     whole = made.find("d.txt")
     assert whole is not None
     assert whole.text == text

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 from tests.environments.search.letter_embedder import LetterEmbedder
 
-from agentfly.environments.search import Dense, Hit, Passage, SentenceEmbedder, library
-from agentfly.environments.search.library import InQuestions
-from agentfly.environments.search.retrieval import By
+from agentfly.environments.search import Dense, Hit, Passage, SentenceEmbedder, backend
+from agentfly.environments.search.backend import QuestionFileSpec
+from agentfly.environments.search.retrieval import RetrievalMethod
 from agentfly.environments.search.retrieval import dense as dense_module
 from agentfly.environments.search.retrieval import embedder as embedder_module
 
@@ -88,12 +88,12 @@ def embedded(make: Callable[[LetterEmbedder], Dense], name: str = "letters") -> 
 
 @pytest.mark.usefixtures("cache")
 def test_vectors_of_the_same_passages_and_model_are_made_once() -> None:
-    assert embedded(lambda one: Dense.kept(PASSAGES, one)) == 8
-    assert embedded(lambda one: Dense.kept(list(PASSAGES), one)) == 0
-    assert embedded(lambda one: Dense.kept(PASSAGES[:-1], one)) == 7
-    assert embedded(lambda one: Dense.kept(PASSAGES, one), "digits") == 8
+    assert embedded(lambda one: Dense.cached(PASSAGES, one)) == 8
+    assert embedded(lambda one: Dense.cached(list(PASSAGES), one)) == 0
+    assert embedded(lambda one: Dense.cached(PASSAGES[:-1], one)) == 7
+    assert embedded(lambda one: Dense.cached(PASSAGES, one), "digits") == 8
     retitled = [Passage(id=p.id, title="e", text=p.text) for p in PASSAGES]
-    assert embedded(lambda one: Dense.kept(retitled, one)) == 8
+    assert embedded(lambda one: Dense.cached(retitled, one)) == 8
 
 
 def test_a_cache_that_cannot_be_written_costs_time_and_no_more(
@@ -101,14 +101,14 @@ def test_a_cache_that_cannot_be_written_costs_time_and_no_more(
 ) -> None:
     cache.write_text("not a folder")
     with caplog.at_level(logging.WARNING):
-        assert embedded(lambda one: Dense.kept(PASSAGES, one)) == 8
+        assert embedded(lambda one: Dense.cached(PASSAGES, one)) == 8
     assert "vectors can't be kept in" in caplog.text
 
 
 @pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize("by", ["dense", "hybrid"])
 def test_the_passages_of_a_question_file_are_embedded_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: By
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: RetrievalMethod
 ) -> None:
     paragraphs = [{"context": word, "qas": [_question(word)]} for word in WORDS]
     path = tmp_path / "dev.json"
@@ -116,8 +116,8 @@ def test_the_passages_of_a_question_file_are_embedded_once(
     counts = []
     for _ in range(2):
         embedder = LetterEmbedder()
-        monkeypatch.setattr(library, "SentenceEmbedder", lambda one=embedder: one)
-        hits = InQuestions(str(path), "squad", by).open().retriever.search("acb", 2)
+        monkeypatch.setattr(backend, "SentenceEmbedder", lambda one=embedder: one)
+        hits = QuestionFileSpec(str(path), "squad", by).open().retriever.search("acb", 2)
         assert {hit.passage.text for hit in hits} == {"abc", "acb"}
         counts.append(embedder.embedded)
     assert counts == [8 + 1, 1]

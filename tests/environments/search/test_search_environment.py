@@ -22,31 +22,31 @@ from agentfly.environments.search import (
     search_reward,
     search_tools,
 )
+from agentfly.environments.search.backend import (
+    BackendSpec,
+    FolderSpec,
+    QuestionFileSpec,
+    ServerSpec,
+    WebSpec,
+    WorldSpec,
+    open_backend,
+)
 from agentfly.environments.search.builtin import make
 from agentfly.environments.search.corpus import write_corpus
-from agentfly.environments.search.environment import NOTHING, PART
-from agentfly.environments.search.library import (
-    AtServer,
-    InFolder,
-    InQuestions,
-    InWorld,
-    OnWeb,
-    Place,
-    open_library,
-)
+from agentfly.environments.search.environment import NO_RESULTS, PART_CHARS
 from agentfly.environments.search.players import NOT_FOUND, gold
 from agentfly.errors import ToolError
 from agentfly.testing import check_environment
 from agentfly.tools import Toolbox
 from agentfly.types import EnvSpec, Seed, Task, ToolStatus, Trajectory
 
-PLACE = InWorld(people=40, short=False, seed=1)
+PLACE = WorldSpec(people=40, short=False, seed=1)
 SPEC = EnvSpec(SearchEnvironment, (("place", PLACE),))
 SHARED = Path(__file__).parents[3].parent / "shared" / "data" / "squad" / "dev-v2.0.json.gz"
 
 
 def someone() -> Passage:
-    return open_library(PLACE).retriever.search("born", 1)[0].passage
+    return open_backend(PLACE).retriever.search("born", 1)[0].passage
 
 
 def opened(place: object = PLACE, **options: int) -> SearchEnvironment:
@@ -77,7 +77,7 @@ async def test_it_keeps_the_contract_of_an_environment() -> None:
 
 
 def test_equal_finds_are_equal_states_in_any_order() -> None:
-    names = [hit.passage.id for hit in open_library(PLACE).retriever.search("born", 2)]
+    names = [hit.passage.id for hit in open_backend(PLACE).retriever.search("born", 2)]
     keys = []
     for order in (names, names[::-1]):
         environment = opened(k=1)
@@ -95,19 +95,19 @@ def test_a_search_shows_beginnings_and_retrieve_shows_all() -> None:
     assert len(short.splitlines()) == 2
     assert all(line.endswith("…") for line in short.splitlines())
     assert opened().retrieve(name.id, 1).endswith(name.text)
-    assert opened().search("zzzz qqqq") == NOTHING
+    assert opened().search("zzzz qqqq") == NO_RESULTS
 
 
 def test_long_pages_are_read_in_parts(tmp_path: Path) -> None:
     text = "".join(f"{n:09d} " for n in range(450))
     passages = [Passage(id="long#0", title="Long", text=text), Passage(id="b", title="", text="b")]
     write_corpus(tmp_path / "corpus", passages)
-    environment = opened(InFolder(str(tmp_path)))
+    environment = opened(FolderSpec(str(tmp_path)))
     assert environment.search("b") == "[b] b"
     first, third = environment.open_page("long"), environment.open_page(" long#0 ", 3)
     assert first.startswith("Long (part 1 of 3)\n000000000 ")
-    assert len(first.partition("\n")[2]) == PART
-    assert third.endswith(text[2 * PART :])
+    assert len(first.partition("\n")[2]) == PART_CHARS
+    assert third.endswith(text[2 * PART_CHARS :])
     for wrong in (0, 4):
         with pytest.raises(ToolError, match=f"has 3 parts, got {wrong}"):
             environment.open_page("long", wrong)
@@ -115,8 +115,8 @@ def test_long_pages_are_read_in_parts(tmp_path: Path) -> None:
 
 
 def test_of_a_server_what_was_found_can_be_opened() -> None:
-    with retrieval_server(open_library(PLACE).retriever) as url:
-        environment = opened(AtServer(url))
+    with retrieval_server(open_backend(PLACE).retriever) as url:
+        environment = opened(ServerSpec(url))
         name = someone()
         with pytest.raises(ToolError, match="use an id that a search has shown"):
             environment.open_page(name.id)
@@ -150,7 +150,7 @@ def run(calls: list[tuple[str, object]], said: str = "x", **row: object) -> Traj
     ("tool", "arguments", "status", "told"),
     [
         ("search", {"query": "x" * 2**20}, ToolStatus.ERROR, "at most 1000 characters"),
-        ("search", {"query": ""}, ToolStatus.OK, NOTHING),
+        ("search", {"query": ""}, ToolStatus.OK, NO_RESULTS),
         ("search", {"query": '"title:[* TO'}, ToolStatus.OK, ""),
         ("search", {"query": ["a"]}, ToolStatus.BAD_ARGUMENTS, "query"),
         ("search", {}, ToolStatus.BAD_ARGUMENTS, "query"),
@@ -261,14 +261,14 @@ def test_tools_and_reward_of_a_kit_share_one_environment() -> None:
 @pytest.mark.parametrize(
     ("options", "place"),
     [
-        ({"index": "wiki"}, InFolder("/runs/wiki")),
-        ({"index": "http://here:8001"}, AtServer("http://here:8001")),
-        ({"index": "web:wikipedia", "cache": "a"}, OnWeb("wikipedia", cache="/runs/a")),
-        ({"questions": "dev.json"}, InQuestions("/runs/dev.json", "squad")),
+        ({"index": "wiki"}, FolderSpec("/runs/wiki")),
+        ({"index": "http://here:8001"}, ServerSpec("http://here:8001")),
+        ({"index": "web:wikipedia", "cache": "a"}, WebSpec("wikipedia", cache="/runs/a")),
+        ({"questions": "dev.json"}, QuestionFileSpec("/runs/dev.json", "squad")),
     ],
 )
 def test_paths_of_a_run_are_looked_for_beside_its_file(
-    options: dict[str, str], place: Place
+    options: dict[str, str], place: BackendSpec
 ) -> None:
     source = SourceSettings(environment="search", options=options)
     kit = find_brought(source, base=Path("/runs"))
@@ -312,7 +312,7 @@ def test_the_tag_form_reads_what_a_model_writes() -> None:
 def fuzz(number: int, steps: int) -> None:
     """One session with random actions, checked against what it alone did."""
     random = Random(number)
-    known = open_library(PLACE).retriever.search("born founded lies", 20)
+    known = open_backend(PLACE).retriever.search("born founded lies", 20)
     names = [hit.passage.id for hit in known]
     environment = opened(k=random.randint(1, 5))
     seen: set[str] = set()

@@ -9,14 +9,14 @@ from tests.environments.search.page_standins import site
 from tests.environments.search.provider_standins import searxng, wikipedia
 
 from agentfly.environments.search import SearchOptions
-from agentfly.environments.search.builtin import place_of
-from agentfly.environments.search.library import OnWeb
+from agentfly.environments.search.backend import WebSpec
+from agentfly.environments.search.builtin import choose_backend
 from agentfly.errors import ToolError
 
 
 async def test_two_wikipedias_are_told_apart(tmp_path: Path) -> None:
     async def at(server: StandIn) -> list[str]:
-        place = OnWeb("wikipedia", url=f"{server.url}/", cache=str(tmp_path / "web.sqlite"))
+        place = WebSpec("wikipedia", url=f"{server.url}/", cache=str(tmp_path / "web.sqlite"))
         hits = await asyncio.to_thread(place.open().retriever.search, "cats & dogs", 5)
         return [hit.passage.id for hit in hits]
 
@@ -35,15 +35,15 @@ async def test_a_web_of_ones_own_is_searched_and_opened(tmp_path: Path) -> None:
             options = SearchOptions(
                 index="web:searxng", provider_url=server.url, allow_private=allow_private
             )
-            library = place_of(options).open()
-            assert len(await asyncio.to_thread(library.retriever.search, "cats & dogs", 5)) == 2
+            backend = choose_backend(options).open()
+            assert len(await asyncio.to_thread(backend.retriever.search, "cats & dogs", 5)) == 2
             if allow_private:
-                page = await asyncio.to_thread(library.find, f"{server.url}/cats")
+                page = await asyncio.to_thread(backend.find, f"{server.url}/cats")
                 assert page is not None
                 assert page.title == "Cats"
             else:
                 with pytest.raises(ToolError, match="not on the public web"):
-                    await asyncio.to_thread(library.find, f"{server.url}/cats")
+                    await asyncio.to_thread(backend.find, f"{server.url}/cats")
 
 
 async def test_pages_are_opened_at_the_pace_of_the_options() -> None:
@@ -54,7 +54,7 @@ async def test_pages_are_opened_at_the_pace_of_the_options() -> None:
             allow_private=True,
             pages_per_minute=1,
         )
-        library = place_of(options).open()
-        assert await asyncio.to_thread(library.find, f"{server.url}/cats")
+        backend = choose_backend(options).open()
+        assert await asyncio.to_thread(backend.find, f"{server.url}/cats")
         with pytest.raises(ToolError, match="limit of 1 requests a minute leaves no turn"):
-            await asyncio.to_thread(library.find, f"{server.url}/plain")
+            await asyncio.to_thread(backend.find, f"{server.url}/plain")

@@ -73,10 +73,10 @@ async def test_pages_are_kept(tmp_path: Path) -> None:
 
 @pytest.fixture
 def any_host_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def look_up(host: str, port: int) -> list[address.Address]:
+    async def resolve_host(host: str, port: int) -> list[address.Address]:
         return [ipaddress.ip_address("127.0.0.1")]
 
-    monkeypatch.setattr(address, "look_up", look_up)
+    monkeypatch.setattr(address, "resolve_host", resolve_host)
 
 
 @pytest.mark.usefixtures("any_host_is_here")

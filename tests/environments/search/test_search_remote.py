@@ -13,8 +13,8 @@ from tests.engines.http_standin import Received, Reply, standing_in
 
 from agentfly.engines.remote import Endpoint, Retry
 from agentfly.environments.search import Bm25, Passage, RemoteRetriever, retrieval_server
+from agentfly.environments.search.backend import ServerSpec, backend_spec
 from agentfly.environments.search.environment import SearchEnvironment
-from agentfly.environments.search.library import AtServer, searched_at
 from agentfly.errors import EnvError
 from agentfly.resources import wire
 from agentfly.runtime.http.address import split_token
@@ -95,8 +95,8 @@ ADDRESS = f"{BARE}/?token=s3cret"
 
 
 def test_the_token_is_shown_nowhere() -> None:
-    for place in (searched_at(ADDRESS), AtServer(ADDRESS), AtServer(BARE, "s3cret")):
-        assert place == AtServer(BARE, "s3cret")
+    for place in (backend_spec(ADDRESS), ServerSpec(ADDRESS), ServerSpec(BARE, "s3cret")):
+        assert place == ServerSpec(BARE, "s3cret")
         assert "s3cret" not in repr(place)
         assert "s3cret" not in EnvSpec(SearchEnvironment, (("place", place),)).name
         assert "s3cret" not in str(wire.plain_option(place))

@@ -11,7 +11,7 @@ from agentfly.chat.formats import tag_format
 from agentfly.environments import Player, PlayerModel, Say, Scene
 from agentfly.environments.kit import Kit
 from agentfly.environments.search import SEARCH, SearchOptions
-from agentfly.environments.search.world import World, held_out_rows, read, train_rows
+from agentfly.environments.search.world import World, held_out_rows, parse_question, train_rows
 from agentfly.environments.search.world.relation import RELATIONS
 from agentfly.errors import ConfigError
 from agentfly.types import Trajectory
@@ -31,7 +31,7 @@ def test_a_question_is_understood_as_it_was_meant(world: World) -> None:
         (world.held_out, held_out_rows(world, HOPS, 200)),
     ):
         for row in rows:
-            question = read(row["question"])
+            question = parse_question(row["question"])
             assert question is not None
             names = half.walk(question.start, question.path)
             assert names == [*row["support"], row["answer"]]
@@ -126,7 +126,7 @@ def test_gold_is_always_right_and_random_hardly_ever() -> None:
 def without_search(scene: Scene) -> Generator[Say, str, None]:
     """All that can be known by heart: the grammar, and every fact of the half to train on."""
     world = World(people=SMALL.people, short=False, seed=0)
-    question = read(scene.observation)
+    question = parse_question(scene.observation)
     assert question is not None
     kinds = {entity.name: entity.kind for entity in world.train.entities}
     wanted = [name for name, kind in kinds.items() if kind == question.path[-1].object]

@@ -13,9 +13,9 @@ from pydantic import Field, model_validator
 
 from agentfly.config import Settings
 from agentfly.environments.code import tools
-from agentfly.environments.code.judging.literal import MOST_CHARACTERS
+from agentfly.environments.code.judging.literal import MAX_CHARACTERS
 from agentfly.environments.code.one_shot import OneShotPython
-from agentfly.environments.code.players import expert_with, gold
+from agentfly.environments.code.players import gold, make_expert
 from agentfly.environments.code.rewards import hidden_tests
 from agentfly.environments.code.tasks import (
     apps_rows,
@@ -25,8 +25,8 @@ from agentfly.environments.code.tasks import (
     mbpp_rows,
     program_rows,
 )
+from agentfly.environments.code.tasks.program_template import Row
 from agentfly.environments.code.tasks.split import is_held_out
-from agentfly.environments.code.tasks.template import Row
 from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.rewards import numeric_match
 from agentfly.sandbox import PythonSandbox, SandboxLimits
@@ -100,7 +100,7 @@ def make(options: CodeOptions) -> Kit:
         reward=numeric_match() if with_numbers else _judged(options),
         system_prompt=_NUMBER_PROMPT if with_numbers else _PROGRAM_PROMPT,
         max_turns=4 if with_numbers else 6,
-        expert=expert_with(main_tool, keeps_variables=main_tool != "python"),
+        expert=make_expert(main_tool, keeps_variables=main_tool != "python"),
         # Generated sums are known by the cells that compute them, so that the tool is tried too.
         gold=None if options.tasks == "math" else gold,
     )
@@ -125,13 +125,13 @@ def _tools(options: CodeOptions) -> tuple[Tool, ...]:
     limits = _limits(options)
     made = _sandbox(options, limits)
     if options.tool == "python":
-        return (tools.over(tools.python, OneShotPython, made),)
+        return (tools.with_sandbox(tools.python, OneShotPython, made),)
     chosen = [tools.code_interpreter, *(tools.FILE_TOOLS if options.tool == "all" else ())]
-    return tuple(tools.over(one, PythonSandbox, made) for one in chosen)
+    return tuple(tools.with_sandbox(one, PythonSandbox, made) for one in chosen)
 
 
 def _judged(options: CodeOptions) -> Any:
-    limits = replace(_limits(options), output_chars=MOST_CHARACTERS)
+    limits = replace(_limits(options), output_chars=MAX_CHARACTERS)
     made = _sandbox(options, limits)
     return hidden_tests(
         partial=options.partial,

@@ -8,7 +8,7 @@ _DONE = Say("Done.")
 _Playing = Generator[Say, str, None]
 
 
-def expert_with(tool: str, *, keeps_variables: bool) -> Player:
+def make_expert(tool: str, *, keeps_variables: bool) -> Player:
     """Return a player that computes with a tool before it answers.
 
     Args:

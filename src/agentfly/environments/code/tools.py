@@ -92,12 +92,12 @@ async def list_files(sandbox: PythonSandbox, path: str = ".") -> str:
 FILE_TOOLS = (shell, read_file, write_file, list_files)
 
 
-def over(
+def with_sandbox(
     made: FunctionTool[..., Any], factory: Callable[..., Any], options: dict[str, Any]
 ) -> FunctionTool[..., Any]:
     """Return the same tool over a sandbox that is made with options.
 
-    >>> over(shell, PythonSandbox, {"unsafe": True}).environments[0].name
+    >>> with_sandbox(shell, PythonSandbox, {"unsafe": True}).environments[0].name
     'PythonSandbox(unsafe=True)'
     """
     limits: SandboxLimits = options.get("limits", SandboxLimits())

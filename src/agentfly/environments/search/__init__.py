@@ -10,7 +10,7 @@ environment    one chain's search; tools, reward, players: how it is used, score
 """
 
 from agentfly.environments.search.builtin import SEARCH, SearchOptions
-from agentfly.environments.search.corpus import Corpus, Cut
+from agentfly.environments.search.corpus import Chunking, Corpus
 from agentfly.environments.search.environment import SearchEnvironment
 from agentfly.environments.search.passage import Hit, Passage
 from agentfly.environments.search.retrieval import (
@@ -31,8 +31,8 @@ __all__ = [
     "SEARCH",
     "Bm25",
     "CachedSearch",
+    "Chunking",
     "Corpus",
-    "Cut",
     "Dense",
     "DiskCache",
     "Hit",

@@ -11,18 +11,23 @@ from agentfly.config import Settings
 from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.environments.player import Player, Say
 from agentfly.environments.search import players
-from agentfly.environments.search.environment import SearchEnvironment
-from agentfly.environments.search.library import (
+from agentfly.environments.search.backend import (
     HTTP,
-    InQuestions,
-    InWorld,
-    OnWeb,
-    Place,
-    searched_at,
-    world_of,
+    BackendSpec,
+    QuestionFileSpec,
+    WebSpec,
+    WorldSpec,
+    backend_spec,
+    get_world,
 )
-from agentfly.environments.search.questions import HOPS, Form, load_questions, split_rows
-from agentfly.environments.search.retrieval import By
+from agentfly.environments.search.environment import SearchEnvironment
+from agentfly.environments.search.questions import (
+    MAX_HOPS,
+    QuestionFormat,
+    load_questions,
+    split_rows,
+)
+from agentfly.environments.search.retrieval import RetrievalMethod
 from agentfly.environments.search.reward import Correct, search_reward
 from agentfly.environments.search.tools import ToolName, search_tools
 from agentfly.environments.search.web.page import PER_MINUTE
@@ -51,14 +56,14 @@ class SearchOptions(Settings):
 
     questions: Path | None = None
     """A file of questions; by default those of a generated world."""
-    form: Form = "squad"
+    form: QuestionFormat = "squad"
     """What kind of file that is."""
     eval_questions: Path | None = None
     """A file of held-out questions of the same form; by default a tenth of `questions`."""
     index: Annotated[str | Path, AfterValidator(_folder_or_address)] | None = None
     """What is searched: a folder made by `agentfly search index`, `http://...` of a retrieval
     server, or `web:` and a provider; by default the passages that come with the questions."""
-    by: By = "bm25"
+    by: RetrievalMethod = "bm25"
     """How passages are found here: bm25, dense or hybrid."""
     k: int = Field(default=3, ge=1, le=20)
     """How many passages a search shows."""
@@ -102,7 +107,7 @@ def make(options: SearchOptions) -> Kit:
     """Put the parts together; nothing is read or made yet."""
     spec = EnvSpec(
         SearchEnvironment,
-        (("place", place_of(options)), ("k", options.k), ("snippet", options.snippet)),
+        (("place", choose_backend(options)), ("k", options.k), ("snippet", options.snippet)),
     )
     return Kit(
         tasks=lambda: _train(options),
@@ -132,22 +137,22 @@ def _max_turns(options: SearchOptions) -> int:
     """
     if options.questions is None:
         return max(options.hops) + SPARE_TURNS
-    return max(FILE_TURNS, FILE_TURNS_A_HOP * HOPS[options.form] + SPARE_TURNS)
+    return max(FILE_TURNS, FILE_TURNS_A_HOP * MAX_HOPS[options.form] + SPARE_TURNS)
 
 
-def place_of(options: SearchOptions) -> Place:
+def choose_backend(options: SearchOptions) -> BackendSpec:
     """Return where the chosen library is.
 
-    >>> place_of(SearchOptions(index="http://localhost:8001"))
-    AtServer(url='http://localhost:8001')
+    >>> choose_backend(SearchOptions(index="http://localhost:8001"))
+    ServerSpec(url='http://localhost:8001')
     """
     if options.index is None:
         if options.questions is not None:
-            return InQuestions(str(options.questions), options.form, options.by)
+            return QuestionFileSpec(str(options.questions), options.form, options.by)
         return _world(options)
     index = str(options.index)
     if index.startswith(WEB):
-        return OnWeb(
+        return WebSpec(
             index.removeprefix(WEB),
             url=options.provider_url,
             requests_per_minute=options.requests_per_minute,
@@ -155,7 +160,7 @@ def place_of(options: SearchOptions) -> Place:
             cache=None if options.cache is None else str(options.cache),
             allow_private=options.allow_private,
         )
-    return searched_at(index, options.by)
+    return backend_spec(index, options.by)
 
 
 def _player(
@@ -166,13 +171,13 @@ def _player(
     return None if tool is None else partial(player, tool=tool)
 
 
-def _world(options: SearchOptions) -> InWorld:
-    return InWorld(options.people, options.short, options.seed, options.by)
+def _world(options: SearchOptions) -> WorldSpec:
+    return WorldSpec(options.people, options.short, options.seed, options.by)
 
 
 def _train(options: SearchOptions) -> list[dict[str, Any]]:
     if options.questions is None:
-        return train_rows(world_of(_world(options)), options.hops, options.num_tasks)
+        return train_rows(get_world(_world(options)), options.hops, options.num_tasks)
     rows = load_questions(str(options.questions), options.form).rows
     return split_rows(rows)[0] if options.eval_questions is None else list(rows)
 
@@ -183,7 +188,7 @@ def _held_out(options: SearchOptions) -> list[dict[str, Any]]:
     if options.questions is not None:
         return split_rows(load_questions(str(options.questions), options.form).rows)[1]
     return held_out_rows(
-        world_of(_world(options)),
+        get_world(_world(options)),
         options.hops,
         options.num_eval_tasks,
         new_wordings=options.new_wordings,

@@ -6,7 +6,7 @@ from hashlib import blake2b
 from typing import ClassVar
 
 from agentfly.chat.formats import tag_format
-from agentfly.environments.search.library import Place, open_library
+from agentfly.environments.search.backend import BackendSpec, open_backend
 from agentfly.environments.search.passage import Hit, Passage
 from agentfly.environments.search.retrieval.retriever import MAX_QUERY
 from agentfly.errors import ToolError
@@ -15,11 +15,11 @@ from agentfly.rewards.gold import listed_answers
 from agentfly.rewards.qa import normalize_answer
 from agentfly.types import Seed, Step, Task, ToolCall
 
-MOST = 20
+MAX_K = 20
 """Hits that a model may ask for at once."""
-PART = 2000
+PART_CHARS = 2000
 """Characters of a page that are shown at once."""
-NOTHING = "Nothing found. Try other words."
+NO_RESULTS = "Nothing found. Try other words."
 
 _ACTIONS = tag_format({"search": "query", "open_page": "page"})
 
@@ -35,10 +35,10 @@ class SearchEnvironment:
 
     # An instance is a few hundred bytes; the first of a process opens the library for all.
     pooling = Pooling(max_instances=4096, make_seconds=600.0)
-    client_options: ClassVar[ClientOptions] = {"k": tuple(range(1, MOST + 1))}
+    client_options: ClassVar[ClientOptions] = {"k": tuple(range(1, MAX_K + 1))}
 
-    def __init__(self, place: Place, *, k: int = 3, snippet: int = 300) -> None:
-        self._library = open_library(place)
+    def __init__(self, place: BackendSpec, *, k: int = 3, snippet: int = 300) -> None:
+        self._library = open_backend(place)
         self._k = k
         self._snippet = snippet
         self._found: dict[str, Passage] = {}
@@ -79,8 +79,8 @@ class SearchEnvironment:
 
     def retrieve(self, query: str, k: int) -> str:
         """Return the best `k` passages in whole."""
-        if not 1 <= k <= MOST:
-            raise ToolError(f"k must be from 1 to {MOST}, got {k}.")
+        if not 1 <= k <= MAX_K:
+            raise ToolError(f"k must be from 1 to {MAX_K}, got {k}.")
         return self._shown(self._hits(query, k), None)
 
     def open_page(self, page: str, part: int = 1) -> str:
@@ -88,7 +88,10 @@ class SearchEnvironment:
         found = self._library.find(page.strip()) or self._found.get(page.strip())
         if found is None:
             raise ToolError(f"there is no page {page[:100]!r}: use an id that a search has shown.")
-        parts = [found.text[start : start + PART] for start in range(0, len(found.text), PART)]
+        parts = [
+            found.text[start : start + PART_CHARS]
+            for start in range(0, len(found.text), PART_CHARS)
+        ]
         if not 1 <= part <= max(1, len(parts)):
             raise ToolError(f"the page has {len(parts)} parts, got {part}.")
         self._found[found.id] = found
@@ -117,17 +120,17 @@ class SearchEnvironment:
 
     def _shown(self, hits: Sequence[Hit], length: int | None) -> str:
         self._found |= {hit.passage.id: hit.passage for hit in hits}
-        return "\n".join(line_of(hit.passage, length) for hit in hits) or NOTHING
+        return "\n".join(format_passage(hit.passage, length) for hit in hits) or NO_RESULTS
 
 
-def line_of(passage: Passage, length: int | None = None) -> str:
+def format_passage(passage: Passage, length: int | None = None) -> str:
     """Write a passage on one line, with the id by which it can be opened.
 
     One that begins with its own id needs no head.
 
-    >>> line_of(Passage(id="Askel", title="Askel", text="Askel lies on the Umber."), 8)
+    >>> format_passage(Passage(id="Askel", title="Askel", text="Askel lies on the Umber."), 8)
     'Askel li…'
-    >>> line_of(Passage(id="d#3", title="Cats", text="They purr."))
+    >>> format_passage(Passage(id="d#3", title="Cats", text="They purr."))
     '[d#3] Cats: They purr.'
     """
     text = " ".join(passage.text.split())

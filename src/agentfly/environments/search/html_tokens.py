@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-VERBATIM = ("script", "style", "title")
+RAW_TEXT_TAGS = ("script", "style", "title")
 """What stands inside these is text, whatever it looks like, up to their own closing tag."""
 
 _START = re.compile(r"<!--|<[!?]|<(?P<slash>/?)(?P<name>[a-zA-Z][^\s/>]*)|</")
 _STOP = re.compile(r""">|=\s*"[^"]*"|=\s*'[^']*'""")
 """The end of a tag, or a value in quotes, inside which `>` ends nothing."""
-_CLOSING = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in VERBATIM}
+_CLOSING = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in RAW_TEXT_TAGS}
 _HUGE_NUMBER = re.compile(r"&#\d{8,};?")
 
 
@@ -29,10 +29,10 @@ class Token:
     """The text as it is written, or the tag's name in small letters."""
 
 
-def tokens(page: str) -> Iterator[Token]:
+def tokenize_html(page: str) -> Iterator[Token]:
     """Take a page apart; comments, declarations and attributes are left out.
 
-    >>> [token.value for token in tokens("<P class='>'>Cats<!-- no --> purr") if token.value]
+    >>> [token.value for token in tokenize_html("<P class='>'>Cats<!-- no --> purr") if token.value]
     ['p', 'Cats', ' purr']
     """
     place = 0
@@ -45,7 +45,7 @@ def tokens(page: str) -> Iterator[Token]:
         yield Token("close" if start["slash"] else "open", name)
         if page.endswith("/>", start.end(), place):
             yield Token("close", name)
-        elif name in VERBATIM and not start["slash"]:
+        elif name in RAW_TEXT_TAGS and not start["slash"]:
             closing = _CLOSING[name].search(page, place)
             end = closing.start() if closing else len(page)
             yield Token("text", page[place:end])
@@ -53,12 +53,12 @@ def tokens(page: str) -> Iterator[Token]:
     yield Token("text", page[place:])
 
 
-def unescaped(text: str) -> str:
+def unescape_html(text: str) -> str:
     """Write `&amp;` and its like as the characters they stand for.
 
     A number of thousands of digits is no character, and Python refuses to read it.
 
-    >>> unescaped("Cats &amp; dogs &#33;" + "&#" + "9" * 5000 + ";")
+    >>> unescape_html("Cats &amp; dogs &#33;" + "&#" + "9" * 5000 + ";")
     'Cats & dogs !�'
     """
     return html.unescape(_HUGE_NUMBER.sub("\ufffd", text))

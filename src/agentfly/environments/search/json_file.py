@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agentfly.environments.search.opening import open_text
+from agentfly.environments.search.input_files import open_text
 from agentfly.errors import FormatError
 
 

@@ -8,7 +8,7 @@ from collections.abc import Generator
 
 from agentfly.environments.player import Say, Scene, call
 from agentfly.environments.search.retrieval.retriever import MAX_QUERY
-from agentfly.environments.search.world import read
+from agentfly.environments.search.world import parse_question
 from agentfly.rewards.gold import gold_answers
 from agentfly.rewards.qa import normalize_answer
 
@@ -19,7 +19,7 @@ _NAME = re.compile(r"[A-Z]\w+")
 
 def expert(scene: Scene, tool: str = "search") -> Generator[Say, str, None]:
     """Understand a question about the world, and look up one fact after another."""
-    question = read(scene.observation)
+    question = parse_question(scene.observation)
     if question is None:
         yield Say("I don't know.")
         return

@@ -21,9 +21,9 @@ from typing import Any
 
 Event = tuple[Any, ...]
 
-MOST_CHARACTERS = 90_000
+MAX_CHARACTERS = 90_000
 """Maximum length of arguments that can be sent."""
-MOST_NESTED = 90
+MAX_NESTED = 90
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _CONTAINERS = (list, tuple, set, frozenset, dict)
 _PLAIN_PACKAGES = ("numpy", "collections", "array")
@@ -206,7 +206,7 @@ def _is_called_by_helper() -> bool:
 def _stranger(*values: Any) -> Any:
     """Return something among these values that is of no plain type; None if there is nothing."""
     todo = list(values)
-    for _ in range(MOST_CHARACTERS):
+    for _ in range(MAX_CHARACTERS):
         if not todo:
             break
         value = todo.pop()
@@ -220,14 +220,14 @@ def _stranger(*values: Any) -> Any:
 
 def _is_too_large(*values: Any) -> bool:
     layer = list(values)
-    for _ in range(MOST_NESTED):
+    for _ in range(MAX_NESTED):
         layer = [part for item in layer if type(item) in _CONTAINERS for part in _parts(item)]
         if not layer:
             break
-        if len(layer) > MOST_CHARACTERS:
+        if len(layer) > MAX_CHARACTERS:
             return True
     try:
-        return bool(layer) or len(repr(values)) > MOST_CHARACTERS
+        return bool(layer) or len(repr(values)) > MAX_CHARACTERS
     except ValueError:  # Whole numbers of too many digits.
         return True
 

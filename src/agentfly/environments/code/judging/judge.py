@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from agentfly.environments.code.judging.candidate import Answer, Candidate
 from agentfly.environments.code.judging.case import Call, Case, Check, Program
 from agentfly.environments.code.judging.examination import Examination
-from agentfly.environments.code.judging.literal import MOST_CHARACTERS, same
+from agentfly.environments.code.judging.literal import MAX_CHARACTERS, same
 from agentfly.errors import ConfigError, EnvError, RewardError
 from agentfly.sandbox import PythonSandbox, SandboxLimits
 from agentfly.sandbox.cell import harmless
 from agentfly.types import EnvSpec
 
-_LIMITS = SandboxLimits(seconds=5.0, output_chars=MOST_CHARACTERS)
+_LIMITS = SandboxLimits(seconds=5.0, output_chars=MAX_CHARACTERS)
 JUDGE = EnvSpec(PythonSandbox, (("limits", _LIMITS),))
 """The sandbox in which code is judged: five seconds for each test, and room for long answers."""
 

@@ -5,7 +5,7 @@ import math
 import re
 from typing import Any
 
-MOST_CHARACTERS = 100_000
+MAX_CHARACTERS = 100_000
 """Longer answers are not read."""
 
 _FLOATS = {"inf": math.inf, "nan": math.nan}
@@ -30,8 +30,8 @@ def read_value(text: str) -> Any:
     Traceback (most recent call last):
     agentfly.environments.code.judging.literal.NotPlainError: no plain value: __import__('os')...
     """
-    if len(text) > MOST_CHARACTERS:
-        raise NotPlainError(f"more than {MOST_CHARACTERS} characters")
+    if len(text) > MAX_CHARACTERS:
+        raise NotPlainError(f"more than {MAX_CHARACTERS} characters")
     try:
         tree = ast.parse(_DEFAULTDICT.sub("dict(", text), mode="eval")
         value = ast.literal_eval(_Plain().visit(tree))

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationInfo, field_validator, model_validator
 
-from agentfly.environments.code.tasks.records import records
-from agentfly.environments.code.tasks.template import Row
+from agentfly.environments.code.tasks.program_template import Row
+from agentfly.environments.code.tasks.records import read_records
 
 
 class InputOutput(BaseModel):
@@ -45,7 +45,7 @@ class AppsRecord(BaseModel):
 
 def apps_rows(path: Path) -> Iterator[Row]:
     """Read problems; those without tests are left out, since nothing can be said of an answer."""
-    for _, record in records(path, AppsRecord):
+    for _, record in read_records(path, AppsRecord):
         tests = record.input_output
         if not tests.inputs:
             continue

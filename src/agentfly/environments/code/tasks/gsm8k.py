@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, field_validator
 
-from agentfly.environments.code.tasks.records import records
-from agentfly.environments.code.tasks.template import Row
+from agentfly.environments.code.tasks.program_template import Row
+from agentfly.environments.code.tasks.records import read_records
 from agentfly.types import content_id
 
 _ANNOTATION = re.compile(r"<<([\d+\-*/(). ]+)=")
@@ -31,7 +31,7 @@ class Gsm8kRecord(BaseModel):
 
 def gsm8k_rows(path: Path) -> Iterator[Row]:
     """Read problems; a solution's own calculations become `cells`, where it has any."""
-    for _, record in records(path, Gsm8kRecord):
+    for _, record in read_records(path, Gsm8kRecord):
         row: Row = {"question": record.question, "answer": record.answer}
         steps = [step for step in _ANNOTATION.findall(record.answer) if _is_expression(step)]
         if steps:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from agentfly.environments.code.tasks.records import records
-from agentfly.environments.code.tasks.template import Row
+from agentfly.environments.code.tasks.program_template import Row
+from agentfly.environments.code.tasks.records import read_records
 from agentfly.errors import FormatError
 
 
@@ -23,7 +23,7 @@ class HumanEvalRecord(BaseModel):
 
 def humaneval_rows(path: Path) -> Iterator[Row]:
     """Read problems. The prompt is their setup, for the helpers and imports that it may hold."""
-    for where, record in records(path, HumanEvalRecord):
+    for where, record in read_records(path, HumanEvalRecord):
         try:
             tests = _tests(record.test, record.entry_point)
             ast.parse(record.prompt)

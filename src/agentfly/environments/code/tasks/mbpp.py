@@ -5,8 +5,8 @@ from pathlib import Path
 
 from pydantic import AliasChoices, BaseModel, Field
 
-from agentfly.environments.code.tasks.records import records
-from agentfly.environments.code.tasks.template import Row
+from agentfly.environments.code.tasks.program_template import Row
+from agentfly.environments.code.tasks.records import read_records
 
 
 class MbppRecord(BaseModel):
@@ -23,7 +23,7 @@ class MbppRecord(BaseModel):
 
 def mbpp_rows(path: Path) -> Iterator[Row]:
     """Read problems. The first assertion is shown, since the text does not name the function."""
-    for _, record in records(path, MbppRecord):
+    for _, record in read_records(path, MbppRecord):
         row = {
             "id": f"mbpp-{record.task_id}",
             "question": f"{record.text}\nYour code should satisfy:\n{record.test_list[0]}",

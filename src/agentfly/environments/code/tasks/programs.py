@@ -9,7 +9,7 @@ from random import Random
 
 from agentfly.environments.code.tasks.list_programs import LIST_PROGRAMS
 from agentfly.environments.code.tasks.number_programs import NUMBER_PROGRAMS
-from agentfly.environments.code.tasks.template import Row
+from agentfly.environments.code.tasks.program_template import Row
 from agentfly.environments.code.tasks.text_programs import TEXT_PROGRAMS
 
 TEMPLATES = (*NUMBER_PROGRAMS, *TEXT_PROGRAMS, *LIST_PROGRAMS)

@@ -14,7 +14,7 @@ from agentfly.errors import ConfigError, FormatError
 Record = TypeVar("Record", bound=BaseModel)
 
 
-def records(path: Path, kind: type[Record]) -> Iterator[tuple[str, Record]]:
+def read_records(path: Path, kind: type[Record]) -> Iterator[tuple[str, Record]]:
     """Read a file record by record, each with where it stands: "tasks.jsonl:3"."""
     for number, line in enumerate(_lines(path), start=1):
         where = f"{path}:{number}"

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from agentfly.environments.code.tasks.template import Arguments, ProgramTemplate
+from agentfly.environments.code.tasks.program_template import Arguments, ProgramTemplate
 
 _WORDS = (
     *("apple", "river", "cloud", "stone", "light", "table", "garden", "window", "yellow"),

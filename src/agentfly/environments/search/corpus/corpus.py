@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from agentfly.environments.search.corpus.cut import Cut, joined, part_id, passages_of
+from agentfly.environments.search.atomic_folder import read_manifest
+from agentfly.environments.search.corpus.cut import Chunking, chunk_id, join_chunks, split_document
 from agentfly.environments.search.corpus.layout import (
     BOUNDS,
     HASHES,
     KIND,
     ORDER,
     TEXTS,
-    hash_of,
+    hash_id,
 )
 from agentfly.environments.search.corpus.read import read_documents
 from agentfly.environments.search.corpus.write import write_corpus
-from agentfly.environments.search.folder import read_manifest
 from agentfly.environments.search.passage import Passage
 from agentfly.errors import FormatError
 from agentfly.runtime.extra import import_extra
@@ -52,20 +52,22 @@ class Corpus(Sequence[Passage]):
         folder: str | Path,
         sources: Sequence[str | Path],
         *,
-        cut: Cut | None = None,
+        chunking: Chunking | None = None,
         on_passage: Callable[[int], None] | None = None,
     ) -> Corpus:
-        """Cut documents into passages and keep them in a new folder.
+        """Split documents into passages and keep them in a new folder.
 
         Args:
             folder: Where; it appears when it is whole.
             sources: Files, folders, dumps and names of a hub; see `read_documents`.
-            cut: How long passages are.
+            chunking: How long passages are.
             on_passage: Told how many have been written, now and then.
         """
-        cut = cut or Cut()
-        passages = (p for document in read_documents(sources) for p in passages_of(document, cut))
-        write_corpus(Path(folder), passages, overlap=cut.overlap, on_passage=on_passage)
+        chunking = chunking or Chunking()
+        passages = (
+            p for document in read_documents(sources) for p in split_document(document, chunking)
+        )
+        write_corpus(Path(folder), passages, overlap=chunking.overlap, on_passage=on_passage)
         return cls(folder)
 
     def __len__(self) -> int:
@@ -97,15 +99,15 @@ class Corpus(Sequence[Passage]):
 
     def _joined(self, document_id: str) -> Passage | None:
         parts: list[Passage] = []
-        while (part := self._find(part_id(document_id, len(parts)))) is not None:
+        while (part := self._find(chunk_id(document_id, len(parts)))) is not None:
             parts.append(part)
         if not parts:
             return None
-        text = joined([part.text for part in parts], self._overlap)
+        text = join_chunks([part.text for part in parts], self._overlap)
         return Passage(id=document_id, title=parts[0].title, text=text)
 
     def _find(self, passage_id: str) -> Passage | None:
-        hashed = self._hashes.dtype.type(hash_of(passage_id))
+        hashed = self._hashes.dtype.type(hash_id(passage_id))
         place = int(self._hashes.searchsorted(hashed))
         if place == len(self) or self._hashes[place] != hashed:
             return None

@@ -10,7 +10,7 @@ from agentfly.environments.search.corpus.document import Document
 from agentfly.environments.search.passage import Passage
 
 
-class Cut(Settings):
+class Chunking(Settings):
     """How long a passage is."""
 
     words: int = Field(default=100, ge=1)
@@ -25,37 +25,37 @@ class Cut(Settings):
         return self
 
 
-def passages_of(document: Document, cut: Cut) -> Iterator[Passage]:
-    """Cut a document; one that is short enough stays whole and keeps its id and its line breaks.
+def split_document(document: Document, chunking: Chunking) -> Iterator[Passage]:
+    """Split a document; a short one stays whole and keeps its id and its line breaks.
 
     >>> long = Document(id="d", title="D", text="a b c d e")
-    >>> [(p.id, p.text) for p in passages_of(long, Cut(words=3, overlap=1))]
+    >>> [(p.id, p.text) for p in split_document(long, Chunking(words=3, overlap=1))]
     [('d#0', 'a b c'), ('d#1', 'c d e')]
     """
     words = document.text.split()
-    if len(words) <= cut.words:
+    if len(words) <= chunking.words:
         if words:
             yield Passage(id=document.id, title=document.title, text=document.text.strip())
         return
-    step = cut.words - cut.overlap
-    for number, start in enumerate(range(0, len(words) - cut.overlap, step)):
-        text = " ".join(words[start : start + cut.words])
-        yield Passage(id=part_id(document.id, number), title=document.title, text=text)
+    step = chunking.words - chunking.overlap
+    for number, start in enumerate(range(0, len(words) - chunking.overlap, step)):
+        text = " ".join(words[start : start + chunking.words])
+        yield Passage(id=chunk_id(document.id, number), title=document.title, text=text)
 
 
-def part_id(document_id: str, number: int) -> str:
+def chunk_id(document_id: str, number: int) -> str:
     """Name one of a document's passages.
 
-    >>> part_id("cats", 0)
+    >>> chunk_id("cats", 0)
     'cats#0'
     """
     return f"{document_id}#{number}"
 
 
-def joined(parts: Sequence[str], overlap: int) -> str:
+def join_chunks(parts: Sequence[str], overlap: int) -> str:
     """Put a document together again from its passages, without what they repeat.
 
-    >>> joined(["a b c", "c d e"], overlap=1)
+    >>> join_chunks(["a b c", "c d e"], overlap=1)
     'a b c d e'
     """
     words: list[str] = []

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from agentfly.environments.search.corpus.document import Document
 from agentfly.environments.search.corpus.markdown import plain_markdown
-from agentfly.environments.search.opening import open_bytes, open_text
-from agentfly.environments.search.readable import decode_html, readable
+from agentfly.environments.search.html_text import decode_html, extract_text
+from agentfly.environments.search.input_files import open_bytes, open_text
 
 _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
 
@@ -30,5 +30,5 @@ def read_markdown(path: Path) -> Iterator[Document]:
 def read_html(path: Path) -> Iterator[Document]:
     """Read what a person would read of a page."""
     with open_bytes(path) as file:
-        page = readable(decode_html(file.read()))
+        page = extract_text(decode_html(file.read()))
     yield Document(id=path.name, title=page.title or path.stem, text=page.text, where=str(path))

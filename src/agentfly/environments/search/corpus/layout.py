@@ -18,10 +18,10 @@ HASHES = "hashes.u64"
 ORDER = "order.i64"
 
 
-def hash_of(passage_id: str) -> int:
+def hash_id(passage_id: str) -> int:
     """Hash an id to 64 bits.
 
-    >>> hash_of("cats") == hash_of("cats") != hash_of("dogs")
+    >>> hash_id("cats") == hash_id("cats") != hash_id("dogs")
     True
     """
     data = passage_id.encode(errors="replace")

@@ -8,7 +8,7 @@ from agentfly.environments.search.corpus.document import Document
 from agentfly.environments.search.corpus.files import read_html, read_markdown, read_text
 from agentfly.environments.search.corpus.rows import read_hub, read_jsonl, read_parquet
 from agentfly.environments.search.corpus.wikipedia import read_dump
-from agentfly.environments.search.opening import kind_of
+from agentfly.environments.search.input_files import document_suffix
 from agentfly.errors import ConfigError
 from agentfly.runtime.names import look_up
 from agentfly.tasks.hub import HUB
@@ -41,15 +41,17 @@ def read_documents(sources: Iterable[str | Path]) -> Iterator[Document]:
         elif Path(source).is_dir():
             yield from _read_folder(Path(source))
         else:
-            yield from look_up(kind_of(Path(source)), READERS, "kind of document")(Path(source))
+            yield from look_up(document_suffix(Path(source)), READERS, "kind of document")(
+                Path(source)
+            )
 
 
 def _read_folder(folder: Path) -> Iterator[Document]:
-    paths = sorted(p for p in folder.rglob("*") if p.is_file() and kind_of(p) in READERS)
+    paths = sorted(p for p in folder.rglob("*") if p.is_file() and document_suffix(p) in READERS)
     if not paths:
         raise ConfigError(f"{folder} holds no documents. Known kinds: {', '.join(READERS)}")
     for path in paths:
-        for document in READERS[kind_of(path)](path):
+        for document in READERS[document_suffix(path)](path):
             yield _known_by_path(document, path, folder)
 
 

@@ -17,11 +17,11 @@ from agentfly.tasks.hub import HubDataset
 _FORM = 'a row looks like {"id": "7", "title": "Cats", "text": "Cats purr."}'
 
 
-def document_of(row: Mapping[str, Any], *, where: str, fallback_id: str) -> Document:
+def parse_row(row: Mapping[str, Any], *, where: str, fallback_id: str) -> Document:
     r"""Read one row.
 
     >>> row = {"id": 7, "contents": '"Cats"\nCats purr.'}
-    >>> document_of(row, where="wiki.jsonl:1", fallback_id="wiki:1").title
+    >>> parse_row(row, where="wiki.jsonl:1", fallback_id="wiki:1").title
     'Cats'
     """
     title, text = row.get("title"), row.get("text")
@@ -50,7 +50,7 @@ def read_jsonl(path: Path) -> Iterator[Document]:
     """Read one document from each line."""
     for where, row in read_json_lines(path):
         line = where.rpartition(":")[2]
-        yield document_of(row, where=where, fallback_id=f"{path.name}:{line}")
+        yield parse_row(row, where=where, fallback_id=f"{path.name}:{line}")
 
 
 def read_parquet(path: Path) -> Iterator[Document]:
@@ -62,7 +62,7 @@ def read_parquet(path: Path) -> Iterator[Document]:
             for row in batch.to_pylist():
                 number += 1
                 place = f"{path}, row {number}"
-                yield document_of(row, where=place, fallback_id=f"{path.name}:{number}")
+                yield parse_row(row, where=place, fallback_id=f"{path.name}:{number}")
 
 
 def read_hub(name: str) -> Iterator[Document]:
@@ -70,4 +70,4 @@ def read_hub(name: str) -> Iterator[Document]:
     dataset = HubDataset.named(name)
     for number, row in enumerate(dataset(), start=1):
         place = f"{name}, row {number}"
-        yield document_of(row, where=place, fallback_id=f"{dataset.dataset}:{number}")
+        yield parse_row(row, where=place, fallback_id=f"{dataset.dataset}:{number}")

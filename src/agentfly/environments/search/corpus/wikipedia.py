@@ -6,7 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from agentfly.environments.search.corpus.document import Document
-from agentfly.environments.search.opening import open_bytes
+from agentfly.environments.search.input_files import open_bytes
 from agentfly.errors import FormatError
 
 ARTICLES = "0"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO
 
-from agentfly.environments.search.corpus.layout import BOUNDS, HASHES, KIND, ORDER, TEXTS, hash_of
-from agentfly.environments.search.folder import new_folder, write_manifest
+from agentfly.environments.search.atomic_folder import new_folder, write_manifest
+from agentfly.environments.search.corpus.layout import BOUNDS, HASHES, KIND, ORDER, TEXTS, hash_id
 from agentfly.environments.search.passage import Passage
 from agentfly.errors import ConfigError, FormatError
 from agentfly.runtime.extra import import_extra
@@ -65,7 +65,7 @@ class _Writer:
     def write(self, passage: Passage) -> None:
         if not passage.id:
             raise FormatError(f"passage {self.count + 1} has an empty id")
-        self.hashes.append(hash_of(passage.id))
+        self.hashes.append(hash_id(passage.id))
         for part in (passage.id, passage.title, passage.text):
             # Half of a surrogate pair, which JSON can spell, has no bytes.
             data = part.encode(errors="replace")

@@ -6,10 +6,10 @@ from pydantic import BaseModel, Field
 
 from agentfly.environments.search.json_file import read_json
 from agentfly.environments.search.questions.question_set import (
+    PassageCollector,
     QuestionSet,
-    Shelf,
-    checked,
     question_row,
+    validate_record,
 )
 from agentfly.errors import FormatError
 
@@ -29,10 +29,10 @@ def read_hotpotqa(path: Path) -> QuestionSet:
     listed = read_json(path)
     if not isinstance(listed, list):
         raise FormatError(f"{path} must hold a list of questions, got a {type(listed).__name__}")
-    shelf, rows = Shelf(), []
+    shelf, rows = PassageCollector(), []
     for number, raw in enumerate(listed, start=1):
         where = f"{path}, question {number}"
-        one = checked(_Question, raw, where)
+        one = validate_record(_Question, raw, where)
         places = {title: shelf.put(title, _joined(lines)) for title, lines in one.context}
         titles = dict.fromkeys(title for title, _ in one.supporting_facts)
         rows.append(

@@ -15,7 +15,7 @@ from agentfly.environments.search.questions.triviaqa import read_triviaqa
 from agentfly.errors import FormatError
 from agentfly.runtime.names import look_up
 
-Form = Literal["squad", "nq-open", "hotpotqa", "triviaqa", "2wiki", "musique"]
+QuestionFormat = Literal["squad", "nq-open", "hotpotqa", "triviaqa", "2wiki", "musique"]
 
 READERS: Mapping[str, Callable[[Path], QuestionSet]] = MappingProxyType(
     {
@@ -28,7 +28,7 @@ READERS: Mapping[str, Callable[[Path], QuestionSet]] = MappingProxyType(
     }
 )
 
-HOPS: Mapping[Form, int] = MappingProxyType(
+MAX_HOPS: Mapping[QuestionFormat, int] = MappingProxyType(
     {"squad": 1, "nq-open": 1, "hotpotqa": 2, "triviaqa": 1, "2wiki": 4, "musique": 4}
 )
 """How many facts the longest questions of each form go through."""

@@ -6,10 +6,10 @@ from pydantic import BaseModel
 
 from agentfly.environments.search.json_file import read_json_lines
 from agentfly.environments.search.questions.question_set import (
+    PassageCollector,
     QuestionSet,
-    Shelf,
-    checked,
     question_row,
+    validate_record,
 )
 
 
@@ -30,9 +30,9 @@ class _Question(BaseModel):
 
 def read_musique(path: Path) -> QuestionSet:
     """Read the questions that can be answered, and the paragraphs of all."""
-    shelf, rows = Shelf(), []
+    shelf, rows = PassageCollector(), []
     for where, raw in read_json_lines(path):
-        one = checked(_Question, raw, where)
+        one = validate_record(_Question, raw, where)
         places = [(shelf.put(p.title, p.paragraph_text), p) for p in one.paragraphs]
         if one.answerable:
             rows.append(

@@ -22,10 +22,10 @@ class QuestionSet:
 
 
 @dataclass(slots=True)
-class Shelf:
+class PassageCollector:
     """Passages as they are met, each once, known by its title.
 
-    >>> shelf = Shelf()
+    >>> shelf = PassageCollector()
     >>> shelf.put("Cats", "Cats purr."), shelf.put("Cats", "More."), shelf.put("Cats", "Cats purr.")
     ('Cats', 'Cats#1', 'Cats')
     """
@@ -59,7 +59,7 @@ def question_row(
     return {"id": id, "question": question, "answer": right, "support": list(support)}
 
 
-def checked(kind: type[M], raw: object, where: str) -> M:
+def validate_record(kind: type[M], raw: object, where: str) -> M:
     """Read one object of a file, or say where and what is wrong with it."""
     try:
         return kind.model_validate(raw)

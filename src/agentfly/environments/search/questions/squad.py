@@ -6,10 +6,10 @@ from pydantic import BaseModel
 
 from agentfly.environments.search.json_file import read_json
 from agentfly.environments.search.questions.question_set import (
+    PassageCollector,
     QuestionSet,
-    Shelf,
-    checked,
     question_row,
+    validate_record,
 )
 
 
@@ -40,8 +40,8 @@ class _File(BaseModel):
 
 def read_squad(path: Path) -> QuestionSet:
     """Read the questions that have an answer, and all paragraphs."""
-    shelf, rows = Shelf(), []
-    for article in checked(_File, read_json(path), str(path)).data:
+    shelf, rows = PassageCollector(), []
+    for article in validate_record(_File, read_json(path), str(path)).data:
         for paragraph in article.paragraphs:
             place = shelf.put(article.title.replace("_", " "), paragraph.context)
             rows += [

@@ -5,7 +5,11 @@ from pathlib import Path
 from pydantic import BaseModel, Field
 
 from agentfly.environments.search.json_file import read_json
-from agentfly.environments.search.questions.question_set import QuestionSet, checked, question_row
+from agentfly.environments.search.questions.question_set import (
+    QuestionSet,
+    question_row,
+    validate_record,
+)
 
 
 class _Answer(BaseModel):
@@ -32,6 +36,6 @@ def read_triviaqa(path: Path) -> QuestionSet:
             answers=[one.answer.value, *one.answer.aliases],
             where=f"{path}, question {one.id}",
         )
-        for one in checked(_File, read_json(path), str(path)).data
+        for one in validate_record(_File, read_json(path), str(path)).data
     ]
     return QuestionSet(rows=tuple(rows))

@@ -12,10 +12,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from agentfly.environments.search.atomic_folder import new_folder, read_manifest, write_manifest
 from agentfly.environments.search.corpus import Corpus
-from agentfly.environments.search.folder import new_folder, read_manifest, write_manifest
 from agentfly.environments.search.passage import Hit, Passage
-from agentfly.environments.search.retrieval.retriever import MAX_HITS, MAX_QUERY, mended
+from agentfly.environments.search.retrieval.retriever import MAX_HITS, MAX_QUERY, replace_surrogates
 from agentfly.errors import ConfigError, FormatError, boundary
 from agentfly.runtime.extra import import_extra
 
@@ -81,7 +81,7 @@ class Bm25:
 
     def search(self, query: str, k: int) -> list[Hit]:
         """Return the best `k`; equal scores in the order of the corpus."""
-        words = dict.fromkeys(_analyzer().analyze(mended(query[:MAX_QUERY])))
+        words = dict.fromkeys(_analyzer().analyze(replace_surrogates(query[:MAX_QUERY])))
         if not words or k < 1:
             return []
         found = self._searcher.search(self._any_of(words), min(k, MAX_HITS), count=False)
@@ -142,7 +142,7 @@ def _fill(
     # One thread, so that the same passages give the same index.
     writer = index.writer(heap_size=WRITER_BYTES, num_threads=1)
     for place, passage in enumerate(passages):
-        title, text = (mended(part) for part in (passage.title, passage.text))
+        title, text = (replace_surrogates(part) for part in (passage.title, passage.text))
         writer.add_document(document(title=title, text=text, place=place))
         if on_passage is not None and place % 1000 == 0:
             on_passage(place)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentfly.environments.search.atomic_folder import new_folder, read_manifest, write_manifest
 from agentfly.environments.search.corpus import Corpus
-from agentfly.environments.search.folder import new_folder, read_manifest, write_manifest
 from agentfly.environments.search.passage import Hit, Passage
 from agentfly.environments.search.retrieval.embedder import Embedder, SentenceEmbedder
 from agentfly.environments.search.retrieval.retriever import MAX_HITS, MAX_QUERY
@@ -47,7 +47,7 @@ class Dense:
         return cls(embedder.embed([passage.headed for passage in passages]), passages, embedder)
 
     @classmethod
-    def kept(cls, passages: Sequence[Passage], embedder: Embedder) -> Dense:
+    def cached(cls, passages: Sequence[Passage], embedder: Embedder) -> Dense:
         """Embed passages once for all processes of this machine, now and later.
 
         Their vectors are kept in ~/.cache/agentfly/search, or in $AGENTFLY_CACHE, under a name

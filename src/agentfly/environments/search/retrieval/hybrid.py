@@ -9,7 +9,7 @@ from agentfly.errors import ConfigError
 
 DEPTH = 50
 """How many hits of each are fused, at least: what one ranks low, another may know better."""
-FLATTEN = 60
+RRF_K = 60
 """The constant of Cormack, Clarke and Büttcher (SIGIR 2009): how little the first ranks stand
 out."""
 
@@ -43,6 +43,6 @@ def fuse(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
     for ranking in rankings:
         for rank, hit in enumerate(ranking, start=1):
             passages[hit.passage.id] = hit.passage
-            scores[hit.passage.id] += 1.0 / (FLATTEN + rank)
+            scores[hit.passage.id] += 1.0 / (RRF_K + rank)
     best = sorted(scores, key=lambda one: -scores[one])  # stable: the first retriever breaks ties
     return [Hit(passage=passages[one], score=scores[one]) for one in best]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from agentfly.environments.search.corpus import Corpus, Cut
+from agentfly.environments.search.corpus import Chunking, Corpus
 from agentfly.environments.search.retrieval.bm25 import Bm25
 from agentfly.environments.search.retrieval.dense import Dense
 from agentfly.environments.search.retrieval.embedder import SMALL, Embedder
@@ -18,16 +18,16 @@ from agentfly.environments.search.retrieval.hybrid import Hybrid
 from agentfly.environments.search.retrieval.retriever import Retriever
 from agentfly.errors import ConfigError
 
-By = Literal["bm25", "dense", "hybrid"]
+RetrievalMethod = Literal["bm25", "dense", "hybrid"]
 """By words, by meaning, or by both."""
-Stages = Callable[[str, int, int | None], None]
+ProgressCallback = Callable[[str, int, int | None], None]
 """Told what is being done, how many passages are done, and of how many, if that is known."""
 
 
 _DENSE = "dense-"
 
 
-def quiet(stage: str, done: int, total: int | None) -> None:
+def no_progress(stage: str, done: int, total: int | None) -> None:
     """Tell nobody."""
 
 
@@ -48,8 +48,8 @@ class SearchIndex:
         folder: str | Path,
         sources: Sequence[str | Path],
         *,
-        cut: Cut | None = None,
-        on_stage: Stages = quiet,
+        chunking: Chunking | None = None,
+        on_stage: ProgressCallback = no_progress,
     ) -> "SearchIndex":
         """Read documents into a new folder, and index their words.
 
@@ -57,23 +57,27 @@ class SearchIndex:
             folder: Where. If this is cut short after reading, the words are indexed when they are
                 first asked for.
             sources: Files, folders, dumps and names of a hub; see `read_documents`.
-            cut: How long passages are.
+            chunking: How long passages are.
             on_stage: Told how far it is.
         """
         corpus = Path(folder) / "corpus"
-        Corpus.create(corpus, sources, cut=cut, on_passage=lambda n: on_stage("reading", n, None))
+        Corpus.create(
+            corpus, sources, chunking=chunking, on_passage=lambda n: on_stage("reading", n, None)
+        )
         index = cls(folder)
         index.bm25(on_stage)
         return index
 
-    def retriever(self, by: By = "bm25", *, on_stage: Stages = quiet) -> Retriever:
+    def retriever(
+        self, by: RetrievalMethod = "bm25", *, on_stage: ProgressCallback = no_progress
+    ) -> Retriever:
         """Return what searches; by meaning only if there are vectors."""
         if by == "bm25":
             return self.bm25(on_stage)
         dense = Dense.open(self._vectors(), self.corpus)
         return dense if by == "dense" else Hybrid([self.bm25(on_stage), dense])
 
-    def bm25(self, on_stage: Stages = quiet) -> Bm25:
+    def bm25(self, on_stage: ProgressCallback = no_progress) -> Bm25:
         """Open the index of words; make it first if it is missing."""
         folder = self.folder / "bm25"
         if folder.exists():
@@ -81,7 +85,7 @@ class SearchIndex:
         total = len(self.corpus)
         return Bm25.create(folder, self.corpus, on_passage=lambda n: on_stage("indexing", n, total))
 
-    def embed(self, embedder: Embedder, *, on_stage: Stages = quiet) -> Dense:
+    def embed(self, embedder: Embedder, *, on_stage: ProgressCallback = no_progress) -> Dense:
         """Make the vectors of a model, unless they are there."""
         folder = self.folder / f"{_DENSE}{Path(embedder.name).name}"
         if folder.exists():

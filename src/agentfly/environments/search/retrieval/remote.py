@@ -14,7 +14,7 @@ from agentfly.engines.remote.server import Call
 from agentfly.environments.search.client import SECONDS, Client
 from agentfly.environments.search.corpus.rows import split_contents
 from agentfly.environments.search.passage import Hit, Passage
-from agentfly.environments.search.retrieval.retriever import MAX_HITS, MAX_QUERY, mended
+from agentfly.environments.search.retrieval.retriever import MAX_HITS, MAX_QUERY, replace_surrogates
 from agentfly.errors import EnvError
 from agentfly.runtime.http.address import split_token
 
@@ -69,7 +69,7 @@ class RemoteRetriever:
         """Return the best `k`, as the server ranks them; EnvError if it can't be had."""
         if k < 1 or not query.strip():
             return []
-        asked = [mended(query[:MAX_QUERY])]
+        asked = [replace_surrogates(query[:MAX_QUERY])]
         body = {"queries": asked, "topk": min(k, MAX_HITS), "return_scores": True}
         call = Call(path=PATH, body=body, headers=self._headers)
         answer = self._client.ask(call, _Answer, 'a "result"')

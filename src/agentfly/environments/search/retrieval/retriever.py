@@ -21,10 +21,10 @@ class Retriever(Protocol):
         """Return at most `k` hits, the best first."""
 
 
-def mended(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     r"""Replace half characters, which JSON can spell and which have no bytes.
 
-    >>> mended("cats\ud83d")
+    >>> replace_surrogates("cats\ud83d")
     'cats?'
     """
     return text.encode(errors="replace").decode()

@@ -23,12 +23,12 @@ _UNSENDABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 """Control characters, and halves of characters, which have no bytes."""
 
 
-def split_url(url: str) -> SplitResult:
+def parse_url(url: str) -> SplitResult:
     """Split a web address, or tell the model what is wrong with it.
 
     A host of other letters is written as it is sent and looked up:
 
-    >>> split_url("https://Bücher.example:8080/ä").netloc
+    >>> parse_url("https://Bücher.example:8080/ä").netloc
     'xn--bcher-kva.example:8080'
     """
     try:
@@ -70,18 +70,18 @@ def _in_ascii(host: str) -> str:
     return idna.encode(host, uts46=True).decode()
 
 
-async def public_address(host: str, port: int, *, allow_private: bool) -> str:
+async def resolve_public_address(host: str, port: int, *, allow_private: bool) -> str:
     """Look a host up, and return the one address to connect to.
 
     Whoever connects to what is returned can't be led elsewhere by a second answer of the DNS.
     """
-    addresses = await look_up(host, port)
+    addresses = await resolve_host(host, port)
     if not allow_private and not all(map(is_public, addresses)):
         raise ToolError(f"{host!r} is not on the public web, and can't be opened.")
     return str(addresses[0])
 
 
-async def look_up(host: str, port: int) -> list[Address]:
+async def resolve_host(host: str, port: int) -> list[Address]:
     """Ask the system for a host's addresses."""
     loop = asyncio.get_running_loop()
     try:

@@ -13,9 +13,9 @@ from agentfly.engines.remote.connection import broken, import_httpx
 from agentfly.engines.remote.pace import Pace
 from agentfly.engines.remote.refusal import refusal
 from agentfly.engines.remote.retry import Retry, retrying
+from agentfly.environments.search.html_text import decode_html, extract_text
 from agentfly.environments.search.passage import Passage
-from agentfly.environments.search.readable import decode_html, readable
-from agentfly.environments.search.web.address import join_url, public_address, split_url
+from agentfly.environments.search.web.address import join_url, parse_url, resolve_public_address
 from agentfly.environments.search.web.cache import DiskCache
 from agentfly.errors import DeadlineError, EngineError, ToolError
 from agentfly.runtime.background import wait_for
@@ -34,8 +34,8 @@ PER_MINUTE = 60.0
 """Requests to one host: what a site bears from a stranger."""
 MAX_HOSTS = 4096
 """Hosts whose pace is kept; of more, the one that was left alone longest may be asked at once."""
-READABLE = ("text/html", "application/xhtml+xml", "text/plain")
-AGENT = "Mozilla/5.0 (compatible; agentfly)"
+READABLE_TYPES = ("text/html", "application/xhtml+xml", "text/plain")
+USER_AGENT = "Mozilla/5.0 (compatible; agentfly)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +112,9 @@ class PageReader:
 
     async def _fetch(self, url: str, deadline: float) -> _Fetched:
         """Ask once, when it is the host's turn, at the address that was looked at."""
-        parts = split_url(url)
+        parts = parse_url(url)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-        address = await public_address(host, port, allow_private=self._allow_private)
+        address = await resolve_public_address(host, port, allow_private=self._allow_private)
         await self._pace_of(host).turn(deadline)
         return await self._exchange(parts, address)
 
@@ -123,8 +123,8 @@ class PageReader:
         httpx = import_httpx()
         headers = {
             "Host": parts.netloc,
-            "User-Agent": AGENT,
-            "Accept": ", ".join(READABLE),
+            "User-Agent": USER_AGENT,
+            "Accept": ", ".join(READABLE_TYPES),
             "Accept-Encoding": "identity",  # Nothing that a few bytes could blow up.
         }
         # No proxy: it would look the host up by itself.
@@ -162,7 +162,7 @@ async def _read(response: httpx2.Response, url: str) -> _Fetched:
         return _Fetched(body=b"", kind=kind, charset=None, moved_to=response.headers["Location"])
     if not response.is_success:
         raise refusal(url, response.status_code, b"", response.headers.get("Retry-After"))
-    if kind not in READABLE:
+    if kind not in READABLE_TYPES:
         raise ToolError(f"{url} is {kind}: only text and HTML can be read.")
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise ToolError(f"{url} came compressed, against the request: it can't be read.")
@@ -178,7 +178,7 @@ def _passage(url: str, fetched: _Fetched) -> Passage:
     text = decode_html(fetched.body, fetched.charset)
     if fetched.kind == "text/plain":
         return Passage(id=url, title=url, text=text.strip())
-    page = readable(text)
+    page = extract_text(text)
     return Passage(id=url, title=page.title or url, text=page.text)
 
 

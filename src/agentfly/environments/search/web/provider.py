@@ -8,7 +8,7 @@ from typing import Protocol
 from pydantic import BaseModel
 
 from agentfly.engines.remote.server import Call
-from agentfly.environments.search.html_tokens import unescaped
+from agentfly.environments.search.html_tokens import unescape_html
 from agentfly.environments.search.retrieval.retriever import MAX_QUERY
 
 
@@ -50,10 +50,10 @@ class Provider:
 _MARK = re.compile(r"<[^<>]{0,200}>")
 
 
-def without_marks(snippet: str) -> str:
+def strip_tags(snippet: str) -> str:
     """Take out the marks by which providers show what matched.
 
-    >>> without_marks("Cats &amp; <strong>dogs</strong>")
+    >>> strip_tags("Cats &amp; <strong>dogs</strong>")
     'Cats & dogs'
     """
-    return unescaped(_MARK.sub("", snippet))
+    return unescape_html(_MARK.sub("", snippet))

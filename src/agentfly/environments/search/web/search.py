@@ -6,7 +6,7 @@ from typing import cast
 from agentfly.engines.remote import Endpoint, Retry
 from agentfly.environments.search.client import SECONDS, Client
 from agentfly.environments.search.passage import Hit, Passage
-from agentfly.environments.search.retrieval.retriever import MAX_HITS, mended
+from agentfly.environments.search.retrieval.retriever import MAX_HITS, replace_surrogates
 from agentfly.environments.search.web.provider import Provider, WebAnswer, WebResult
 from agentfly.environments.search.web.providers import PROVIDERS
 from agentfly.errors import ConfigError, ToolError
@@ -61,7 +61,7 @@ class WebSearch:
         if k < 1 or not query.strip():
             return []
         self._require_short(query)
-        call = self._provider.call(mended(query), k, self._key)
+        call = self._provider.call(replace_surrogates(query), k, self._key)
         answer = self._client.ask(call, self._provider.answer, f"{self.name}'s list of results")
         results = cast("WebAnswer", answer).results()[:k]
         return [

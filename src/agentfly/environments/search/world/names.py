@@ -29,7 +29,7 @@ class Names:
         self._short = short
         self._words: set[str] = set()
 
-    def give(self, kind: str) -> str:
+    def new_name(self, kind: str) -> str:
         """Make up a name for something of this kind."""
         if self._short:
             return self._word()

@@ -14,11 +14,11 @@ class Question:
     path: tuple[Relation, ...]
 
 
-def ask(question: Question, random: Random, *, held_out: bool = False) -> str:
+def write_question(question: Question, random: Random, *, held_out: bool = False) -> str:
     """Write a question, in one of the wordings to train on or in those that are held out.
 
     >>> birthplace, river = RELATIONS[0], RELATIONS[3]
-    >>> ask(Question("Mira Dovel", (birthplace, river)), Random(5))
+    >>> write_question(Question("Mira Dovel", (birthplace, river)), Random(5))
     'Which river flows through the birthplace of Mira Dovel?'
     """
     subject = question.start
@@ -29,10 +29,10 @@ def ask(question: Question, random: Random, *, held_out: bool = False) -> str:
     return random.choice(last.wordings(last.asks, held_out=held_out)).format(subject)
 
 
-def read(text: str) -> Question | None:
+def parse_question(text: str) -> Question | None:
     """Understand a question; None for one that is not of this world.
 
-    >>> question = read("Which river flows through the birthplace of Mira Dovel?")
+    >>> question = parse_question("Which river flows through the birthplace of Mira Dovel?")
     >>> question.start, [relation.name for relation in question.path]
     ('Mira Dovel', ['birthplace', 'river'])
     """

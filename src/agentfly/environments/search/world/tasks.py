@@ -5,7 +5,7 @@ from itertools import islice
 from random import Random
 from typing import Any
 
-from agentfly.environments.search.world.question import Question, ask
+from agentfly.environments.search.world.question import Question, write_question
 from agentfly.environments.search.world.relation import RELATIONS, Relation
 from agentfly.environments.search.world.world import Half, World
 from agentfly.errors import ConfigError
@@ -34,7 +34,7 @@ def _rows(
 ) -> list[dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     for question in islice(_questions(half, hops, random), TRIES * count):
-        row = _row(half, question, ask(question, random, held_out=held_out))
+        row = _row(half, question, write_question(question, random, held_out=held_out))
         rows.setdefault(row["id"], row)
         if len(rows) == count:
             return list(rows.values())

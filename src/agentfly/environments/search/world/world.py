@@ -94,7 +94,7 @@ class World:
 
 def _half(people: int, names: Names, random: Random) -> Half:
     entities = [
-        Entity(names.give(kind), kind)
+        Entity(names.new_name(kind), kind)
         for kind, share in SHARES.items()
         for _ in range(max(2, people // share))
     ]

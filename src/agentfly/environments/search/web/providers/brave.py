@@ -3,9 +3,9 @@
 from pydantic import BaseModel
 
 from agentfly.engines.remote.server import Call
-from agentfly.environments.search.web.provider import Provider, WebResult, without_marks
+from agentfly.environments.search.web.provider import Provider, WebResult, strip_tags
 
-MOST = 20
+MAX_RESULTS = 20
 """It refuses to give more at once."""
 
 
@@ -26,7 +26,7 @@ class _Answer(BaseModel):
 
     def results(self) -> list[WebResult]:
         return [
-            WebResult(title=without_marks(x.title), url=x.url, snippet=without_marks(x.description))
+            WebResult(title=strip_tags(x.title), url=x.url, snippet=strip_tags(x.description))
             for x in self.web.results
         ]
 
@@ -35,7 +35,7 @@ def _call(query: str, k: int, key: str) -> Call:
     return Call(
         method="GET",
         path="/res/v1/web/search",
-        query={"q": query, "count": str(min(k, MOST))},
+        query={"q": query, "count": str(min(k, MAX_RESULTS))},
         headers={"X-Subscription-Token": key, "Accept": "application/json"},
     )
 

@@ -5,7 +5,7 @@ from pydantic import BaseModel, Field
 from agentfly.engines.remote.server import Call
 from agentfly.environments.search.web.provider import Provider, WebResult
 
-MOST = 20
+MAX_RESULTS = 20
 """It refuses to give more at once."""
 
 
@@ -25,7 +25,7 @@ class _Answer(BaseModel):
 def _call(query: str, k: int, key: str) -> Call:
     return Call(
         path="/search",
-        body={"query": query, "max_results": min(k, MOST)},
+        body={"query": query, "max_results": min(k, MAX_RESULTS)},
         headers={"Authorization": f"Bearer {key}"},
     )
 

@@ -5,11 +5,11 @@ from typing import Self
 from pydantic import BaseModel, model_validator
 
 from agentfly.engines.remote.server import Call
-from agentfly.environments.search.web.provider import Provider, WebResult, without_marks
+from agentfly.environments.search.web.provider import Provider, WebResult, strip_tags
 from agentfly.errors import EnvError, ToolError
 
 SITE = "https://en.wikipedia.org"
-MOST = 50
+MAX_RESULTS = 50
 """It gives no more at once."""
 BAD_QUERY = (
     "cirrussearch-parse-error",
@@ -17,7 +17,7 @@ BAD_QUERY = (
     "cirrussearch-regex-syntax-error",
 )
 """Errors of whoever wrote the query; all others are Wikipedia's own."""
-WHO = "agentfly (https://pypi.org/project/agentfly)"
+USER_AGENT = "agentfly (https://pypi.org/project/agentfly)"
 """Wikipedia asks programs to say who they are."""
 
 
@@ -56,15 +56,15 @@ class _Answer(BaseModel):
 
 def _result(found: _Found) -> WebResult:
     path = f"/w/index.php?curid={found.pageid}"
-    return WebResult(title=found.title, url=path, snippet=without_marks(found.snippet))
+    return WebResult(title=found.title, url=path, snippet=strip_tags(found.snippet))
 
 
 def _call(query: str, k: int, key: str) -> Call:
     del key
-    asked = {"srsearch": query, "srlimit": str(min(k, MOST))}
+    asked = {"srsearch": query, "srlimit": str(min(k, MAX_RESULTS))}
     form = {"action": "query", "list": "search", "format": "json"}
     return Call(
-        method="GET", path="/w/api.php", query={**form, **asked}, headers={"User-Agent": WHO}
+        method="GET", path="/w/api.php", query={**form, **asked}, headers={"User-Agent": USER_AGENT}
     )
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Protocol
 
 from agentfly.environments.search.passage import Passage
-from agentfly.environments.search.questions import Form, load_questions
+from agentfly.environments.search.questions import QuestionFormat, load_questions
 from agentfly.environments.search.retrieval import (
     Bm25,
-    By,
     Dense,
     Hybrid,
     RemoteRetriever,
+    RetrievalMethod,
     Retriever,
     SearchIndex,
     SentenceEmbedder,
@@ -34,7 +34,7 @@ HTTP = ("http://", "https://")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Library:
+class SearchBackend:
     """Something to search and to read in."""
 
     retriever: Retriever
@@ -42,36 +42,36 @@ class Library:
     """Opens a page by its id or address; None if there is none."""
 
 
-class Place(Hashable, Protocol):
+class BackendSpec(Hashable, Protocol):
     """Where a library is."""
 
-    def open(self) -> Library:
+    def open(self) -> SearchBackend:
         """Open it; may take long."""
 
 
 @dataclass(frozen=True, slots=True)
-class InWorld:
+class WorldSpec:
     """The passages of a generated world."""
 
     people: int
     short: bool
     seed: int
-    by: By = "bm25"
+    by: RetrievalMethod = "bm25"
 
-    def open(self) -> Library:
+    def open(self) -> SearchBackend:
         """Generate and index them, in a fraction of a second."""
-        return _of_passages(world_of(self).passages, self.by)
+        return _of_passages(get_world(self).passages, self.by)
 
 
 @dataclass(frozen=True, slots=True)
-class InQuestions:
+class QuestionFileSpec:
     """The passages that a file of questions brings along."""
 
     path: str
-    form: Form
-    by: By = "bm25"
+    form: QuestionFormat
+    by: RetrievalMethod = "bm25"
 
-    def open(self) -> Library:
+    def open(self) -> SearchBackend:
         """Read and index them in memory."""
         passages = load_questions(self.path, self.form).passages
         if not passages:
@@ -83,20 +83,20 @@ class InQuestions:
 
 
 @dataclass(frozen=True, slots=True)
-class InFolder:
+class FolderSpec:
     """A folder made by `agentfly search index`."""
 
     folder: str
-    by: By = "bm25"
+    by: RetrievalMethod = "bm25"
 
-    def open(self) -> Library:
+    def open(self) -> SearchBackend:
         """Map its files."""
         index = SearchIndex(Path(self.folder))
-        return Library(retriever=index.retriever(self.by), find=index.corpus.find)
+        return SearchBackend(retriever=index.retriever(self.by), find=index.corpus.find)
 
 
 @dataclass(frozen=True, slots=True)
-class AtServer:
+class ServerSpec:
     """A retrieval server, as `agentfly search serve` and Search-R1 run one."""
 
     url: str
@@ -108,13 +108,15 @@ class AtServer:
         object.__setattr__(self, "url", url)
         object.__setattr__(self, "token", token or self.token)
 
-    def open(self) -> Library:
+    def open(self) -> SearchBackend:
         """Connect at the first search; of its pages only those that were found can be opened."""
-        return Library(retriever=RemoteRetriever(self.url, token=self.token), find=lambda _: None)
+        return SearchBackend(
+            retriever=RemoteRetriever(self.url, token=self.token), find=lambda _: None
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class OnWeb:
+class WebSpec:
     """The open web."""
 
     provider: str
@@ -128,7 +130,7 @@ class OnWeb:
     allow_private: bool = False
     """Whether pages of loopback and private addresses may be opened."""
 
-    def open(self) -> Library:
+    def open(self) -> SearchBackend:
         """Look for the key; nothing is asked yet."""
         search = WebSearch(
             self.provider, url=self.url, requests_per_minute=self.requests_per_minute
@@ -141,46 +143,46 @@ class OnWeb:
             allow_private=self.allow_private,
             requests_per_minute=self.pages_per_minute,
         )
-        return Library(retriever=retriever, find=reader.read)
+        return SearchBackend(retriever=retriever, find=reader.read)
 
 
-def searched_at(where: str, by: By = "bm25") -> AtServer | InFolder:
+def backend_spec(where: str, by: RetrievalMethod = "bm25") -> ServerSpec | FolderSpec:
     """Tell a server's address, with its token or without, from a folder.
 
-    >>> searched_at("http://localhost:8001"), searched_at("httpdocs")
-    (AtServer(url='http://localhost:8001'), InFolder(folder='httpdocs', by='bm25'))
+    >>> backend_spec("http://localhost:8001"), backend_spec("httpdocs")
+    (ServerSpec(url='http://localhost:8001'), FolderSpec(folder='httpdocs', by='bm25'))
     """
-    return AtServer(where) if where.startswith(HTTP) else InFolder(where, by)
+    return ServerSpec(where) if where.startswith(HTTP) else FolderSpec(where, by)
 
 
 _opening = threading.Lock()
 
 
-def open_library(place: Place) -> Library:
+def open_backend(place: BackendSpec) -> SearchBackend:
     """Open a place, or return what this process has opened before."""
     with _opening:  # Many chains begin at once; one of them does the work.
         return _opened(place)
 
 
 @cache
-def _opened(place: Place) -> Library:
+def _opened(place: BackendSpec) -> SearchBackend:
     return place.open()
 
 
 @cache
-def world_of(place: InWorld) -> World:
+def get_world(place: WorldSpec) -> World:
     """Return the world of a place."""
     return World(people=place.people, short=place.short, seed=place.seed)
 
 
-def _of_passages(passages: tuple[Passage, ...], by: By) -> Library:
+def _of_passages(passages: tuple[Passage, ...], by: RetrievalMethod) -> SearchBackend:
     by_id = {passage.id: passage for passage in passages}
-    return Library(retriever=_retriever_of(passages, by), find=by_id.get)
+    return SearchBackend(retriever=_retriever_of(passages, by), find=by_id.get)
 
 
-def _retriever_of(passages: tuple[Passage, ...], by: By) -> Retriever:
+def _retriever_of(passages: tuple[Passage, ...], by: RetrievalMethod) -> Retriever:
     """Index words in memory, which is quick; vectors are slow to make, and kept."""
     if by == "bm25":
         return Bm25.in_memory(passages)
-    dense = Dense.kept(passages, SentenceEmbedder())
+    dense = Dense.cached(passages, SentenceEmbedder())
     return dense if by == "dense" else Hybrid([Bm25.in_memory(passages), dense])

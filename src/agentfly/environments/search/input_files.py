@@ -14,10 +14,10 @@ from agentfly.errors import ConfigError, FormatError
 _COMPRESSED = (".gz", ".bz2")
 
 
-def kind_of(path: Path) -> str:
+def document_suffix(path: Path) -> str:
     """Return the suffix that says what is inside.
 
-    >>> kind_of(Path("dev-v2.0.JSON.gz"))
+    >>> document_suffix(Path("dev-v2.0.JSON.gz"))
     '.json'
     """
     inner = path.with_suffix("") if path.suffix.lower() in _COMPRESSED else path

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentfly.environments.search.readable import decode_html, readable
+from agentfly.environments.search.html_text import decode_html, extract_text
 
 PIECES = [
     "<p>",
@@ -33,7 +33,7 @@ PIECES = [
 
 @given(st.lists(st.sampled_from(PIECES), max_size=30))
 def test_any_page_can_be_read(pieces: list[str]) -> None:
-    page = readable("".join(pieces))
+    page = extract_text("".join(pieces))
     assert isinstance(page.text, str)
 
 
@@ -60,7 +60,7 @@ def test_any_page_can_be_read(pieces: list[str]) -> None:
 )
 def test_no_page_takes_longer_than_its_length(piece: str) -> None:
     """A quarter of a megabyte takes a second at most; if the work were quadratic, hours."""
-    page = readable("<p>words</p>" + piece * (2**18 // len(piece)))
+    page = extract_text("<p>words</p>" + piece * (2**18 // len(piece)))
     assert page.text.startswith(("words", "x"))  # of <main> alone, where there is one
 
 
@@ -83,12 +83,12 @@ def test_no_page_takes_longer_than_its_length(piece: str) -> None:
     ],
 )
 def test_what_is_read_of_odd_pages(page: str, text: str) -> None:
-    assert readable(page).text == text
+    assert extract_text(page).text == text
 
 
 def test_the_title_is_the_pages_own() -> None:
     page = "<title>Cats &amp; <b>dogs</title><svg><title>icon</title></svg>x"
-    assert readable(page).title == "Cats & <b>dogs"
+    assert extract_text(page).title == "Cats & <b>dogs"
 
 
 @pytest.mark.parametrize(

@@ -6,52 +6,52 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from agentfly.environments.search.html_tokens import Token, tokens, unescaped
+from agentfly.environments.search.html_tokens import Token, tokenize_html, unescape_html
 
 
 def _names(tags: str) -> frozenset[str]:
     return frozenset(tags.split())
 
 
-SILENT = _names(
+SKIPPED_TAGS = _names(
     "aside button dialog footer form iframe nav noscript object script select style svg template"
 )
 """What stands inside these is not part of the text."""
-BLOCKS = _names(
+BLOCK_TAGS = _names(
     "address article blockquote br dd div dl dt figcaption figure h1 h2 h3 h4 h5 h6 "
     "header hr li main ol p pre section table tbody td th tr ul"
 )
 """A new line begins and ends with these."""
-MAIN = ("main", "article")
+MAIN_TAGS = ("main", "article")
 MAIN_SHARE = 0.4
 """What stands in <main> or <article> is the page, if it is at least this share of all text."""
 
-NO_CHARSETS = _names("idna punycode raw-unicode-escape undefined unicode-escape")
+REFUSED_CHARSETS = _names("idna punycode raw-unicode-escape undefined unicode-escape")
 """Python knows them, and no page is written in them: some raise, one takes for ever."""
 
 _META_CHARSET = re.compile(rb"""<meta[^>]{0,200}charset=["']?([\w-]{1,40})""", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Readable:
+class PageText:
     """A page's title and text."""
 
     title: str
     text: str
 
 
-def readable(html: str) -> Readable:
+def extract_text(html: str) -> PageText:
     r"""Take title and text out of a page, however broken it is.
 
-    >>> readable("<title>Cats</title><nav>Home</nav><p>Cats <b>purr</b>.<p>They sleep.")
-    Readable(title='Cats', text='Cats purr.\nThey sleep.')
+    >>> extract_text("<title>Cats</title><nav>Home</nav><p>Cats <b>purr</b>.<p>They sleep.")
+    PageText(title='Cats', text='Cats purr.\nThey sleep.')
     """
     reader = _Reader()
-    for token in tokens(html):
+    for token in tokenize_html(html):
         reader.read(token)
     everything, main = _tidy(reader.everything), _tidy(reader.main)
     text = main if len(main) >= MAIN_SHARE * len(everything) else everything
-    return Readable(_tidy(reader.title).replace("\n", " "), text)
+    return PageText(_tidy(reader.title).replace("\n", " "), text)
 
 
 def decode_html(body: bytes, charset: str | None = None) -> str:
@@ -63,7 +63,7 @@ def decode_html(body: bytes, charset: str | None = None) -> str:
     named = _META_CHARSET.search(body[:2048])
     for name in filter(None, (charset, named and named[1].decode("ascii"))):
         with suppress(LookupError, ValueError):  # a name that Python doesn't know, or no charset
-            if codecs.lookup(name).name not in NO_CHARSETS:
+            if codecs.lookup(name).name not in REFUSED_CHARSETS:
                 return body.decode(name, errors="replace")
     return body.decode(errors="replace")
 
@@ -84,11 +84,11 @@ class _Reader:
         if token.kind == "text":
             self._write(token.value)
             return
-        if token.value in BLOCKS:
+        if token.value in BLOCK_TAGS:
             self._write("\n")
         if token.kind == "close":
             self._close(token.value)
-        elif token.value in SILENT or token.value in MAIN or token.value == "title":
+        elif token.value in SKIPPED_TAGS or token.value in MAIN_TAGS or token.value == "title":
             self._open.append(token.value)
             self._count(token.value, 1)
 
@@ -102,16 +102,16 @@ class _Reader:
 
     def _count(self, tag: str, change: int) -> None:
         self._times[tag] += change
-        self._silent += change * (tag in SILENT)
-        self._in_main += change * (tag in MAIN)
+        self._silent += change * (tag in SKIPPED_TAGS)
+        self._in_main += change * (tag in MAIN_TAGS)
 
     def _write(self, text: str) -> None:
         if self._silent:
             return
         if self._open and self._open[-1] == "title":
-            self.title.append(unescaped(text))
+            self.title.append(unescape_html(text))
             return
-        self.everything.append(unescaped(text))
+        self.everything.append(unescape_html(text))
         if self._in_main:
             self.main.append(self.everything[-1])
 
