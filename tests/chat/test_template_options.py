@@ -16,7 +16,7 @@ from agentfly.config.toml_writer import to_toml
 from agentfly.engines import ScriptedEngine
 from agentfly.errors import ConfigError
 from agentfly.models import resolve_model
-from agentfly.training.source import Curriculum, for_run
+from agentfly.training.curriculum import Curriculum, for_run
 from agentfly.training.supervised import sft
 from agentfly.types import Message
 

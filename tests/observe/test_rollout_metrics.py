@@ -153,9 +153,9 @@ def test_the_page_is_made_from_the_catalog() -> None:
 
 def others() -> list[dict[str, str]]:
     """The catalogs of rooms that `observe` does not know of, as the training loop names them."""
-    from agentfly.training.learner import learned
+    from agentfly.training.learner import step_metrics
 
-    return [{f"train/{name}": text for name, text in learned.METRICS.items()}]
+    return [{f"train/{name}": text for name, text in step_metrics.METRICS.items()}]
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"

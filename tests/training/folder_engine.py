@@ -17,7 +17,7 @@ from agentfly.engines.local import LocalEngine
 from agentfly.engines.publishing import require_taken
 from agentfly.training.learner.learner import LocalLearner
 from agentfly.training.learner.policy import Policy
-from agentfly.training.publishing import Publisher, publishing
+from agentfly.training.publisher import Publisher, publishing
 from agentfly.training.sampler_check import SamplerCheck
 from agentfly.types import (
     Completion,

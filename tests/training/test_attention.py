@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from agentfly.training.learner import attention, attention_kernels
-from agentfly.training.learner.attention import SegmentAttention, parts_of
+from agentfly.training.learner import attention_kernels, segment_attention
 from agentfly.training.learner.attention_kernels import Chunked, Fused, kernel_for
 from agentfly.training.learner.pack import PackedRow, Segment, pack
+from agentfly.training.learner.segment_attention import SegmentAttention, parts_of
 from agentfly.types import Sample
 
 HEADS, GROUPS, WIDTH = 2, 3, 8
@@ -27,7 +27,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=KERNELS)
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     found = request.param()
-    monkeypatch.setattr(attention, "kernel_for", lambda device: found)
+    monkeypatch.setattr(segment_attention, "kernel_for", lambda device: found)
     return found
 
 

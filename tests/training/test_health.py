@@ -8,7 +8,12 @@ import torch
 from agentfly.algorithms.spread import has_spread
 from agentfly.errors import RunError
 from agentfly.observe import rollout_metrics
-from agentfly.training.health import TooSlow, has_trainable, require_healthy, require_timeless
+from agentfly.training.health import (
+    TimeLimitWarning,
+    has_trainable,
+    require_healthy,
+    require_no_timeouts,
+)
 from agentfly.types import (
     Completion,
     FinishReason,
@@ -91,7 +96,7 @@ def test_beyond_it_the_run_ends_and_says_what_failed() -> None:
 def test_chains_dropped_for_time_are_warned_of_when_there_are_more(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    too_slow = TooSlow()
+    too_slow = TimeLimitWarning()
     for share in (0.0, 0.125, 0.1, 0.25):
         too_slow.tell(share)
     told = [record.getMessage() for record in caplog.records]
@@ -100,10 +105,10 @@ def test_chains_dropped_for_time_are_warned_of_when_there_are_more(
 
 
 def test_a_deadline_ends_a_deterministic_run() -> None:
-    require_timeless([group(chain(0, 1.0))])
+    require_no_timeouts([group(chain(0, 1.0))])
     with pytest.raises(RunError, match="t/0/1"):
-        require_timeless([group(chain(0, 1.0), chain(1, None, stop=StopReason.TIME_LIMIT))])
+        require_no_timeouts([group(chain(0, 1.0), chain(1, None, stop=StopReason.TIME_LIMIT))])
     late = turn(results=(ToolResult(observation="late", status=ToolStatus.TIMEOUT),))
     slow = replace(chain(2, 1.0), streams=(TokenStream(turns=(late,)),))
     with pytest.raises(RunError, match="t/0/2"):
-        require_timeless([group(slow)])
+        require_no_timeouts([group(slow)])

@@ -31,8 +31,8 @@ from agentfly.algorithms import (
     LossOutput,
     make_algorithm,
 )
-from agentfly.training.learner.learned import METRICS
 from agentfly.training.learner.learner import LocalLearner
+from agentfly.training.learner.step_metrics import METRICS
 from agentfly.types import Score, StopReason
 
 

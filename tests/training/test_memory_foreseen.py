@@ -13,12 +13,12 @@ from tests.training.learner_cases import SMALL, hf, make_model, make_policy
 from tests.training.small_trainer import one_source, settings, train
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from agentfly.training.learner import attention, memory
+from agentfly.training.learner import memory, segment_attention
 from agentfly.training.learner.attention_kernels import Chunked
-from agentfly.training.learner.forward import Forward, Targets, targets_of
-from agentfly.training.learner.memory import Memory, foresee, kept_bytes
+from agentfly.training.learner.memory import Memory, estimate_memory, kept_bytes
 from agentfly.training.learner.pack import PackedRow, pack
-from agentfly.training.memory import GIB, engine_cache, free_memory, tell_memory
+from agentfly.training.learner.packed_forward import Forward, Targets, targets_of
+from agentfly.training.memory import GIB, engine_cache, free_memory, report_memory
 from agentfly.types import Sample
 
 CPU = torch.device("cpu")
@@ -93,7 +93,7 @@ def test_the_estimate_is_what_an_update_takes(
     model = hf.LlamaForCausalLM(hf.LlamaConfig(**{**SMALL, "num_hidden_layers": 6}))
     compute = Forward(model, dtype=dtype, checkpointing=checkpointing)
     row, targets = shared_row(80, answers)
-    estimate = foresee(compute, model.parameters(), len(row.token_ids))
+    estimate = estimate_memory(compute, model.parameters(), len(row.token_ids))
     with Live() as live:
         compute(row, targets).logprobs_K.sum().backward()
     averages = estimate.state * 2 / 3
@@ -106,13 +106,13 @@ def test_the_estimate_counts_scores_where_attention_has_no_fused_kernel(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a GPU, by a row so long that scores are most of what it takes."""
-    for module in (attention, memory):
+    for module in (segment_attention, memory):
         monkeypatch.setattr(module, "kernel_for", lambda device: Chunked())
     config = {**SMALL, "num_hidden_layers": 1, "num_attention_heads": 12}
     model = hf.LlamaForCausalLM(hf.LlamaConfig(**{**config, "max_position_embeddings": 2048}))
     compute = Forward(model, dtype=dtype)
     row, targets = shared_row(80, [512, 513])
-    estimate = foresee(compute, model.parameters(), len(row.token_ids))
+    estimate = estimate_memory(compute, model.parameters(), len(row.token_ids))
     with Live() as live:
         compute(row, targets).logprobs_K.sum().backward()
     assert 1.0 <= (estimate.total - estimate.state * 2 / 3) / live.peak < 8
@@ -126,7 +126,7 @@ def test_a_run_s_log_counts_the_engine_s_copy(tmp_path: Path) -> None:
 
 
 def test_an_update_s_state_is_a_gradient_and_two_averages() -> None:
-    assert foresee(forward(), [torch.zeros(10, 3)], tokens=9).state == 30 * (4 + 4 + 4)
+    assert estimate_memory(forward(), [torch.zeros(10, 3)], tokens=9).state == 30 * (4 + 4 + 4)
 
 
 def test_checkpointing_keeps_less() -> None:
@@ -138,7 +138,7 @@ def test_too_little_memory_is_told_with_the_way_out(
     free: float, level: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        tell_memory(NEEDED, free)
+        report_memory(NEEDED, free)
     (record,) = caplog.records
     assert record.levelname == level
     assert "takes about 3 GB beyond the weights: 1 GB of gradients" in caplog.text
@@ -160,7 +160,7 @@ def test_the_engine_s_copy_of_the_weights_is_counted(caplog: pytest.LogCaptureFi
     assert make_policy(model, precision="bfloat16").copy_bytes == 2 * numbers
     needed = replace(NEEDED, copy=1.5e9)
     with caplog.at_level(logging.INFO):
-        tell_memory(needed, 4e9)
+        report_memory(needed, 4e9)
     assert "takes about 4.5 GB beyond the weights" in caplog.text
     assert "and 1.5 GB for the weights that the engine samples from" in caplog.text
     assert caplog.records[0].levelname == "WARNING"
@@ -172,7 +172,7 @@ def test_what_the_engine_keeps_is_part_of_what_is_told(
     free: float, level: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        tell_memory(NEEDED, free, cache=2_000_000_000)
+        report_memory(NEEDED, free, cache=2_000_000_000)
     (record,) = caplog.records
     assert record.levelname == level
     assert "The engine keeps keys and values of up to 2 GB besides" in caplog.text

@@ -17,9 +17,9 @@ from agentfly.config.sft_settings import SftSettings
 from agentfly.errors import ConfigError
 from agentfly.observe import RunProgress, Trackers
 from agentfly.training.checkpoint import Checkpoints
-from agentfly.training.supervised.lesson_plan import LessonPlan
+from agentfly.training.supervised.batch_order import BatchOrder
 from agentfly.training.supervised.sft import SftResult, sft
-from agentfly.training.supervised.supervised import SupervisedLearner
+from agentfly.training.supervised.supervised_learner import SupervisedLearner
 from agentfly.types import Sample, Seed
 
 NAMES = (
@@ -229,13 +229,13 @@ def test_a_mistake_in_the_data_leaves_no_run_behind(base: Path) -> None:
 
 def test_every_epoch_goes_over_every_sample_once() -> None:
     samples = [_sample(i) for i in range(5)]
-    plan = LessonPlan(samples=samples, per_step=2, epochs=3, seed=Seed(1))
+    plan = BatchOrder(samples=samples, per_step=2, epochs=3, seed=Seed(1))
     assert plan.steps == 9
-    lessons = [[s.token_ids[0] for s in plan.lesson(step)] for step in range(1, 10)]
+    lessons = [[s.token_ids[0] for s in plan.batch(step)] for step in range(1, 10)]
     epochs = [list(chain.from_iterable(lessons[i : i + 3])) for i in (0, 3, 6)]
     assert all(sorted(epoch) == [0, 1, 2, 3, 4] for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) > 1, "each epoch has its own order"
-    assert [len(lesson) for lesson in lessons[:3]] == [2, 2, 1]
+    assert [len(batch) for batch in lessons[:3]] == [2, 2, 1]
 
 
 def _sample(token: int) -> Sample:

@@ -11,8 +11,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.multiprocessing.spawn import spawn
 
-from agentfly.training.learner.forward import Forward, targets_of
 from agentfly.training.learner.pack import pack
+from agentfly.training.learner.packed_forward import Forward, targets_of
 from agentfly.types import Sample
 
 PROCESSES = 2

@@ -15,7 +15,7 @@ from tests.training.learner_cases import (
 
 from agentfly.config import TrainSettings
 from agentfly.training.learner.sample import make_samples
-from agentfly.training.supervised.supervised import SupervisedLearner
+from agentfly.training.supervised.supervised_learner import SupervisedLearner
 from agentfly.types import Sample
 
 MEMBERS = [member for group in make_groups() for member in group.members]

@@ -29,8 +29,8 @@ from agentfly.observe import RunProgress, read_metrics, read_trajectories, requi
 from agentfly.runtime.journal import Journal
 from agentfly.tasks import Ledger
 from agentfly.training import Policy, StoppedBy
-from agentfly.training.learner.learned import METRICS as LEARNER_METRICS
-from agentfly.training.source import for_run
+from agentfly.training.curriculum import for_run
+from agentfly.training.learner.step_metrics import METRICS as LEARNER_METRICS
 from agentfly.types import Engine, SamplingParams, Seed, Task, Trajectory
 
 TWINS = [Task.from_row({"id": "twin", "question": f"Say {i}."}) for i in range(2)]

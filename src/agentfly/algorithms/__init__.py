@@ -7,7 +7,12 @@ from agentfly.algorithms.aggregate import (
     token_mean,
 )
 from agentfly.algorithms.algorithm import Algorithm, Critic
-from agentfly.algorithms.batch import (
+from agentfly.algorithms.catalog import ALGORITHMS
+from agentfly.algorithms.clip import Clip
+from agentfly.algorithms.correction import Correction
+from agentfly.algorithms.custom_functions import CustomAdvantage, CustomLoss, advantage, loss
+from agentfly.algorithms.diagnose import METRICS, diagnose, diagnose_advantages
+from agentfly.algorithms.function_types import (
     AdvantageFunction,
     AdvantageInput,
     AdvantageOutput,
@@ -16,18 +21,13 @@ from agentfly.algorithms.batch import (
     LossInput,
     LossOutput,
 )
-from agentfly.algorithms.catalog import ALGORITHMS
-from agentfly.algorithms.clip import Clip
-from agentfly.algorithms.correction import Correction
-from agentfly.algorithms.diagnose import METRICS, diagnose, diagnose_advantages
 from agentfly.algorithms.group import by_group
 from agentfly.algorithms.kl import Kl, kl_estimate
+from agentfly.algorithms.lookup import KNOWN_ALGORITHMS, make_algorithm
 from agentfly.algorithms.losses import ValueLoss, value_loss
-from agentfly.algorithms.make import KNOWN_ALGORITHMS, make_algorithm
 from agentfly.algorithms.objective import Objective, objective
 from agentfly.algorithms.options import AggregatedOptions, AlgorithmOptions, ClippedOptions
 from agentfly.algorithms.overlong import Overlong, overlong_penalty
-from agentfly.algorithms.own import OwnAdvantage, OwnLoss, advantage, loss
 
 __all__ = [
     "ALGORITHMS",
@@ -44,14 +44,14 @@ __all__ = [
     "ClippedOptions",
     "Correction",
     "Critic",
+    "CustomAdvantage",
+    "CustomLoss",
     "Kl",
     "LossFunction",
     "LossInput",
     "LossOutput",
     "Objective",
     "Overlong",
-    "OwnAdvantage",
-    "OwnLoss",
     "ValueLoss",
     "advantage",
     "by_group",

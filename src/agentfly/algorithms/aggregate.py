@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from agentfly.algorithms.batch import Aggregate, LossInput
+from agentfly.algorithms.function_types import Aggregate, LossInput
 
 
 def token_mean(loss_N: Tensor, x: LossInput) -> Tensor:

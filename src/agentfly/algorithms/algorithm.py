@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agentfly.algorithms.aggregate import token_mean
-from agentfly.algorithms.batch import AdvantageFunction, Aggregate, LossFunction
 from agentfly.algorithms.correction import Correction
+from agentfly.algorithms.custom_functions import CustomAdvantage, CustomLoss
+from agentfly.algorithms.function_types import AdvantageFunction, Aggregate, LossFunction
 from agentfly.algorithms.kl import Kl
 from agentfly.algorithms.losses.policy_gradient import policy_gradient
 from agentfly.algorithms.overlong import Overlong
-from agentfly.algorithms.own import OwnAdvantage, OwnLoss
 from agentfly.config import Problem, Settings
 
 Denominator = Literal["scored", "credited"]
@@ -101,7 +101,9 @@ class Algorithm:
     @property
     def _required(self) -> set[str]:
         """What functions of a user's own can't do without."""
-        own = (f for f in (self.advantage, self.loss) if isinstance(f, OwnAdvantage | OwnLoss))
+        own = (
+            f for f in (self.advantage, self.loss) if isinstance(f, CustomAdvantage | CustomLoss)
+        )
         return {name for function in own for name in function.required}
 
     def _unknown(self) -> dict[str, str]:

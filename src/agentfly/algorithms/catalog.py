@@ -10,8 +10,8 @@ from pydantic import Field
 from agentfly.algorithms import advantages, losses
 from agentfly.algorithms.aggregate import constant_length
 from agentfly.algorithms.algorithm import Algorithm, Critic
-from agentfly.algorithms.batch import AdvantageFunction, Aggregate, LossFunction
 from agentfly.algorithms.clip import Clip
+from agentfly.algorithms.function_types import AdvantageFunction, Aggregate, LossFunction
 from agentfly.algorithms.group import by_group
 from agentfly.algorithms.kl import Kl
 from agentfly.algorithms.options import (

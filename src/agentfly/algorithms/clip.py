@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from agentfly.algorithms.batch import LossOutput
+from agentfly.algorithms.function_types import LossOutput
 from agentfly.config import Settings
 
 

@@ -12,7 +12,7 @@ The divergence from the reference, where it is part of the reward, comes off at 
 import torch
 from torch import Tensor
 
-from agentfly.algorithms.batch import AdvantageInput
+from agentfly.algorithms.function_types import AdvantageInput
 
 
 def chain_rewards(x: AdvantageInput) -> Tensor:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from agentfly.algorithms.batch import AdvantageInput, AdvantageOutput
+from agentfly.algorithms.function_types import AdvantageInput, AdvantageOutput
 from agentfly.algorithms.kl import k3
 from agentfly.algorithms.objective import LOWEST_LOGPROB
 from agentfly.algorithms.ratio import log_ratio

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from agentfly.algorithms.batch import AdvantageFunction, AdvantageInput, AdvantageOutput
 from agentfly.algorithms.credit import chain_rewards
+from agentfly.algorithms.function_types import AdvantageFunction, AdvantageInput, AdvantageOutput
 from agentfly.algorithms.spread import has_spread
 
 GroupFunction = Callable[[Tensor], Tensor]

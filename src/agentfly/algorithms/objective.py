@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from agentfly.algorithms.algorithm import Algorithm
-from agentfly.algorithms.batch import LossInput
 from agentfly.algorithms.correction import correct
+from agentfly.algorithms.function_types import LossInput
 from agentfly.algorithms.kl import Kl, kl_estimate
 from agentfly.algorithms.ratio import log_ratio
 from agentfly.errors import ConfigError

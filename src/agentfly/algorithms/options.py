@@ -18,9 +18,9 @@ from pydantic import Field, model_validator
 from agentfly.algorithms.advantages import grpo
 from agentfly.algorithms.aggregate import AGGREGATES
 from agentfly.algorithms.algorithm import Algorithm, Denominator
-from agentfly.algorithms.batch import AdvantageFunction, Aggregate, LossFunction
 from agentfly.algorithms.clip import Clip
 from agentfly.algorithms.correction import Correction
+from agentfly.algorithms.function_types import AdvantageFunction, Aggregate, LossFunction
 from agentfly.algorithms.group import by_group
 from agentfly.algorithms.kl import Kl
 from agentfly.algorithms.losses import clipped, policy_gradient

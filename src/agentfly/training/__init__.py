@@ -6,8 +6,8 @@ from agentfly.training.learner.learner import LocalLearner
 from agentfly.training.learner.pack import PackedRow, Segment, pack
 from agentfly.training.learner.policy import Policy
 from agentfly.training.learner.sample import make_samples
-from agentfly.training.result import StoppedBy, TrainResult
 from agentfly.training.run_folder import RunFolder
+from agentfly.training.train_result import StoppedBy, TrainResult
 from agentfly.training.trainer import Trainer, train
 
 __all__ = [

@@ -9,7 +9,7 @@ from agentfly.types import Clock, Group, OnEvent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chains:
+class ChainRunner:
     """How the chains of a run are run: those of each source by its own agent."""
 
     agents: Mapping[str, Agent]

@@ -14,7 +14,7 @@ import torch
 
 from agentfly.config import RunSettings
 from agentfly.errors import ConfigError
-from agentfly.training.saving import seed_everything
+from agentfly.training.run_state import seed_everything
 
 CUBLAS_WORKSPACES = "CUBLAS_WORKSPACE_CONFIG"
 """Environment variable that cuBLAS reads when it is first used."""

@@ -8,7 +8,7 @@ from agentfly.agents import Agent
 from agentfly.config import EvalSettings
 from agentfly.observe import Counting, TrajectoryWriter, evaluation_metrics
 from agentfly.rollout import plan_groups
-from agentfly.training.chains import Chains
+from agentfly.training.chains import ChainRunner
 from agentfly.types import (
     ANY_SCORE,
     Group,
@@ -23,7 +23,7 @@ from agentfly.types import (
 class Evaluator:
     """Attempts every held-out task, each time with the same seeds."""
 
-    chains: Chains
+    chains: ChainRunner
     tasks: Sequence[Task]
     settings: EvalSettings
     seed: Seed

@@ -30,7 +30,7 @@ def require_healthy(groups: Iterable[Group], *, max_failed_share: float) -> None
     )
 
 
-class TooSlow:
+class TimeLimitWarning:
     """Warns of chains that are dropped because they ran out of time, when there are more of them.
 
     A chain that takes long is often one of many turns: without those, a step learns from the short
@@ -53,7 +53,7 @@ class TooSlow:
         )
 
 
-def require_timeless(groups: Sequence[Group]) -> None:
+def require_no_timeouts(groups: Sequence[Group]) -> None:
     """End a deterministic run in which a deadline fired: the clock has decided an outcome."""
     for chain in (member for group in groups for member in group.members):
         if chain.stop is StopReason.TIME_LIMIT or _timed_out(chain):

@@ -26,14 +26,14 @@ from agentfly.tasks import Ledger
 from agentfly.training.checkpoint import Checkpoint, Checkpoints
 from agentfly.training.evaluation import Evaluator
 from agentfly.training.exporting import export_model
-from agentfly.training.health import TooSlow
-from agentfly.training.publishing import Publisher
-from agentfly.training.result import StoppedBy, TrainResult
+from agentfly.training.health import TimeLimitWarning
+from agentfly.training.publisher import Publisher
 from agentfly.training.run_folder import RunFolder
+from agentfly.training.run_state import write_state
 from agentfly.training.sampling import Sampled, Sampler
-from agentfly.training.saving import write_state
 from agentfly.training.stage_times import StageTimes
 from agentfly.training.stopping import Target
+from agentfly.training.train_result import StoppedBy, TrainResult
 from agentfly.training.uninterrupted import uninterrupted
 from agentfly.types import Group, Learner, StepMetrics, TrainableEngine
 
@@ -60,10 +60,10 @@ class Loop:
     """The newest one, where there is any."""
     _score: float | None = field(init=False)
     """Held-out reward of the weights as they are now, where it was measured."""
-    _too_slow: TooSlow = field(default_factory=TooSlow)
+    _too_slow: TimeLimitWarning = field(default_factory=TimeLimitWarning)
     _learning: bool = False
     """The weights are those of no step that is trained and logged, and are not saved."""
-    _carried: dict[str, float] = field(default_factory=dict)
+    _deferred: dict[str, float] = field(default_factory=dict)
     """What the stages after the last logged line took, logged with the next one."""
     _thread: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="agentfly-learner")
@@ -113,7 +113,7 @@ class Loop:
         compact(self.folder.trajectories_file(step))
         self._log(step, metrics | _train_metrics(learned) | times.metrics())
         self._learning = False
-        with self._carrying("publishing"):
+        with self._deferred_timing("publishing"):
             await self.publisher.publish(step)
         await self._evaluate_if(self.evaluator.due(step))
         if step % self.settings.checkpoint.every == 0:
@@ -144,7 +144,7 @@ class Loop:
             return
         self.progress.evaluation_started(self.evaluator.num_chains)
         file = self.folder.evaluation_file(self.step)
-        with self._carrying("evaluating"):
+        with self._deferred_timing("evaluating"):
             groups = await self.evaluator.evaluate(file)
         compact(file)
         metrics = self.evaluator.metrics(groups)
@@ -178,21 +178,21 @@ class Loop:
             learner=self.learner,
             finished=self.sampler.finished.values(),
         )
-        with self._carrying("saving"):
+        with self._deferred_timing("saving"):
             self.saved = self.checkpoints.save(self.step, write, score=self._score)
             self.ledger.save()
 
     def _log(self, step: int, metrics: dict[str, float]) -> None:
-        metrics |= self._carried | self.environments.snapshot().metrics
-        self._carried = {}
+        metrics |= self._deferred | self.environments.snapshot().metrics
+        self._deferred = {}
         self.trackers.log(metrics, step)
         self.progress.step_done(step, metrics)
 
     @contextmanager
-    def _carrying(self, stage: str) -> Iterator[None]:
+    def _deferred_timing(self, stage: str) -> Iterator[None]:
         started = time.monotonic()
         yield
-        self._carried[f"time/{stage}"] = time.monotonic() - started
+        self._deferred[f"time/{stage}"] = time.monotonic() - started
 
 
 def _train_metrics(learned: StepMetrics) -> dict[str, float]:

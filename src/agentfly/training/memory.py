@@ -25,7 +25,7 @@ def engine_cache(needed: Memory, free: float) -> int:
     return int(min(MOST_CACHE, max(LEAST_CACHE, free - needed.total)))
 
 
-def tell_memory(needed: Memory, free: float, *, cache: int = 0) -> None:
+def report_memory(needed: Memory, free: float, *, cache: int = 0) -> None:
     """Write down what a run takes, and warn where that is more than there is.
 
     Args:

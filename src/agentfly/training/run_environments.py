@@ -8,7 +8,7 @@ from dataclasses import replace
 from agentfly.config import EnvironmentSettings
 from agentfly.resources import EnvironmentManager, Pooling
 from agentfly.resources.pooling import pooling_of
-from agentfly.training.source import Curriculum
+from agentfly.training.curriculum import Curriculum
 from agentfly.types import EnvSpec
 
 

@@ -53,7 +53,7 @@ def _started_with(file: Path, now: AnySettings) -> AnySettings:
 
 
 @contextmanager
-def begun_or_absent(folder: RunFolder, *, resume: bool) -> Iterator[None]:
+def remove_unless_started(folder: RunFolder, *, resume: bool) -> Iterator[None]:
     """Leave nothing of a new run whose parts can't be opened: wrong settings, or a full disk.
 
     Its folder would refuse to be started anew, and with the mistake mended, to be resumed.

@@ -10,7 +10,7 @@ from agentfly.errors import RunError
 from agentfly.observe import TrajectoryWriter
 from agentfly.rollout import GroupPlan
 from agentfly.tasks import Ledger, Visit
-from agentfly.training.chains import Chains
+from agentfly.training.chains import ChainRunner
 from agentfly.training.health import has_trainable
 from agentfly.types import Group, Seed
 
@@ -32,7 +32,7 @@ class Sampled:
 class Sampler:
     """Takes tasks from the ledger until a step has its groups."""
 
-    chains: Chains
+    chains: ChainRunner
     ledger: Ledger
     seed: Seed
     num_chains: int

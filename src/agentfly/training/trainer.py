@@ -11,9 +11,9 @@ from agentfly.chat import MaskPolicy
 from agentfly.config import RunSettings
 from agentfly.engines import EngineMaker
 from agentfly.observe import RunProgress
-from agentfly.training.opening import opened
-from agentfly.training.result import TrainResult
-from agentfly.training.source import Curriculum, read_sources, warn_of_unheard
+from agentfly.training.assembly import open_run
+from agentfly.training.curriculum import Curriculum, read_sources, warn_ignored_settings
+from agentfly.training.train_result import TrainResult
 
 
 class Trainer:
@@ -50,7 +50,7 @@ class Trainer:
         self.parts = resolve_run(
             settings, sources=given, algorithm=algorithm, mask=mask, engine=engine
         )
-        warn_of_unheard(self.parts.sources, settings)
+        warn_ignored_settings(self.parts.sources, settings)
         self.curriculum = read_sources(self.parts.sources)
         self.resume = resume
         self.progress = progress or RunProgress()
@@ -88,5 +88,5 @@ def train(
 async def _run(
     parts: RunParts, curriculum: Curriculum, progress: RunProgress, *, resume: bool
 ) -> TrainResult:
-    async with opened(parts, curriculum, progress=progress, resume=resume) as loop:
+    async with open_run(parts, curriculum, progress=progress, resume=resume) as loop:
         return await loop.run()

@@ -6,8 +6,8 @@ templates put between two of them takes no time.
 
 import torch
 
-from agentfly.algorithms.batch import AdvantageInput, AdvantageOutput
 from agentfly.algorithms.credit import discounted_sum, next_in_segment, token_rewards
+from agentfly.algorithms.function_types import AdvantageInput, AdvantageOutput
 from agentfly.algorithms.spread import has_spread, standardize
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from agentfly.algorithms.advantages.grpo import grpo
-from agentfly.algorithms.batch import AdvantageInput, AdvantageOutput
 from agentfly.algorithms.credit import chain_rewards, discounted_sum, turn_rewards
+from agentfly.algorithms.function_types import AdvantageInput, AdvantageOutput
 from agentfly.algorithms.group import has_sibling, within
 
 

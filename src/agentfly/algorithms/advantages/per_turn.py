@@ -2,8 +2,8 @@
 
 import torch
 
-from agentfly.algorithms.batch import AdvantageInput, AdvantageOutput
 from agentfly.algorithms.credit import discounted_sum, turn_rewards
+from agentfly.algorithms.function_types import AdvantageInput, AdvantageOutput
 from agentfly.algorithms.group import has_sibling, within
 from agentfly.algorithms.spread import standardize
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from agentfly.algorithms.batch import AdvantageInput, AdvantageOutput
 from agentfly.algorithms.credit import chain_rewards
+from agentfly.algorithms.function_types import AdvantageInput, AdvantageOutput
 from agentfly.algorithms.spread import has_spread
 
 

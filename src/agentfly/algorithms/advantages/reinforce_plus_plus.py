@@ -8,8 +8,8 @@ from typing import Literal
 
 import torch
 
-from agentfly.algorithms.batch import AdvantageInput, AdvantageOutput
 from agentfly.algorithms.credit import chain_rewards, discounted_sum, token_rewards
+from agentfly.algorithms.function_types import AdvantageInput, AdvantageOutput
 from agentfly.algorithms.group import within
 from agentfly.algorithms.spread import has_spread, standardize
 

@@ -1,6 +1,6 @@
 """CISPO: the clipped ratio is a weight, so no token loses its gradient (arXiv:2506.13585)."""
 
-from agentfly.algorithms.batch import LossInput, LossOutput
+from agentfly.algorithms.function_types import LossInput, LossOutput
 from agentfly.algorithms.ratio import log_ratio
 
 

@@ -1,7 +1,7 @@
 """PPO's loss (arXiv:1707.06347), which GRPO, RLOO, DAPO and most others take as it is."""
 
-from agentfly.algorithms.batch import LossInput, LossOutput
 from agentfly.algorithms.clip import Clip, clipped_surrogate
+from agentfly.algorithms.function_types import LossInput, LossOutput
 from agentfly.algorithms.ratio import log_ratio
 
 USUAL = Clip()

@@ -1,6 +1,6 @@
 """The plain policy gradient (Williams 1992): for one update on fresh samples."""
 
-from agentfly.algorithms.batch import LossInput, LossOutput
+from agentfly.algorithms.function_types import LossInput, LossOutput
 
 
 def policy_gradient(x: LossInput) -> LossOutput:

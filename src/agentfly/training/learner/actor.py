@@ -6,14 +6,14 @@ from torch import Tensor
 
 from agentfly.algorithms import Algorithm, LossInput, objective
 from agentfly.config import TrainSettings
-from agentfly.training.learner.batch import Known
-from agentfly.training.learner.forward import Forward, Targets
-from agentfly.training.learner.learned import Record
 from agentfly.training.learner.minibatch import Minibatch
 from agentfly.training.learner.optimizer import Optimizer
 from agentfly.training.learner.pack import PackedRow
+from agentfly.training.learner.packed_forward import Forward, Targets
 from agentfly.training.learner.policy import Policy
 from agentfly.training.learner.rows import Microbatch
+from agentfly.training.learner.step_metrics import StepRecorder
+from agentfly.training.learner.token_batch import TokenTargets
 
 
 class Actor:
@@ -30,7 +30,9 @@ class Actor:
         """Return the log-probabilities of a row's trained tokens."""
         return self._forward.logprobs(row, targets)
 
-    def update(self, minibatch: Minibatch, known: Known, lr: float, record: Record) -> None:
+    def update(
+        self, minibatch: Minibatch, known: TokenTargets, lr: float, record: StepRecorder
+    ) -> None:
         """Go over all rows, then change the weights once; skip what nothing acts on."""
         assert known.credited_N is not None, "credited before it is learned from"
         if not (known.credited_N.any() or self._algorithm.penalizes):
@@ -40,7 +42,7 @@ class Actor:
         record.updates.append(self._optimizer.update(lr))
 
     def _accumulate(
-        self, part: Microbatch, minibatch: Minibatch, known: Known, record: Record
+        self, part: Microbatch, minibatch: Minibatch, known: TokenTargets, record: StepRecorder
     ) -> float:
         x = self._loss_input(part, minibatch, known.take(part.tokens_K))
         found = objective(self._algorithm, x)
@@ -49,7 +51,7 @@ class Actor:
         record.note_tokens({**found.metrics, **told})
         return found.loss.item()
 
-    def _loss_input(self, part: Microbatch, minibatch: Minibatch, known: Known) -> LossInput:
+    def _loss_input(self, part: Microbatch, minibatch: Minibatch, known: TokenTargets) -> LossInput:
         predicted = self._forward(part.row, part.targets)
         logprobs_K, entropy_K = predicted.logprobs_K, predicted.entropy_K
         # A single update begins where the step began: these are the old ones.

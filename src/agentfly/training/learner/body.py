@@ -16,13 +16,13 @@ from torch import Tensor, nn
 
 from agentfly.errors import ConfigError
 from agentfly.modeling.shared_view import shared_view
-from agentfly.training.learner.attention import (
+from agentfly.training.learner.pack import PackedRow, pack
+from agentfly.training.learner.segment_attention import (
     IMPLEMENTATION,
     SegmentAttention,
     attending,
     recomputing,
 )
-from agentfly.training.learner.pack import PackedRow, pack
 from agentfly.training.learner.training_mode import checkpoint_activations, without_dropout
 from agentfly.types import Sample
 

@@ -7,14 +7,14 @@ from torch import Tensor
 from agentfly.algorithms import Critic as CriticOptions
 from agentfly.algorithms import value_loss
 from agentfly.config import TrainSettings
-from agentfly.training.learner.batch import Known
-from agentfly.training.learner.forward import Targets
-from agentfly.training.learner.learned import Record
 from agentfly.training.learner.minibatch import Minibatch
 from agentfly.training.learner.optimizer import Optimizer
 from agentfly.training.learner.pack import PackedRow
+from agentfly.training.learner.packed_forward import Targets
 from agentfly.training.learner.policy import Policy
 from agentfly.training.learner.rows import Microbatch
+from agentfly.training.learner.step_metrics import StepRecorder
+from agentfly.training.learner.token_batch import TokenTargets
 from agentfly.training.learner.value_model import ValueModel
 
 
@@ -36,7 +36,9 @@ class Critic:
         values_K: Tensor = self._model(row, targets)
         return values_K
 
-    def update(self, minibatch: Minibatch, known: Known, lr: float, record: Record) -> None:
+    def update(
+        self, minibatch: Minibatch, known: TokenTargets, lr: float, record: StepRecorder
+    ) -> None:
         """Go over all rows, then change the weights once."""
         total = minibatch.denominators.num_tokens
         losses = [
@@ -46,7 +48,7 @@ class Critic:
         update = self._optimizer.update(lr)
         record.means["critic/grad_norm"].append(update.grad_norm)
 
-    def _accumulate(self, part: Microbatch, num_tokens: float, known: Known) -> float:
+    def _accumulate(self, part: Microbatch, num_tokens: float, known: TokenTargets) -> float:
         assert known.values_N is not None, "measured before the update"
         assert known.returns_N is not None, "an algorithm with a critic tells returns"
         values_K = self._model(part.row, part.targets)

@@ -29,19 +29,19 @@ from agentfly.chat import MaskPolicy
 from agentfly.chat.mask import all_sampled
 from agentfly.config import RunSettings
 from agentfly.training.learner.actor import Actor
-from agentfly.training.learner.batch import Batch, Known, timeline
 from agentfly.training.learner.critic import Critic
-from agentfly.training.learner.forward import Forward
 from agentfly.training.learner.given_weights import forms, give
-from agentfly.training.learner.harvest import Harvest, harvest
-from agentfly.training.learner.learned import Record
-from agentfly.training.learner.memory import Memory, foresee
+from agentfly.training.learner.memory import Memory, estimate_memory
 from agentfly.training.learner.minibatch import Minibatch, Plan, make_plan
 from agentfly.training.learner.out_of_memory import report_out_of_memory
+from agentfly.training.learner.packed_forward import Forward
 from agentfly.training.learner.policy import Policy
 from agentfly.training.learner.reference import make_reference
 from agentfly.training.learner.rows import Packing
 from agentfly.training.learner.schedule import learning_rate
+from agentfly.training.learner.step_metrics import StepRecorder
+from agentfly.training.learner.token_batch import Batch, TokenTargets, timeline
+from agentfly.training.learner.trainable_chains import TrainableChains, find_trainable_chains
 from agentfly.types import Group, Seed, StepMetrics, Weights
 
 STATE_FILE = "learner.pt"
@@ -93,7 +93,7 @@ class LocalLearner:
     def memory(self) -> Memory:
         """Foresee what an update will take beyond the weights."""
         trained = [*self._policy.trained, *(self._critic.trained if self._critic else ())]
-        return foresee(self._forward, trained, self._train.tokens_per_microbatch)
+        return estimate_memory(self._forward, trained, self._train.tokens_per_microbatch)
 
     def learn(
         self,
@@ -110,8 +110,8 @@ class LocalLearner:
             version: Of the weights now. What the sampler recorded is used for KL in the reward only
                 where all tokens were sampled by this version.
         """
-        record = Record()
-        found = harvest(groups, mask, self._algorithm.overlong)
+        record = StepRecorder()
+        found = find_trainable_chains(groups, mask, self._algorithm.overlong)
         _count(found, record)
         if found.chains:
             with report_out_of_memory(self._train):
@@ -119,7 +119,7 @@ class LocalLearner:
         self.step += 1
         return record.step_metrics()
 
-    def _learn(self, batch: Batch, version: int | None, record: Record) -> None:
+    def _learn(self, batch: Batch, version: int | None, record: StepRecorder) -> None:
         known, plan = self._credited(batch, version, record)
         _count_active(plan, record)
         known = self._looked_back(plan, known, record)
@@ -167,9 +167,11 @@ class LocalLearner:
         if self._critic is not None:
             self._critic.load_state_dict(state["critic"])
 
-    def _credited(self, batch: Batch, version: int | None, record: Record) -> tuple[Known, Plan]:
+    def _credited(
+        self, batch: Batch, version: int | None, record: StepRecorder
+    ) -> tuple[TokenTargets, Plan]:
         """Credit every chain, and deal them to updates."""
-        plan, known = None, Known()
+        plan, known = None, TokenTargets()
         if self._kl_is_reward or self._critic is not None:
             everyone_C = torch.ones(len(batch.chains), dtype=torch.bool)
             plan = self._planned(batch, self._active(batch, everyone_C), record)
@@ -191,7 +193,7 @@ class LocalLearner:
     def _counts_all(self) -> bool:
         return self._algorithm.denominator == "scored"
 
-    def _planned(self, batch: Batch, active_C: Tensor, record: Record) -> Plan:
+    def _planned(self, batch: Batch, active_C: Tensor, record: StepRecorder) -> Plan:
         with record.timing("pack"):
             return make_plan(
                 batch,
@@ -206,10 +208,10 @@ class LocalLearner:
         return self._seed.child("minibatches", self.step, epoch)
 
     def _measured_for_credit(
-        self, batch: Batch, plan: Plan, version: int | None, record: Record
-    ) -> Known:
+        self, batch: Batch, plan: Plan, version: int | None, record: StepRecorder
+    ) -> TokenTargets:
         """Measure what the advantages need."""
-        known = Known()
+        known = TokenTargets()
         if self._kl_is_reward:
             if not self._sampled_by_these_weights(batch, version):
                 known = self._with_old(plan, known, record)
@@ -219,7 +221,7 @@ class LocalLearner:
                 known = replace(known, values_N=plan.measure(self._critic.values))
         return known
 
-    def _looked_back(self, plan: Plan, known: Known, record: Record) -> Known:
+    def _looked_back(self, plan: Plan, known: TokenTargets, record: StepRecorder) -> TokenTargets:
         """Measure what the updates need and is still unknown."""
         several = self._train.epochs * self._train.minibatches > 1
         if several and known.old_logprobs_N is None:
@@ -228,11 +230,13 @@ class LocalLearner:
             known = self._with_reference(plan, known, record)
         return known
 
-    def _with_old(self, plan: Plan, known: Known, record: Record) -> Known:
+    def _with_old(self, plan: Plan, known: TokenTargets, record: StepRecorder) -> TokenTargets:
         with record.timing("old"):
             return replace(known, old_logprobs_N=plan.measure(self._actor.logprobs))
 
-    def _with_reference(self, plan: Plan, known: Known, record: Record) -> Known:
+    def _with_reference(
+        self, plan: Plan, known: TokenTargets, record: StepRecorder
+    ) -> TokenTargets:
         assert self._reference is not None, "an algorithm with a KL term has a reference"
         with record.timing("reference"):
             return replace(known, reference_logprobs_N=plan.measure(self._reference))
@@ -245,7 +249,9 @@ class LocalLearner:
         fresh = version is not None and bool((batch.versions_N == version).all())
         return self._sampler_matches and fresh
 
-    def _advantages(self, batch: Batch, known: Known, record: Record) -> tuple[Known, Tensor]:
+    def _advantages(
+        self, batch: Batch, known: TokenTargets, record: StepRecorder
+    ) -> tuple[TokenTargets, Tensor]:
         kl_N = self._kl_reward(batch, known)
         ordered = timeline(batch, kl_N=kl_N, values_N=known.values_N)
         output = self._algorithm.advantage(ordered.input)
@@ -260,7 +266,7 @@ class LocalLearner:
         )
         return credited, output.used_C
 
-    def _kl_reward(self, batch: Batch, known: Known) -> Tensor | None:
+    def _kl_reward(self, batch: Batch, known: TokenTargets) -> Tensor | None:
         kl = self._algorithm.kl
         if kl is None or kl.place != "reward":
             return None
@@ -270,7 +276,9 @@ class LocalLearner:
         estimate_N = kl_estimate(policy_N, known.reference_logprobs_N, kl.estimator)
         return kl.coefficient * estimate_N
 
-    def _update(self, minibatch: Minibatch, known: Known, lr: float, record: Record) -> None:
+    def _update(
+        self, minibatch: Minibatch, known: TokenTargets, lr: float, record: StepRecorder
+    ) -> None:
         record.means["computed_tokens"].append(minibatch.computed_tokens)
         with record.timing("update"):
             self._actor.update(minibatch, known, lr, record)
@@ -279,7 +287,7 @@ class LocalLearner:
                 self._critic.update(minibatch, known, lr, record)
 
 
-def _count_active(plan: Plan, record: Record) -> None:
+def _count_active(plan: Plan, record: StepRecorder) -> None:
     batches = [minibatch.batch for minibatch in plan.minibatches]
     samples = [sample for batch in batches for sample in batch.samples]
     record.counts["chains_used"] = sum(len(batch.chains) for batch in batches)
@@ -287,7 +295,7 @@ def _count_active(plan: Plan, record: Record) -> None:
     record.counts["total_tokens"] = sum(len(sample.token_ids) for sample in samples)
 
 
-def _count(found: Harvest, record: Record) -> None:
+def _count(found: TrainableChains, record: StepRecorder) -> None:
     rewards_C = torch.tensor([chain.reward for chain in found.chains])
     record.counts["chains"] = len(rewards_C)
     if len(rewards_C):

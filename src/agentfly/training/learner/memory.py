@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from agentfly.training.learner.attention_kernels import kernel_for
-from agentfly.training.learner.forward import Forward, Targets
 from agentfly.training.learner.logprob import CHUNK_BYTES
 from agentfly.training.learner.pack import PackedRow, Place, Segment
+from agentfly.training.learner.packed_forward import Forward, Targets
 
 PROBE_TOKENS = 16
 """Tokens of the shorter row; the other one is twice as long."""
@@ -47,7 +47,7 @@ class Memory:
         return self.state + self.fixed + self.per_token * self.tokens + self.copy
 
 
-def foresee(forward: Forward, trained: Iterable[Tensor], tokens: int) -> Memory:
+def estimate_memory(forward: Forward, trained: Iterable[Tensor], tokens: int) -> Memory:
     """Estimate what an update of these parameters takes by rows of so many tokens."""
     fixed, per_token = _kept(forward)
     logits = 4 * tokens * forward.vocabulary

@@ -11,8 +11,8 @@ from itertools import groupby, pairwise
 import torch
 from torch import Tensor
 
-from agentfly.training.learner.batch import Batch
 from agentfly.training.learner.rows import Microbatch, Pass
+from agentfly.training.learner.token_batch import Batch
 from agentfly.types import Seed
 
 

@@ -4,9 +4,9 @@ import copy
 
 from torch import Tensor
 
-from agentfly.training.learner.forward import Forward, Targets
 from agentfly.training.learner.lora import adapters_off
 from agentfly.training.learner.pack import PackedRow
+from agentfly.training.learner.packed_forward import Forward, Targets
 from agentfly.training.learner.policy import Policy
 from agentfly.training.learner.rows import Pass
 

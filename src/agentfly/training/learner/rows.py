@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from agentfly.training.learner.batch import Batch
-from agentfly.training.learner.forward import Targets, targets_of
 from agentfly.training.learner.pack import PackedRow, pack
+from agentfly.training.learner.packed_forward import Targets, targets_of
+from agentfly.training.learner.token_batch import Batch
 
 Pass = Callable[[PackedRow, Targets], Tensor]
 """From a row to one number for each trained token in it."""

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from agentfly.training.learner.body import make_body
-from agentfly.training.learner.forward import Targets
 from agentfly.training.learner.pack import PackedRow
+from agentfly.training.learner.packed_forward import Targets
 from agentfly.training.learner.policy import Policy
 
 

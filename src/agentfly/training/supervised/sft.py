@@ -27,15 +27,15 @@ from agentfly.training.checkpoint import Checkpoints
 from agentfly.training.disk import report_disk_errors
 from agentfly.training.exporting import export_model
 from agentfly.training.learner.policy import Policy
-from agentfly.training.memory import free_memory, tell_memory
-from agentfly.training.run_files import begun_or_absent, open_folder, open_run_trackers
+from agentfly.training.memory import free_memory, report_memory
+from agentfly.training.run_files import open_folder, open_run_trackers, remove_unless_started
 from agentfly.training.run_folder import RunFolder
-from agentfly.training.saving import TRAINER
+from agentfly.training.run_state import TRAINER
 from agentfly.training.stage_times import StageTimes
+from agentfly.training.supervised.batch_order import BatchOrder
 from agentfly.training.supervised.ctrl_c import ctrl_c_waits
 from agentfly.training.supervised.demonstrations import Demonstrations, read_demonstrations
-from agentfly.training.supervised.lesson_plan import LessonPlan
-from agentfly.training.supervised.supervised import SupervisedLearner
+from agentfly.training.supervised.supervised_learner import SupervisedLearner
 from agentfly.types import Sample, Seed
 
 MODEL = "model"
@@ -112,7 +112,7 @@ class _Imitation:
     folder: RunFolder
     policy: Policy
     learner: SupervisedLearner
-    plan: LessonPlan
+    plan: BatchOrder
     held_out: tuple[Sample, ...]
     digest: str
     """Of all conversations."""
@@ -149,7 +149,7 @@ class _Imitation:
         """Save after the step is logged: a run killed in between repeats it, and loses no line."""
         self._whole, step = False, self.learner.step + 1
         with self._times("training"):
-            learned = self.learner.learn(self.plan.lesson(step))
+            learned = self.learner.learn(self.plan.batch(step))
         metrics = {f"train/{name}": value for name, value in learned.metrics.items()}
         if self._due(step, self.settings.train.evaluate_every) and self.held_out:
             with self._times("evaluating"):
@@ -190,7 +190,7 @@ def _opened(
     settings: SftSettings, demonstrations: Demonstrations, progress: RunProgress, *, resume: bool
 ) -> Iterator[_Imitation]:
     """Open what a run needs; a resumed one stands exactly where its last checkpoint was."""
-    plan = LessonPlan(
+    plan = BatchOrder(
         samples=demonstrations.train,
         per_step=settings.train.conversations_per_step,
         epochs=settings.train.epochs,
@@ -202,12 +202,12 @@ def _opened(
         folder = stack.enter_context(_folder(settings, resume=resume))
         stack.enter_context(progress)
         stack.enter_context(log_to(folder.log_file, tell=progress.message))
-        with begun_or_absent(folder, resume=resume):
+        with remove_unless_started(folder, resume=resume):
             progress.message(str(demonstrations))
             checkpoints = Checkpoints(folder.checkpoints_folder, keep=settings.checkpoint.keep)
             policy = Policy.load(settings.model, seed=settings.seed)
             learner = SupervisedLearner(policy, settings.train.of_learner(plan.steps))
-            tell_memory(learner.memory(), free_memory(policy.device))
+            report_memory(learner.memory(), free_memory(policy.device))
             if checkpoint := checkpoints.latest():
                 policy.restore(checkpoint.path)
                 state = torch.load(checkpoint.path / TRAINER, map_location="cpu", weights_only=True)
@@ -238,7 +238,7 @@ def _require_same_conversations(digest: str, demonstrations: Demonstrations) -> 
         )
 
 
-def _require_warm_before_the_end(settings: SftSettings, plan: LessonPlan) -> None:
+def _require_warm_before_the_end(settings: SftSettings, plan: BatchOrder) -> None:
     if settings.train.warmup_steps > plan.steps:
         raise ConfigError(
             f"train.warmup_steps is {settings.train.warmup_steps}, but {len(plan.samples)} "

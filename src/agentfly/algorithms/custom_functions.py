@@ -12,7 +12,12 @@ from typing import Any
 
 from torch import Tensor
 
-from agentfly.algorithms.batch import AdvantageInput, AdvantageOutput, LossInput, LossOutput
+from agentfly.algorithms.function_types import (
+    AdvantageInput,
+    AdvantageOutput,
+    LossInput,
+    LossOutput,
+)
 from agentfly.algorithms.group import by_group
 from agentfly.errors import CallbackError, ConfigError, boundary
 from agentfly.runtime.names import suggestion
@@ -23,7 +28,7 @@ ONE_GROUP = "rewards_G"
 
 
 @dataclass(frozen=True, slots=True)
-class OwnAdvantage:
+class CustomAdvantage:
     """An advantage function made by `@advantage`; called with an `AdvantageInput`."""
 
     function: Callable[..., Any]
@@ -64,7 +69,7 @@ class OwnAdvantage:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnLoss:
+class CustomLoss:
     """A loss function made by `@loss`; called with a `LossInput`."""
 
     function: Callable[..., Any]
@@ -92,7 +97,7 @@ class OwnLoss:
         )
 
 
-def advantage(function: Callable[..., Any]) -> OwnAdvantage:
+def advantage(function: Callable[..., Any]) -> CustomAdvantage:
     """Make an advantage of a function.
 
     With a parameter `rewards_G` it is called once for each group of two or more scored chains whose
@@ -114,10 +119,10 @@ def advantage(function: Callable[..., Any]) -> OwnAdvantage:
             f"advantage {name_of(function)!r} asks for one group's rewards_G, and for {others} of "
             "the whole step: leave rewards_G out and take rewards_C and group_C instead"
         )
-    return OwnAdvantage(function, wanted, required, options)
+    return CustomAdvantage(function, wanted, required, options)
 
 
-def loss(function: Callable[..., Any]) -> OwnLoss:
+def loss(function: Callable[..., Any]) -> CustomLoss:
     """Make a loss of a function that returns a loss for each token, or a `LossOutput`.
 
     >>> @loss
@@ -126,7 +131,7 @@ def loss(function: Callable[..., Any]) -> OwnLoss:
     >>> plain.wanted
     ('logprobs_N', 'advantages_N')
     """
-    return OwnLoss(function, *_wanted(function, {f.name for f in fields(LossInput)}, "loss"))
+    return CustomLoss(function, *_wanted(function, {f.name for f in fields(LossInput)}, "loss"))
 
 
 def _wanted(

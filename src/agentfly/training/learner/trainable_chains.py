@@ -26,7 +26,7 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Harvest:
+class TrainableChains:
     """What a step brought."""
 
     chains: list[Chain]
@@ -35,12 +35,14 @@ class Harvest:
     """How many chains can't be learned from, by reason: a stop reason, or `unscored`."""
 
 
-def harvest(groups: Sequence[Group], mask: MaskPolicy, overlong: Overlong | None = None) -> Harvest:
+def find_trainable_chains(
+    groups: Sequence[Group], mask: MaskPolicy, overlong: Overlong | None = None
+) -> TrainableChains:
     """Take the trainable members of all groups."""
     members = [(index, member) for index, group in enumerate(groups) for member in group.members]
     left_out = Counter(_why_left_out(member) for _, member in members if not member.trainable)
     chains = [_chain(g, member, mask, overlong) for g, member in members if member.trainable]
-    return Harvest(chains=chains, left_out=left_out)
+    return TrainableChains(chains=chains, left_out=left_out)
 
 
 def _why_left_out(member: Trajectory) -> str:

@@ -15,24 +15,24 @@ from agentfly.observe import EventLog, RunProgress, log_to, read_metrics
 from agentfly.resources import EnvironmentManager, reporting
 from agentfly.runtime.clock import LoopClock
 from agentfly.tasks import Ledger
-from agentfly.training.chains import Chains
+from agentfly.training.chains import ChainRunner
 from agentfly.training.checkpoint import Checkpoints
+from agentfly.training.curriculum import Curriculum, for_run
 from agentfly.training.determinism import determinism
 from agentfly.training.disk import report_disk_errors
 from agentfly.training.evaluation import Evaluator
-from agentfly.training.health import require_healthy, require_timeless
+from agentfly.training.health import require_healthy, require_no_timeouts
 from agentfly.training.learner.learner import LocalLearner
 from agentfly.training.learner.policy import Policy
 from agentfly.training.loop import Loop
-from agentfly.training.memory import engine_cache, free_memory, tell_memory
-from agentfly.training.publishing import publishing
+from agentfly.training.memory import engine_cache, free_memory, report_memory
+from agentfly.training.publisher import publishing
 from agentfly.training.run_environments import run_environments
-from agentfly.training.run_files import begun_or_absent, open_folder, open_run_trackers
+from agentfly.training.run_files import open_folder, open_run_trackers, remove_unless_started
 from agentfly.training.run_folder import RunFolder
+from agentfly.training.run_state import restore_state
 from agentfly.training.sampler_check import SamplerCheck
 from agentfly.training.sampling import Sampler
-from agentfly.training.saving import restore_state
-from agentfly.training.source import Curriculum, for_run
 from agentfly.training.stopping import Target
 from agentfly.types import Group, Seed, TrainableEngine
 
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def opened(
+async def open_run(
     parts: RunParts, curriculum: Curriculum, *, progress: RunProgress, resume: bool
 ) -> AsyncIterator[Loop]:
     """Open what a run needs; a resumed one stands exactly where its last checkpoint was."""
@@ -48,7 +48,7 @@ async def opened(
     curriculum = for_run(curriculum, settings)
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(_surroundings(settings, progress, resume=resume))
-        with begun_or_absent(folder, resume=resume):
+        with remove_unless_started(folder, resume=resume):
             checkpoints = Checkpoints(folder.checkpoints_folder, keep=settings.checkpoint.keep)
             saved = checkpoints.latest()
             step = saved.step if saved else 0
@@ -64,7 +64,7 @@ async def opened(
             needed = replace(learner.memory(), copy=policy.copy_bytes if here else 0)
             free = free_memory(policy.device)
             cache = engine_cache(needed, free)
-            tell_memory(needed, free, cache=cache if here else 0)
+            report_memory(needed, free, cache=cache if here else 0)
             finished = restore_state(saved, learner) if saved else []
             spec = _engine_spec(policy, curriculum, settings, folder)
             engine = make_engine(replace(spec, version=step, cache_bytes=cache), parts.engine)
@@ -156,7 +156,7 @@ async def _chains(
     curriculum: Curriculum,
     settings: RunSettings,
     folder: RunFolder,
-) -> AsyncIterator[Chains]:
+) -> AsyncIterator[ChainRunner]:
     """Let every source's agent speak through the engine."""
     agents = {
         source.name: source.agent.through(engine, pool=environments)
@@ -165,7 +165,7 @@ async def _chains(
     async with AsyncExitStack() as stack:
         for agent in agents.values():
             stack.push_async_callback(agent.close)
-        yield Chains(
+        yield ChainRunner(
             agents=agents,
             clock=LoopClock(),
             max_concurrent=settings.rollout.max_concurrent,
@@ -175,7 +175,7 @@ async def _chains(
 
 
 def _sampler(
-    chains: Chains,
+    chains: ChainRunner,
     ledger: Ledger,
     finished: Sequence[Group],
     algorithm: Algorithm,
@@ -196,7 +196,7 @@ def _sampler(
 
 
 def _evaluator(
-    chains: Chains, curriculum: Curriculum, settings: RunSettings, progress: RunProgress
+    chains: ChainRunner, curriculum: Curriculum, settings: RunSettings, progress: RunProgress
 ) -> Evaluator:
     return Evaluator(
         chains=chains,
@@ -210,7 +210,7 @@ def _evaluator(
 def _check(settings: RunSettings, groups: Sequence[Group]) -> None:
     require_healthy(groups, max_failed_share=settings.rollout.max_failed_share)
     if settings.deterministic:
-        require_timeless(groups)
+        require_no_timeouts(groups)
 
 
 def _target(folder: RunFolder, settings: RunSettings) -> Target:

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from agentfly.algorithms import AdvantageInput
-from agentfly.training.learner.forward import trained_positions
-from agentfly.training.learner.harvest import Chain
 from agentfly.training.learner.pack import PackedRow
+from agentfly.training.learner.packed_forward import trained_positions
+from agentfly.training.learner.trainable_chains import Chain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class TokenTargets:
     """What is known of each trained token before the weights change; None is not needed."""
 
     old_logprobs_N: Tensor | None = None
@@ -28,10 +28,10 @@ class Known:
     credited_N: Tensor | None = None
     """False for tokens of chains without credit."""
 
-    def take(self, tokens: Tensor) -> "Known":
+    def take(self, tokens: Tensor) -> "TokenTargets":
         """Keep some of the tokens."""
         known = {field.name: getattr(self, field.name) for field in fields(self)}
-        return Known(**{name: None if x is None else x[tokens] for name, x in known.items()})
+        return TokenTargets(**{name: None if x is None else x[tokens] for name, x in known.items()})
 
 
 class Batch:

@@ -8,7 +8,7 @@ from agentfly.types import Sample, Seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LessonPlan:
+class BatchOrder:
     """Every epoch goes over every sample once, shuffled by the epoch's own seed.
 
     A resumed run finds the samples of its next step by the step's number alone.
@@ -24,7 +24,7 @@ class LessonPlan:
         """How many steps all epochs take; the last one of an epoch may be smaller."""
         return self.epochs * self._steps_per_epoch
 
-    def lesson(self, step: int) -> list[Sample]:
+    def batch(self, step: int) -> list[Sample]:
         """Return the samples of a step, counted from 1."""
         epoch, place = divmod(step - 1, self._steps_per_epoch)
         seed = self.seed.child("epoch", epoch)

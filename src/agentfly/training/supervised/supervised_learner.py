@@ -6,14 +6,14 @@ from typing import Any
 import torch
 
 from agentfly.config import TrainSettings
-from agentfly.training.learner.forward import Forward, targets_of
-from agentfly.training.learner.learned import Record
-from agentfly.training.learner.memory import Memory, foresee
+from agentfly.training.learner.memory import Memory, estimate_memory
 from agentfly.training.learner.optimizer import Optimizer
 from agentfly.training.learner.out_of_memory import report_out_of_memory
 from agentfly.training.learner.pack import PackedRow, pack
+from agentfly.training.learner.packed_forward import Forward, targets_of
 from agentfly.training.learner.policy import Policy
 from agentfly.training.learner.schedule import learning_rate
+from agentfly.training.learner.step_metrics import StepRecorder
 from agentfly.types import Sample, StepMetrics
 
 
@@ -35,11 +35,13 @@ class SupervisedLearner:
 
     def memory(self) -> Memory:
         """Foresee what an update will take beyond the weights."""
-        return foresee(self._forward, self._policy.trained, self._train.tokens_per_microbatch)
+        return estimate_memory(
+            self._forward, self._policy.trained, self._train.tokens_per_microbatch
+        )
 
     def learn(self, samples: Sequence[Sample]) -> StepMetrics:
         """Change the weights once, towards these samples."""
-        record = Record()
+        record = StepRecorder()
         lr = learning_rate(self.step, self._train)
         with record.timing("update"), report_out_of_memory(self._train):
             loss = self._likelihood(samples, backward=True)

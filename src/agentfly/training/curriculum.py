@@ -43,15 +43,17 @@ def read_sources(sources: Sequence[Source]) -> Curriculum:
     ]
     _warn_of_leaks(tasks, eval_tasks)
     return Curriculum(
-        sources=tuple(sources), tasks=told_apart(tasks), eval_tasks=told_apart(eval_tasks)
+        sources=tuple(sources),
+        tasks=disambiguate_ids(tasks),
+        eval_tasks=disambiguate_ids(eval_tasks),
     )
 
 
-def told_apart(tasks: Sequence[Task]) -> tuple[Task, ...]:
+def disambiguate_ids(tasks: Sequence[Task]) -> tuple[Task, ...]:
     """Give tasks of one id in several sources ids of their own; all others keep theirs.
 
     >>> tasks = [Task(id="7", messages=(), source=source) for source in ("web", "books")]
-    >>> [task.id for task in told_apart(tasks)]
+    >>> [task.id for task in disambiguate_ids(tasks)]
     ['web/7', 'books/7']
     """
     counts = Counter(id for id, _ in {(task.id, task.source) for task in tasks})
@@ -72,7 +74,7 @@ def _warn_of_leaks(tasks: Sequence[Task], eval_tasks: Sequence[Task]) -> None:
         )
 
 
-def warn_of_unheard(sources: Sequence[Source], settings: RunSettings) -> None:
+def warn_ignored_settings(sources: Sequence[Source], settings: RunSettings) -> None:
     """Tell of settings that change nothing, because an agent was given its own."""
     for source in sources:
         sampling, limits = source.agent.sampling, source.agent.limits

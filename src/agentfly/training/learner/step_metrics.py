@@ -39,7 +39,7 @@ METRICS: Mapping[str, str] = {
 
 
 @dataclass(slots=True)
-class Record:
+class StepRecorder:
     """Collects what happens during a step."""
 
     counts: dict[str, float] = field(default_factory=dict)

@@ -19,8 +19,8 @@ from pydantic import ConfigDict, ValidationError, create_model
 
 from agentfly.algorithms.algorithm import Algorithm
 from agentfly.algorithms.catalog import ALGORITHMS
+from agentfly.algorithms.custom_functions import CustomAdvantage, CustomLoss
 from agentfly.algorithms.options import AggregatedOptions, AlgorithmOptions, ClippedOptions
-from agentfly.algorithms.own import OwnAdvantage, OwnLoss
 from agentfly.config import PluginKind, Settings, SettingsError
 from agentfly.config.validation_errors import problems_of
 from agentfly.errors import ConfigError, boundary
@@ -60,10 +60,10 @@ def make_algorithm(
 
 def _is_algorithm(value: Any) -> bool:
     is_table = isinstance(value, type) and issubclass(value, AlgorithmOptions)
-    return is_table or isinstance(value, Algorithm | OwnAdvantage | OwnLoss)
+    return is_table or isinstance(value, Algorithm | CustomAdvantage | CustomLoss)
 
 
-_KIND: PluginKind[Algorithm | OwnAdvantage | OwnLoss | type[AlgorithmOptions]] = PluginKind(
+_KIND: PluginKind[Algorithm | CustomAdvantage | CustomLoss | type[AlgorithmOptions]] = PluginKind(
     what="algorithm",
     group="agentfly.algorithms",
     builtin=ALGORITHMS,
@@ -103,15 +103,15 @@ def _as_it_is(found: Algorithm, name: str, given: Mapping[str, Any]) -> Algorith
     return found
 
 
-def _table(found: OwnAdvantage | OwnLoss | type[AlgorithmOptions]) -> type[AlgorithmOptions]:
-    if isinstance(found, OwnAdvantage):
+def _table(found: CustomAdvantage | CustomLoss | type[AlgorithmOptions]) -> type[AlgorithmOptions]:
+    if isinstance(found, CustomAdvantage):
         return _with_parameters(_advantage_table(found), found)
-    if isinstance(found, OwnLoss):
+    if isinstance(found, CustomLoss):
         return _with_parameters(_loss_table(found), found)
     return found
 
 
-def _advantage_table(own: OwnAdvantage) -> type[AlgorithmOptions]:
+def _advantage_table(own: CustomAdvantage) -> type[AlgorithmOptions]:
     class AdvantageOptions(ClippedOptions):
         model_config = ConfigDict(arbitrary_types_allowed=True)
         name: ClassVar[str] = own.name
@@ -124,7 +124,7 @@ def _advantage_table(own: OwnAdvantage) -> type[AlgorithmOptions]:
     return AdvantageOptions
 
 
-def _loss_table(own: OwnLoss) -> type[AlgorithmOptions]:
+def _loss_table(own: CustomLoss) -> type[AlgorithmOptions]:
     class LossOptions(AggregatedOptions):
         model_config = ConfigDict(arbitrary_types_allowed=True)
         name: ClassVar[str] = own.name
@@ -137,7 +137,7 @@ def _loss_table(own: OwnLoss) -> type[AlgorithmOptions]:
 
 
 def _with_parameters(
-    table: type[AlgorithmOptions], own: OwnAdvantage | OwnLoss
+    table: type[AlgorithmOptions], own: CustomAdvantage | CustomLoss
 ) -> type[AlgorithmOptions]:
     """Let the settings choose what a function's own parameters are.
 
