@@ -9,7 +9,7 @@ import json
 import time
 
 from agentfly.chat import CHATML, CHATML_TOKENS, ByteTokenizer, TemplateRenderer
-from agentfly.chat.render import OnRewrite
+from agentfly.chat.template_renderer import OnRewrite
 from agentfly.types import Completion, FinishReason, Message, ToolCall, ToolSpec
 
 TURNS = 200

@@ -20,7 +20,7 @@ from benchmarks.template_renderings import (
 from benchmarks.template_truth import CALL_END_OF, DESCRIBED, END_OF, FORMAT_OF, NAME, TOOL
 
 from agentfly.chat import TemplateRenderer
-from agentfly.chat.bare_template import bare_renderer
+from agentfly.chat.template_check.bare_template import bare_renderer
 from agentfly.types import Completion, FinishReason, Message, ToolCall, ToolSpec
 
 SPEC = ToolSpec(

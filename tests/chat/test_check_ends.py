@@ -3,7 +3,7 @@
 import pytest
 
 from agentfly.chat import check_template
-from agentfly.chat.bare_template import bare_renderer
+from agentfly.chat.template_check.bare_template import bare_renderer
 
 PLAIN = (
     "{{ bos_token }}{% for m in messages %}"
@@ -61,9 +61,9 @@ def test_the_end_behind_a_mark_is_the_end_of_answers_and_calls() -> None:
     report = check_template(bare_renderer(TWO_ENDS))
     ends = [
         turn.expected.end
-        for rehearsal in report.rehearsals
-        for turn in rehearsal.turns
-        if not rehearsal.refused
+        for result in report.scenarios
+        for turn in result.turns
+        if not result.refused
     ]
     assert set(ends) == {"<|eos|>"}
     assert [text for text, _ in report.end_tokens] == ["<|eos|>"]

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from agentfly.chat import CHATML, TemplateRenderer, check_template
-from agentfly.chat import template as template_module
-from agentfly.chat.bare_template import bare_renderer
-from agentfly.chat.reference import Reference
-from agentfly.chat.template_report import TemplateReport
+from agentfly.chat import chat_template as template_module
+from agentfly.chat.template_check.bare_template import bare_renderer
+from agentfly.chat.template_check.reference_renderer import ReferenceRenderer
+from agentfly.chat.template_check.report import TemplateReport
 from agentfly.errors import ConfigError
 from agentfly.types import Completion, Extension, FinishReason, Message, Parsed, ToolSpec
 
@@ -223,8 +223,8 @@ def needless_fallback() -> TemplateRenderer:
 
 def system_put_into_the_question() -> TemplateRenderer:
     renderer = made(TemplateRenderer)
-    renderer.dialect = replace(renderer.dialect, system=False)
-    renderer.writer = replace(renderer.writer, dialect=renderer.dialect)
+    renderer.capabilities = replace(renderer.capabilities, system=False)
+    renderer.writer = replace(renderer.writer, capabilities=renderer.capabilities)
     return renderer
 
 
@@ -242,7 +242,7 @@ def judging_rewrites(*, judged: bool, name: str) -> TemplateRenderer:
         def rewritten(self, *_: object) -> bool:
             return judged
 
-    renderer.watch = Watch()  # type: ignore[assignment]
+    renderer.rewrite_detector = Watch()  # type: ignore[assignment]
     return renderer
 
 
@@ -342,7 +342,7 @@ def test_a_difference_is_shown_with_both_sides_and_its_tokens() -> None:
 
 def test_without_transformers_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = staticmethod(lambda: "transformers is not installed")
-    monkeypatch.setattr(Reference, "missing", missing)
+    monkeypatch.setattr(ReferenceRenderer, "missing", missing)
     report = check_template(sound(APPENDING))
     assert (report.verdict, report.ok) == ("not checked", False)
     assert "every line: not checked; transformers is not installed" in report.lines()

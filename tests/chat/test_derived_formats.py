@@ -141,7 +141,7 @@ def said(way: str, calls: list[dict[str, Any]]) -> str:
     renderer = RENDERERS[way]
     messages = [Message(role="user", content="?"), Message(role="assistant", tool_calls=made)]
     text = renderer.template.render(
-        [renderer.dialect.write(message) for message in messages], add_generation_prompt=False
+        [renderer.capabilities.write(message) for message in messages], add_generation_prompt=False
     )
     return text.rpartition("<|assistant|>")[2]
 

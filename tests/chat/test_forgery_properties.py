@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentfly.chat import TemplateRenderer
-from agentfly.chat.bare_template import bare_renderer
+from agentfly.chat.template_check.bare_template import bare_renderer
 from agentfly.errors import ConfigError
 from agentfly.types import Completion, FinishReason, Message, ToolCall, ToolSpec
 

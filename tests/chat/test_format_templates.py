@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from agentfly.chat.dialect import learn_dialect
+from agentfly.chat.capabilities import detect_capabilities
+from agentfly.chat.chat_template import ChatTemplate
 from agentfly.chat.format_choice import FormatChoice, choose_format
-from agentfly.chat.template import ChatTemplate
 from agentfly.chat.turn_probe import TurnProbe
 from agentfly.types import ToolCall, ToolSpec
 
@@ -120,7 +120,7 @@ def carried(file: str) -> str:
 
 def choice(source: str) -> FormatChoice:
     template = ChatTemplate(source, bos_token="<s>", eos_token="</s>")
-    return choose_format(TurnProbe(template, learn_dialect(template)))
+    return choose_format(TurnProbe(template, detect_capabilities(template)))
 
 
 def rendered(source: str, messages: list[dict[str, Any]], *, prompt: bool) -> str:
@@ -202,7 +202,7 @@ def test_a_template_that_prints_objects_as_python_is_given_json() -> None:
         "</tool_call>{%- endfor %}"
     )
     template = ChatTemplate(TURN + calls + END, bos_token="<s>", eos_token="</s>")
-    assert learn_dialect(template).string_arguments
+    assert detect_capabilities(template).string_arguments
     chosen = choice(template.source)
     assert (chosen.format.name, chosen.one_call, chosen.two_calls) == ("hermes", True, True)
 

@@ -14,7 +14,7 @@ from benchmarks.template_files import real_templates
 from benchmarks.template_truth import CALLS, DESCRIBED, FIRST, FORMAT_OF, IDS, NAME, SECOND, TOOL
 
 from agentfly.chat import TemplateRenderer
-from agentfly.chat.bare_template import BOS, EOS, bare_renderer
+from agentfly.chat.template_check.bare_template import BOS, EOS, bare_renderer
 from agentfly.types import Completion, FinishReason, Message, ToolSpec
 
 TEMPLATES = real_templates()
@@ -49,12 +49,12 @@ def rendered(name: str, messages: list[dict[str, Any]], *, prompt: bool = False)
 
 def turn_text(name: str, calls: list[dict[str, Any]]) -> str:
     """Return a turn that makes these calls, from where its generation prompt ends."""
-    dialect = renderer_of(name).dialect
-    user = dialect.write(Message(role="user", content="How is the weather?"))
-    shown = [json.dumps(c) if dialect.string_arguments else c for c in calls]
+    capabilities = renderer_of(name).capabilities
+    user = capabilities.write(Message(role="user", content="How is the weather?"))
+    shown = [json.dumps(c) if capabilities.string_arguments else c for c in calls]
     turn = {
         "role": "assistant",
-        "content": None if dialect.null_content else user["content"][:0],
+        "content": None if capabilities.null_content else user["content"][:0],
         "tool_calls": [
             {"id": id_, "type": "function", "function": {"name": NAME, "arguments": arguments}}
             for id_, arguments in zip(IDS, shown, strict=False)

@@ -59,7 +59,9 @@ def test_only_a_trusted_role_may_show_tokens() -> None:
     assert "Call with <tool_call>." in renderer.decode(ids)
     trusting = renderer_of(CHATML, trusted_roles=["system"])
     assert specials(trusting, trusting.open(messages, [])) == [own[0], "<tool_call>", *own[1:]]
-    assert trusting.reading(trusting.call_format).open(messages, []) == trusting.open(messages, [])
+    assert trusting.with_format(trusting.call_format).open(messages, []) == trusting.open(
+        messages, []
+    )
 
 
 @pytest.mark.parametrize("roles", ["system", ["sytem"]])

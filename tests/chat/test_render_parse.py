@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from agentfly.chat import ByteTokenizer, TemplateRenderer
 from agentfly.chat.formats import CallFormat, Reading
-from agentfly.chat.reasoning import Opened, opens_reasoning, split_reasoning, token_spans
+from agentfly.chat.reasoning import OpensReasoning, opens_reasoning, split_reasoning, token_spans
 from agentfly.errors import ConfigError
 from agentfly.types import Completion, FinishReason, Parsed, ToolCall
 
@@ -80,7 +80,7 @@ def test_reasoning_that_never_closes_runs_to_the_end() -> None:
 
 def test_reasoning_that_the_prompt_opened() -> None:
     renderer = renderer_of(THINKING)
-    assert renderer.opens_reasoning is Opened.ALWAYS
+    assert renderer.opens_reasoning is OpensReasoning.ALWAYS
     parsed = read_text(renderer, "two\n</think>\n\nFour.")
     assert (parsed.message.reasoning, parsed.message.content) == ("two", "Four.")
     assert parsed.reasoning_spans == ((0, len("two\n</think>")),)
@@ -114,8 +114,8 @@ def test_marks_of_reasoning(text: str, reasoning: str | None, rest: str) -> None
 
 
 def test_a_prompt_that_opens_reasoning_only_at_times_gives_speech_the_benefit() -> None:
-    assert split_reasoning("a</think>b", opened=Opened.SOMETIMES).text == "a"
-    assert split_reasoning("plain", opened=Opened.SOMETIMES).text is None
+    assert split_reasoning("a</think>b", opened=OpensReasoning.SOMETIMES).text == "a"
+    assert split_reasoning("plain", opened=OpensReasoning.SOMETIMES).text is None
 
 
 def test_a_prompt_that_closes_what_it_opens_opens_nothing() -> None:

@@ -144,7 +144,7 @@ def conversations(rng: random.Random) -> Iterator[tuple[list[Message], list[Mess
 def test_a_part_of_the_history_tells_what_the_whole_tells(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = renderer_of(name).watch
+    watch = renderer_of(name).rewrite_detector
     asked = [c for seed in range(3) for c in conversations(random.Random(seed))]
     by_part = [watch.rewritten(history, replies, []) for history, replies in asked]
     monkeypatch.setattr("agentfly.chat.rewrite.representative", list)
@@ -166,5 +166,5 @@ def test_a_long_history_is_not_rendered_whole_to_see_whether_it_is_rewritten() -
     for _ in range(200):
         history += [Message(role="assistant", content="Hello."), AGAIN]
     history.append(Message(role="assistant", content="Bye."))
-    assert not renderer.watch.rewritten(history, [AGAIN], [], sampled="Bye.")
+    assert not renderer.rewrite_detector.rewritten(history, [AGAIN], [], sampled="Bye.")
     assert max(rendered) < 10

@@ -245,7 +245,7 @@ STRICT = (
 
 def test_a_template_that_wants_matching_call_ids_of_nine_characters() -> None:
     renderer = renderer_of(STRICT, "[INST]", "[/INST]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]")
-    assert renderer.dialect.short_ids
+    assert renderer.capabilities.short_ids
     assert follow(renderer, "…</s>", result('a "b"')) == (
         '[TOOL_RESULTS] "a \\"b\\""[/TOOL_RESULTS]'
     )

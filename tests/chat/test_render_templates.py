@@ -13,8 +13,8 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from agentfly.chat import ByteTokenizer, ChatTemplate, TemplateRenderer, wrap_tokenizer
-from agentfly.chat.check import check_template
-from agentfly.chat.template_report import TemplateReport
+from agentfly.chat.template_check.check import check_template
+from agentfly.chat.template_check.report import TemplateReport
 from agentfly.types import Completion, FinishReason, Message
 from agentfly.types import Tokenizer as AnyTokenizer
 
@@ -113,7 +113,7 @@ def test_the_bpe_crosses_newlines_and_words() -> None:
 def test_every_line_of_the_report_holds(name: str, kind: str) -> None:
     report = report_of(name, kind)
     assert report.verdict == "yes", str(report)
-    refused = {(name, r.script) for r in report.rehearsals if r.refused}
+    refused = {(name, r.scenario) for r in report.scenarios if r.refused}
     assert refused == {(name, "two calls at once")} & REFUSED
 
 
@@ -121,9 +121,9 @@ def test_every_line_of_the_report_holds(name: str, kind: str) -> None:
 def test_a_stream_is_as_transformers_renders_it_or_the_report_says_why(
     name: str, kind: str
 ) -> None:
-    for rehearsal in report_of(name, kind).rehearsals:
-        assert bool(rehearsal.differing) == bool(rehearsal.rewritten)
-        assert bool(rehearsal.differing) == bool(rehearsal.where)
+    for result in report_of(name, kind).scenarios:
+        assert bool(result.differing) == bool(result.rewritten)
+        assert bool(result.differing) == bool(result.where)
 
 
 APPENDING = ["qwen2_5", "qwen3_instruct_2507", "llama3_1", "llama3_2", "gemma3", "phi3", "lfm2_v2"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from agentfly.chat import ByteTokenizer, TemplateRenderer, mask_policy, wrap_tokenizer
-from agentfly.chat.tokenizer import well_formed
+from agentfly.chat.tokenizer_adapters import well_formed
 from agentfly.types import Completion, FinishReason, Message, TokenStream, Turn
 from agentfly.types import Tokenizer as AnyTokenizer
 

@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 from pathlib import Path
 
-from agentfly.chat import ByteTokenizer, Opened, TemplateRenderer, check_template
+from agentfly.chat import ByteTokenizer, OpensReasoning, TemplateRenderer, check_template
 
 SPEC = find_spec("trl")
 FOLDER = Path(
@@ -59,7 +59,7 @@ def test_a_template_that_needs_every_fall_back() -> None:
 
 def test_reasoning_that_the_prompt_opens_is_reported() -> None:
     report = check_template(TemplateRenderer(ByteTokenizer(MARKS), source_of("qwen3_5_think")))
-    assert report.opens_reasoning is Opened.ALWAYS
+    assert report.opens_reasoning is OpensReasoning.ALWAYS
     line = "answers and reasoning: yes; the prompt opens the reasoning: always"
     assert line in report.lines()
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from agentfly.chat import ByteTokenizer, ChatTemplate, TemplateRenderer
-from agentfly.chat import template as template_module
+from agentfly.chat import chat_template as template_module
 from agentfly.errors import ConfigError
 
 USER = [{"role": "user", "content": "hi"}]

@@ -9,7 +9,7 @@ import pytest
 
 from agentfly import Agent, Source
 from agentfly.chat import ByteTokenizer, TemplateRenderer
-from agentfly.chat.bare_template import bare_renderer
+from agentfly.chat.template_check.bare_template import bare_renderer
 from agentfly.config import RunSettings
 from agentfly.config.sft_settings import SftSettings
 from agentfly.config.toml_writer import to_toml
@@ -47,7 +47,7 @@ def test_a_renderer_of_a_folder_takes_them(folder: Path) -> None:
     assert not prompt(TemplateRenderer.from_folder(folder)).endswith("</think>")
     renderer = TemplateRenderer.from_folder(folder, template_options=OFF)
     assert prompt(renderer).endswith("<think></think>")
-    assert prompt(renderer.reading(renderer.call_format)).endswith("<think></think>")
+    assert prompt(renderer.with_format(renderer.call_format)).endswith("<think></think>")
 
 
 def test_a_bare_template_takes_them() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
 from agentfly.chat import ByteTokenizer, TemplateRenderer, load_tokenizer, wrap_tokenizer
-from agentfly.chat.tokenizer import control_tokens, well_formed
+from agentfly.chat.tokenizer_adapters import control_tokens, well_formed
 from agentfly.errors import ConfigError, FormatError
 
 CHATML = (

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from agentfly import Agent, Limits, StopReason
 from agentfly.chat import ByteTokenizer, TemplateRenderer, wrap_tokenizer
-from agentfly.chat.bare_template import bare_renderer
+from agentfly.chat.template_check.bare_template import bare_renderer
 from agentfly.engines import ScriptedEngine
 from agentfly.errors import FormatError
 from agentfly.models import resolve_model
@@ -104,11 +104,13 @@ def test_the_models_own_end_tokens_reach_the_engine(
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": listed}))
     renderer = TemplateRenderer.from_folder(folder)
     assert renderer.stop_token_ids == read
-    assert renderer.reading(renderer.call_format).stop_token_ids == read
+    assert renderer.with_format(renderer.call_format).stop_token_ids == read
     assert with_stops(SamplingParams(), renderer).stop_token_ids == read
     ended = completed([*renderer.tokenizer.encode("It rains."), read[-1]])
     assert renderer.parse(ended).message.content == "It rains."
-    assert not renderer.decode(renderer.follow(ended.token_ids, [USER])).startswith("<|im_end|>")
+    assert not renderer.decode(renderer.suffix_ids(ended.token_ids, [USER])).startswith(
+        "<|im_end|>"
+    )
 
 
 def test_a_folder_without_a_generation_config_has_the_templates_end(folder: Path) -> None:
@@ -329,4 +331,4 @@ def test_a_template_that_fails_over_tools_is_used_without_them() -> None:
         "{% if add_generation_prompt %}<|assistant|>{% endif %}"
     )
     renderer = TemplateRenderer(ByteTokenizer(["<|end|>", "<|assistant|>"]), source)
-    assert not renderer.dialect.tools
+    assert not renderer.capabilities.tools

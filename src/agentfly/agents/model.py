@@ -10,7 +10,7 @@ from typing import Any, cast
 from agentfly.agents.textual import TextualChatModel
 from agentfly.chat import CHATML, ChatTemplate, TemplateRenderer
 from agentfly.chat.formats import CallFormat
-from agentfly.chat.vocabulary import require_renderer_of
+from agentfly.chat.vocabulary import require_matching_tokenizer
 from agentfly.config import EngineSettings
 from agentfly.engines import EngineSpec, ScriptedEngine, make_engine
 from agentfly.errors import ConfigError
@@ -125,7 +125,7 @@ def _open_named(
     options: Mapping[str, Any],
 ) -> Model:
     if renderer is not None:
-        require_renderer_of(folder, renderer)
+        require_matching_tokenizer(folder, renderer)
         renderer = _with_format(renderer, call_format)
     return Model(
         folder=folder,
@@ -160,7 +160,7 @@ def _with_format(renderer: Renderer, call_format: CallFormat | None) -> Renderer
             f"the format {call_format.name!r} can't be given to a {type(renderer).__name__}: "
             "let your renderer read it itself, and leave format= and kind= out"
         )
-    return renderer.reading(call_format)
+    return renderer.with_format(call_format)
 
 
 def _renderer_of(engine: Engine, call_format: CallFormat | None) -> Renderer:

@@ -1,13 +1,13 @@
 """Between messages and tokens: templates, tokenizers, tool-call formats, mask policies."""
 
+from agentfly.chat.chat_template import ChatTemplate
 from agentfly.chat.chatml import CHATML, CHATML_TOKENS
-from agentfly.chat.check import check_template
 from agentfly.chat.mask import MASK_POLICIES, apply_mask, mask_policy, per_turn
-from agentfly.chat.reasoning import Opened
-from agentfly.chat.render import TemplateRenderer
-from agentfly.chat.template import ChatTemplate
-from agentfly.chat.template_report import TemplateReport
-from agentfly.chat.tokenizer import ByteTokenizer, wrap_tokenizer
+from agentfly.chat.reasoning import OpensReasoning
+from agentfly.chat.template_check.check import check_template
+from agentfly.chat.template_check.report import TemplateReport
+from agentfly.chat.template_renderer import TemplateRenderer
+from agentfly.chat.tokenizer_adapters import ByteTokenizer, wrap_tokenizer
 from agentfly.chat.tokenizer_folder import TokenizerFolder, load_tokenizer
 from agentfly.types import MaskPolicy
 
@@ -18,7 +18,7 @@ __all__ = [
     "ByteTokenizer",
     "ChatTemplate",
     "MaskPolicy",
-    "Opened",
+    "OpensReasoning",
     "TemplateRenderer",
     "TemplateReport",
     "TokenizerFolder",

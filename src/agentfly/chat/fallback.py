@@ -18,23 +18,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
 
-from agentfly.chat.dialect import Dialect, text_view
+from agentfly.chat.capabilities import Capabilities, text_view
 from agentfly.chat.formats import CallFormat
 from agentfly.errors import ConfigError
 from agentfly.types import Message, ToolCall, ToolSpec
 
 
-def adapt(messages: Iterable[Message], dialect: Dialect, call_format: CallFormat) -> list[Message]:
-    """Word messages so that a template of this dialect renders them all."""
+def adapt(
+    messages: Iterable[Message], capabilities: Capabilities, call_format: CallFormat
+) -> list[Message]:
+    """Rewrite messages so that a template with these capabilities renders them all."""
     adapted = list(messages)
-    if not dialect.calls:
+    if not capabilities.calls:
         adapted = [_calls_in_content(message, call_format) for message in adapted]
-    if not dialect.tool_messages and any(message.role == "tool" for message in adapted):
+    if not capabilities.tool_messages and any(message.role == "tool" for message in adapted):
         adapted = results_as_user(adapted)
-    return adapted if dialect.system else _system_in_user(adapted)
+    return adapted if capabilities.system else _system_in_user(adapted)
 
 
-def teach_tools(
+def add_tool_instructions(
     messages: Sequence[Message], tools: Sequence[ToolSpec], call_format: CallFormat
 ) -> list[Message]:
     """Describe tools at the end of the system prompt, which is made if there is none."""

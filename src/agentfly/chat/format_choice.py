@@ -21,10 +21,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from agentfly.chat.dialect import PROBE_TOOL, Dialect
+from agentfly.chat.capabilities import PROBE_TOOL, Capabilities
 from agentfly.chat.formats import FORMATS, CallFormat, layout_format
 from agentfly.chat.formats.catalog import LAYOUTS
-from agentfly.chat.formats.derive import DERIVED, derive_layouts
+from agentfly.chat.formats.derived_layout import DERIVED, derive_layouts
 from agentfly.chat.formats.json_text import dump
 from agentfly.chat.formats.marks import common_suffix
 from agentfly.chat.turn_probe import TurnProbe
@@ -158,7 +158,7 @@ def judge_format(probe: TurnProbe, call_format: CallFormat) -> FormatChoice:
 
 def _described(probe: TurnProbe) -> CallFormat | None:
     """Return the format whose marks are all in what the template says about tools."""
-    if not probe.dialect.tools:
+    if not probe.capabilities.tools:
         return None
     with_tool, without = probe.tool_prompts()
     named = [
@@ -238,7 +238,7 @@ def _likeness(candidate: CallFormat, rendering: _Rendering) -> int:
 
 
 def _render_calls(probe: TurnProbe) -> _Renderings:
-    if not probe.dialect.calls:
+    if not probe.capabilities.calls:
         return _Renderings(refusal=_refusal(probe))
 
     def shown(*turns: tuple[dict[str, Any], ...]) -> tuple[_Rendering, ...]:
@@ -249,7 +249,7 @@ def _render_calls(probe: TurnProbe) -> _Renderings:
 
 def _refusal(probe: TurnProbe) -> str:
     """Return the words with which a template refuses a call; empty if it just leaves it out."""
-    calls = _calls((_SECOND,), probe.dialect)
+    calls = _calls((_SECOND,), probe.capabilities)
     try:
         probe.render(Message(role="assistant", tool_calls=calls))
     except ConfigError as error:
@@ -259,7 +259,7 @@ def _refusal(probe: TurnProbe) -> str:
 
 def _render(probe: TurnProbe, arguments: tuple[dict[str, Any], ...]) -> _Rendering | None:
     """Return what follows the question, without the turn's end; None if calls don't show."""
-    calls = _calls(arguments, probe.dialect)
+    calls = _calls(arguments, probe.capabilities)
     turn = probe.turn(*calls)
     if turn is None:
         return None
@@ -270,9 +270,11 @@ def _render(probe: TurnProbe, arguments: tuple[dict[str, Any], ...]) -> _Renderi
     return _Rendering(turn, calls) if shows_all and (len(calls) == 1 or last in turn) else None
 
 
-def _calls(arguments: tuple[dict[str, Any], ...], dialect: Dialect) -> tuple[ToolCall, ...]:
+def _calls(
+    arguments: tuple[dict[str, Any], ...], capabilities: Capabilities
+) -> tuple[ToolCall, ...]:
     # Kimi's templates write nothing but the id, in which its models put the name.
-    form = "callid00{}" if dialect.short_ids else f"functions.{_TOOL.name}:{{}}"
+    form = "callid00{}" if capabilities.short_ids else f"functions.{_TOOL.name}:{{}}"
     return tuple(
         ToolCall(id=form.format(index), name=_TOOL.name, arguments=dump(given))
         for index, given in enumerate(arguments)

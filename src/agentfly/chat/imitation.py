@@ -12,10 +12,10 @@ sampled chains carry loss on the same tokens.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from agentfly.chat.reasoning import Opened, split_reasoning
-from agentfly.chat.render import TemplateRenderer
+from agentfly.chat.reasoning import OpensReasoning, split_reasoning
 from agentfly.chat.safe_encode import Piece
 from agentfly.chat.taint import Swap
+from agentfly.chat.template_renderer import TemplateRenderer
 from agentfly.chat.turn_end import TurnEnd
 from agentfly.errors import ConfigError
 from agentfly.types import Completion, FinishReason, Message, TokenStream, ToolSpec, Turn
@@ -58,7 +58,7 @@ def imitate(
             )
         )
         if said.replies:
-            context = renderer.follow(completion.token_ids, said.replies, tools, said.history)
+            context = renderer.suffix_ids(completion.token_ids, said.replies, tools, said.history)
     return TokenStream(turns=tuple(turns))
 
 
@@ -196,4 +196,4 @@ def _spoken(renderer: TemplateRenderer, message: Message) -> str:
         spoken = renderer.call_format.write(message.tool_calls, message.content)
     except ConfigError:  # a user's own format that only reads
         spoken = message.content
-    return spoken if renderer.opens_reasoning is Opened.NEVER else thought + spoken
+    return spoken if renderer.opens_reasoning is OpensReasoning.NEVER else thought + spoken

@@ -53,7 +53,7 @@ _budget = _Budget()
 
 
 @contextmanager
-def limited_to(seconds: float) -> Iterator[None]:
+def cpu_time_limit(seconds: float) -> Iterator[None]:
     """Give what is rendered in the body, in this thread, so much processor time."""
     _budget.ends = time.thread_time() + seconds
     try:

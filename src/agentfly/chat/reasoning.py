@@ -29,7 +29,7 @@ MARKS = (
 and Cohere. Others are learned from the template (see `turn_marks`)."""
 
 
-class Opened(Enum):
+class OpensReasoning(Enum):
     """Whether a template's generation prompt opens the reasoning for the model."""
 
     NEVER = "never"
@@ -51,7 +51,10 @@ class Thought:
 
 
 def split_reasoning(
-    text: str, *, opened: Opened = Opened.NEVER, marks: Sequence[ReasoningMarks] = MARKS
+    text: str,
+    *,
+    opened: OpensReasoning = OpensReasoning.NEVER,
+    marks: Sequence[ReasoningMarks] = MARKS,
 ) -> Thought:
     """Find the reasoning with which a completion begins; unclosed, it runs to the end.
 
@@ -63,7 +66,7 @@ def split_reasoning(
     if not _opening(text, 0, marks):
         # Templates that can switch reasoning off write its closing mark alone.
         end = _closing_at_head(text, marks)
-        if not end and opened is not Opened.NEVER:
+        if not end and opened is not OpensReasoning.NEVER:
             end, closed = _take_opened(text, opened, thoughts, marks)
     while closed and (found := _opening(text, end, marks)):
         start, mark = found
@@ -76,7 +79,7 @@ def split_reasoning(
 
 
 def _take_opened(
-    text: str, opened: Opened, thoughts: list[str], marks: Sequence[ReasoningMarks]
+    text: str, opened: OpensReasoning, thoughts: list[str], marks: Sequence[ReasoningMarks]
 ) -> tuple[int, bool]:
     """Take reasoning that the prompt opened; return where it ends, and whether it was closed."""
     closes = [(text.find(mark.closing), mark.closing) for mark in marks if mark.closing in text]
@@ -84,7 +87,7 @@ def _take_opened(
         position, close = min(closes)
         thoughts.append(text[:position])
         return position + len(close), True
-    if opened is Opened.ALWAYS:
+    if opened is OpensReasoning.ALWAYS:
         thoughts.append(text)
         return len(text), False
     return 0, True

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from agentfly.chat.align import shared_length
-from agentfly.chat.conversation import ConversationWriter
+from agentfly.chat.conversation_writer import ConversationWriter
 from agentfly.errors import ConfigError
 from agentfly.types import Message, ToolSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RewriteWatch:
+class RewriteDetector:
     """Tells whether replies make a template word the history otherwise."""
 
     writer: ConversationWriter

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from agentfly.chat.tokenizer import special_pattern
+from agentfly.chat.tokenizer_adapters import special_pattern
 from agentfly.errors import ConfigError
 from agentfly.types import Tokenizer
 
@@ -32,7 +32,7 @@ class Piece:
 class SafeEncoder:
     r"""Encodes pieces.
 
-    >>> from agentfly.chat.tokenizer import ByteTokenizer
+    >>> from agentfly.chat.tokenizer_adapters import ByteTokenizer
     >>> encoder = SafeEncoder(ByteTokenizer(["<e>"]))
     >>> encoder.encode([Piece("<e>", True), Piece("<e>", False)])
     [256, 60, 101, 62]

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from agentfly.chat.probe import Suffix
 from agentfly.chat.safe_encode import Piece, SafeEncoder
+from agentfly.chat.suffix_probe import Suffix
 from agentfly.chat.turn_end import TurnEnd
 
 

@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import Any
 
 from agentfly.chat.safe_encode import Piece
-from agentfly.chat.tokenizer import special_pattern
+from agentfly.chat.tokenizer_adapters import special_pattern
 from agentfly.errors import ConfigError
 from agentfly.types import Message, ToolCall, ToolSpec
 

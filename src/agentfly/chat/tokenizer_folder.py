@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agentfly.chat.tokenizer import FastTokenizer
+from agentfly.chat.tokenizer_adapters import FastTokenizer
 from agentfly.errors import ConfigError, FormatError
 from agentfly.runtime.extra import import_extra
 from agentfly.types import Tokenizer

@@ -12,7 +12,7 @@ What both have behind the thought closes it; what the generation prompt has not,
 
 from dataclasses import dataclass
 
-from agentfly.chat.formats.derive import FIRST, SAID
+from agentfly.chat.formats.derived_layout import FIRST, SAID
 from agentfly.chat.formats.marks import common_prefix, common_suffix, first_mark, last_mark
 from agentfly.chat.reasoning import MARKS, ReasoningMarks
 from agentfly.chat.turn_probe import THOUGHT, TurnProbe
@@ -28,7 +28,7 @@ class TurnMarks:
     """What stands around what is said to the user; empty for most templates."""
 
 
-def learn_turn_marks(probe: TurnProbe) -> TurnMarks:
+def detect_turn_marks(probe: TurnProbe) -> TurnMarks:
     """Learn the marks of a template's turns."""
     prompt = probe.prompt()
     said = probe.turn(said=SAID)

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from agentfly.chat.dialect import PROBE_TOOL, Dialect, mark
-from agentfly.chat.formats.derive import FIRST, NUMBER, SAID, SECOND, ProbeTexts
-from agentfly.chat.template import ChatTemplate
+from agentfly.chat.capabilities import PROBE_TOOL, Capabilities, mark
+from agentfly.chat.chat_template import ChatTemplate
+from agentfly.chat.formats.derived_layout import FIRST, NUMBER, SAID, SECOND, ProbeTexts
 from agentfly.errors import ConfigError
 from agentfly.types import Message, ToolCall
 
@@ -15,19 +15,19 @@ THOUGHT = "zqthoughtqz"
 class TurnProbe:
     """Renders turns of one template, each behind the same question."""
 
-    def __init__(self, template: ChatTemplate, dialect: Dialect) -> None:
-        self.dialect = dialect
+    def __init__(self, template: ChatTemplate, capabilities: Capabilities) -> None:
+        self.capabilities = capabilities
         self._template = template
         # Templates fail over types that they don't know, whatever the calls look like: the probe
         # has a parameter of the plainest type alone. Some fail over any tool.
-        self._tools: list[dict[str, Any]] = [PROBE_TOOL.to_openai()] if dialect.tools else []
+        self._tools: list[dict[str, Any]] = [PROBE_TOOL.to_openai()] if capabilities.tools else []
         self.tool_name = PROBE_TOOL.name
 
     def render(self, turn: Message | None) -> str:
         """Return a turn, or the generation prompt for None; raise ConfigError if it is refused."""
         messages = [QUESTION] if turn is None else [QUESTION, turn]
         text = self._template.render(
-            [self.dialect.write(message) for message in messages],
+            [self.capabilities.write(message) for message in messages],
             self._tools,
             add_generation_prompt=turn is None,
         )
@@ -52,7 +52,7 @@ class TurnProbe:
 
     def tool_prompts(self) -> tuple[str, str]:
         """Return whole prompts, with a tool and without."""
-        messages = [self.dialect.write(QUESTION)]
+        messages = [self.capabilities.write(QUESTION)]
         with_tool, without = (
             self._template.render(messages, tools, add_generation_prompt=True)
             for tools in (self._tools, ())

@@ -11,7 +11,7 @@ COMPARED_IDS = 2000
 """How many ids are compared where a vocabulary can't be had as a table, and each is decoded."""
 
 
-def require_renderer_of(folder: Path, renderer: Renderer) -> None:
+def require_matching_tokenizer(folder: Path, renderer: Renderer) -> None:
     """Refuse a renderer whose ids stand for other tokens than those of the model in a folder.
 
     The renderer may know more tokens, or fewer, where the ids that both know agree. A folder

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from agentfly.chat import TemplateRenderer, check_template
-from agentfly.chat.bare_template import bare_renderer
+from agentfly.chat.template_check.bare_template import bare_renderer
 from agentfly.cli.command import TemplateOptions, cli_errors, read_options
 from agentfly.models import resolve_model
 

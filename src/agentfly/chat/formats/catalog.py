@@ -3,15 +3,15 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from agentfly.chat.formats.call_format import CallFormat, Reading
+from agentfly.chat.formats.call_layout import Layout
 from agentfly.chat.formats.code_block import CODE
 from agentfly.chat.formats.harmony import HARMONY
 from agentfly.chat.formats.json_layout import json_reader
-from agentfly.chat.formats.json_objects import PLAIN_JSON
-from agentfly.chat.formats.layout import Layout
 from agentfly.chat.formats.llama_json import LLAMA_JSON
+from agentfly.chat.formats.plain_json import PLAIN_JSON
 from agentfly.chat.formats.pythonic import python_reader
 from agentfly.chat.formats.react import REACT
-from agentfly.chat.formats.reading import CallFormat, Reading
 from agentfly.chat.formats.tagged_layout import tagged_reader
 from agentfly.chat.formats.tags import TAGS
 from agentfly.config import PluginKind

@@ -11,8 +11,7 @@ A reply without such a block is the answer.
 import re
 from collections.abc import Iterator, Sequence
 
-from agentfly.chat.formats.json_text import dump
-from agentfly.chat.formats.reading import (
+from agentfly.chat.formats.call_format import (
     CUT_OFF,
     CallFormat,
     Found,
@@ -21,6 +20,7 @@ from agentfly.chat.formats.reading import (
     unreadable,
     with_content,
 )
+from agentfly.chat.formats.json_text import dump
 from agentfly.chat.formats.text_values import sole_text
 from agentfly.types import ToolCall, ToolSpec
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from agentfly.chat.formats.reading import CallFormat, CallWriter, Reading, numbered
+from agentfly.chat.formats.call_format import CallFormat, CallWriter, Reading, numbered
 from agentfly.errors import ConfigError
 from agentfly.types import ToolCall, ToolSpec
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from agentfly.chat.formats.call_format import CUT_OFF, CallFormat, Reading, numbered, unreadable
 from agentfly.chat.formats.json_calls import Arguments, arguments_at
 from agentfly.chat.formats.json_text import dump
-from agentfly.chat.formats.reading import CUT_OFF, CallFormat, Reading, numbered, unreadable
 from agentfly.types import ToolCall
 
 START = "<|start|>assistant"

@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from agentfly.chat.formats.call_format import CUT_OFF, unreadable
 from agentfly.chat.formats.json_text import balanced_end, dump, mend, scan_object
-from agentfly.chat.formats.reading import CUT_OFF, unreadable
 from agentfly.types import ToolCall
 
 EXCERPT_LENGTH = 80
@@ -24,7 +24,7 @@ _USUAL = {"name": ("name", "tool_name"), "arguments": ("arguments", "parameters"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keys:
+class CallKeys:
     """Under which keys a format keeps the parts of a call."""
 
     name: str = "name"
@@ -44,16 +44,16 @@ class Keys:
         )
 
 
-DEFAULT_KEYS = Keys()
-PARAMETERS = Keys(arguments="parameters")
+DEFAULT_KEYS = CallKeys()
+PARAMETERS = CallKeys(arguments="parameters")
 
 
-def write_call(call: ToolCall, *, keys: Keys = DEFAULT_KEYS) -> str:
+def write_call(call: ToolCall, *, keys: CallKeys = DEFAULT_KEYS) -> str:
     """Write `{"name": ..., "arguments": ...}`, the arguments word for word."""
     return f'{{"{keys.name}": {dump(call.name)}, "{keys.arguments}": {call.arguments}}}'
 
 
-def call_from(members: Mapping[str, str], *, keys: Keys = DEFAULT_KEYS) -> ToolCall:
+def call_from(members: Mapping[str, str], *, keys: CallKeys = DEFAULT_KEYS) -> ToolCall:
     """Read a call from the raw members of a JSON object.
 
     `keys` are where this format keeps the parts. The other usual keys, arguments in a string, and
@@ -112,7 +112,7 @@ def _wrapped(members: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def calls_at(
-    text: str, start: int, ends: re.Pattern[str], *, keys: Keys = DEFAULT_KEYS
+    text: str, start: int, ends: re.Pattern[str], *, keys: CallKeys = DEFAULT_KEYS
 ) -> tuple[list[ToolCall], int]:
     """Read the JSON calls from `start` up to a mark of `ends`, and return where the text goes on.
 
@@ -137,7 +137,7 @@ def starts_json(text: str, pos: int) -> bool:
     return text[_skip(_BETWEEN_CALLS, text, pos) :][:1] in ("{", '"')
 
 
-def _whole_calls(text: str, pos: int, keys: Keys) -> tuple[list[ToolCall], int]:
+def _whole_calls(text: str, pos: int, keys: CallKeys) -> tuple[list[ToolCall], int]:
     calls: list[ToolCall] = []
     while True:
         members, end = scan_object(text, pos)
@@ -175,7 +175,7 @@ def _nothing_between(mark: _Mark) -> list[ToolCall]:
     return [unreadable(expected_call(""), "")] if mark.closes else []
 
 
-def malformed_calls(text: str, *, keys: Keys = DEFAULT_KEYS, cut: bool) -> list[ToolCall]:
+def malformed_calls(text: str, *, keys: CallKeys = DEFAULT_KEYS, cut: bool) -> list[ToolCall]:
     """Read what doesn't parse: mended, whole but for its end, or as a call with a problem.
 
     `cut` says that the text may end before the call does.
@@ -190,7 +190,7 @@ def malformed_calls(text: str, *, keys: Keys = DEFAULT_KEYS, cut: bool) -> list[
     return calls or [unreadable(problem, text)]
 
 
-def _malformed_call(text: str, start: int, keys: Keys, *, cut: bool) -> tuple[ToolCall, int]:
+def _malformed_call(text: str, start: int, keys: CallKeys, *, cut: bool) -> tuple[ToolCall, int]:
     """Read the one call that starts here, and return where it ends."""
     if cut and balanced_end(text, start) is None:
         return _cut_call(text[start:], keys), len(text)
@@ -202,7 +202,7 @@ def _malformed_call(text: str, start: int, keys: Keys, *, cut: bool) -> tuple[To
     return replace(call, repaired=not call.problem), end
 
 
-def _cut_call(text: str, keys: Keys) -> ToolCall:
+def _cut_call(text: str, keys: CallKeys) -> ToolCall:
     """Read an object without its end: a call if its name and arguments are whole."""
     members, _ = scan_object(text, 0)
     call = call_from(members, keys=keys)
@@ -211,7 +211,7 @@ def _cut_call(text: str, keys: Keys) -> ToolCall:
     return replace(call, repaired=True)
 
 
-def expected_call(got: str, *, keys: Keys = DEFAULT_KEYS) -> str:
+def expected_call(got: str, *, keys: CallKeys = DEFAULT_KEYS) -> str:
     """Say to the model what a call looks like."""
     return f"expected a call as one JSON object such as {keys.example}, got {excerpt(got)}"
 

@@ -4,12 +4,18 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from agentfly.chat.formats.json_calls import Arguments, Keys, arguments_at, calls_at, starts_json
-from agentfly.chat.formats.json_objects import find_calls
-from agentfly.chat.formats.layout import Layout, hole_pattern
+from agentfly.chat.formats.call_format import Found, Reading, assemble
+from agentfly.chat.formats.call_layout import Layout, placeholder_pattern
+from agentfly.chat.formats.json_calls import (
+    Arguments,
+    CallKeys,
+    arguments_at,
+    calls_at,
+    starts_json,
+)
 from agentfly.chat.formats.marks import ends, in_section, marked
+from agentfly.chat.formats.plain_json import find_calls
 from agentfly.chat.formats.quoted_arguments import quoted_arguments_at
-from agentfly.chat.formats.reading import Found, Reading, assemble
 from agentfly.types import ToolCall
 
 _NAME_KEY = re.compile(r'"(\w+)": "\{name\}"')
@@ -61,7 +67,7 @@ def json_reader(layout: Layout) -> Callable[[str], Reading]:
     return read
 
 
-def _without_opening(text: str, closing: str, keys: Keys) -> Iterator[Found]:
+def _without_opening(text: str, closing: str, keys: CallKeys) -> Iterator[Found]:
     """Find calls whose opening mark was forgotten: only JSON and the closing mark are there."""
     for found in find_calls(text[: text.index(closing)], keys=keys):
         yield replace(found, calls=[replace(call, repaired=True) for call in found.calls])
@@ -79,14 +85,14 @@ def _arguments_reader(layout: Layout) -> ArgumentsReader:
     return read
 
 
-def _keys(call: str) -> Keys:
+def _keys(call: str) -> CallKeys:
     """Return under which keys a call's JSON has its parts."""
     name, arguments, id_ = (
         pattern.search(call) for pattern in (_NAME_KEY, _ARGUMENTS_KEY, _ID_KEY)
     )
     if '"{name}"' not in call:
-        return Keys()
-    return Keys(
+        return CallKeys()
+    return CallKeys(
         name=name[1] if name else "",
         arguments=arguments[1] if arguments else "",
         id=id_[1] if id_ else "id",
@@ -98,7 +104,7 @@ def _head(call: str, opening: str) -> re.Pattern[str]:
     """Return what matches all between a call's opening mark and its arguments."""
     _, _, rest = call.partition(opening)
     head, _, _ = rest.partition("{arguments}")
-    return re.compile(hole_pattern(_FENCE.sub("\n", head)))
+    return re.compile(placeholder_pattern(_FENCE.sub("\n", head)))
 
 
 def _group(head: re.Match[str] | None, name: str) -> str:

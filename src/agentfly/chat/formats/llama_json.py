@@ -11,10 +11,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from agentfly.chat.formats.json_calls import PARAMETERS, expected_call, write_call
-from agentfly.chat.formats.json_objects import find_calls
-from agentfly.chat.formats.pythonic import parse_expression, read_call
-from agentfly.chat.formats.reading import (
+from agentfly.chat.formats.call_format import (
     CUT_OFF,
     CallFormat,
     Found,
@@ -23,6 +20,9 @@ from agentfly.chat.formats.reading import (
     unreadable,
     with_content,
 )
+from agentfly.chat.formats.json_calls import PARAMETERS, expected_call, write_call
+from agentfly.chat.formats.plain_json import find_calls
+from agentfly.chat.formats.pythonic import parse_expression, read_call
 from agentfly.types import ToolCall
 
 PYTHON_TAG = "<|python_tag|>"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from string import whitespace
 
-from agentfly.chat.formats.reading import CUT_OFF, Found, unreadable
+from agentfly.chat.formats.call_format import CUT_OFF, Found, unreadable
 from agentfly.types import ToolCall
 
 _SPELLED_TAG = r"<\|(?:open|close)\|>[^<>]*+<\|sep\|>"

@@ -13,17 +13,17 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
-from agentfly.chat.formats.json_calls import excerpt
-from agentfly.chat.formats.json_text import balanced_end, dump
-from agentfly.chat.formats.marks import in_section
-from agentfly.chat.formats.python_text import read_text_list
-from agentfly.chat.formats.reading import (
+from agentfly.chat.formats.call_format import (
     CUT_OFF,
     Found,
     Reading,
     assemble,
     unreadable,
 )
+from agentfly.chat.formats.json_calls import excerpt
+from agentfly.chat.formats.json_text import balanced_end, dump
+from agentfly.chat.formats.marks import in_section
+from agentfly.chat.formats.python_text import read_text_list
 from agentfly.types import ToolCall
 
 _LIST = r"\[\s*+[A-Za-z_][\w.]*+\("

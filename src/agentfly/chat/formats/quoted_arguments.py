@@ -7,9 +7,9 @@ import json
 import re
 from typing import Any
 
+from agentfly.chat.formats.call_format import CUT_OFF
 from agentfly.chat.formats.json_calls import Arguments, excerpt
 from agentfly.chat.formats.json_text import NUMBER, dump, mend
-from agentfly.chat.formats.reading import CUT_OFF
 
 MAX_DEPTH = 100
 """What is nested more deeply than this isn't read: no call is."""

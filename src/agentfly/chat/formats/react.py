@@ -10,8 +10,7 @@ The turn stops at `Observation:`, which is not the model's to write. `Final Answ
 import re
 from collections.abc import Iterator, Sequence
 
-from agentfly.chat.formats.json_calls import arguments_at
-from agentfly.chat.formats.reading import (
+from agentfly.chat.formats.call_format import (
     CUT_OFF,
     CallFormat,
     Found,
@@ -20,6 +19,7 @@ from agentfly.chat.formats.reading import (
     unreadable,
     with_content,
 )
+from agentfly.chat.formats.json_calls import arguments_at
 from agentfly.chat.formats.teaching import teach
 from agentfly.types import ToolCall, ToolSpec
 

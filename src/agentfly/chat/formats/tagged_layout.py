@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from agentfly.chat.formats.call_format import CUT_OFF, Found, Reading, assemble, unreadable
+from agentfly.chat.formats.call_layout import Layout, placeholder_pattern
 from agentfly.chat.formats.json_calls import excerpt
 from agentfly.chat.formats.json_text import dump
-from agentfly.chat.formats.layout import Layout, hole_pattern
 from agentfly.chat.formats.marks import MIN_PARTIAL, ends, in_section, is_mention, partial_length
 from agentfly.chat.formats.nested_tags import NestedTags
-from agentfly.chat.formats.reading import CUT_OFF, Found, Reading, assemble, unreadable
 from agentfly.chat.formats.text_values import value_of
 from agentfly.types import ToolCall
 
@@ -89,8 +89,8 @@ class _Tags:
             outer=tuple(outer),
             inner=inner,
             start=re.compile("|".join(starts)),
-            head=re.compile(hole_pattern(f"{{name}}{head}".rstrip())),
-            parameter=re.compile(hole_pattern(opening.rstrip("\n"))),
+            head=re.compile(placeholder_pattern(f"{{name}}{head}".rstrip())),
+            parameter=re.compile(placeholder_pattern(opening.rstrip("\n"))),
             closing=re.compile(rf"{closing_mark}(?=\s*(?:{following}|\Z))"),
             following=re.compile(following),
             wrapped=opening.endswith("\n"),
@@ -98,7 +98,9 @@ class _Tags:
             tail=re.compile(r"\s*" + r"\s*".join(f"({re.escape(mark)})?" for mark in tail_marks)),
             ends=ends(close=tail_marks[-1], others=[*outer, inner, *section_end]),
             nested=NestedTags.of(layout.parameter) if layout.nested else None,
-            header=re.compile(hole_pattern(layout.header) + r"\Z") if layout.header else None,
+            header=re.compile(placeholder_pattern(layout.header) + r"\Z")
+            if layout.header
+            else None,
         )
 
 

@@ -7,8 +7,7 @@ one argument, and its closing tag stops the turn.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from agentfly.chat.formats.json_text import dump
-from agentfly.chat.formats.reading import (
+from agentfly.chat.formats.call_format import (
     CUT_OFF,
     CallFormat,
     Found,
@@ -17,6 +16,7 @@ from agentfly.chat.formats.reading import (
     unreadable,
     with_content,
 )
+from agentfly.chat.formats.json_text import dump
 from agentfly.chat.formats.text_values import sole_text
 from agentfly.types import ToolCall, ToolSpec
 

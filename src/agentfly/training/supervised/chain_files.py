@@ -132,7 +132,7 @@ def _all_anew(
         names = tuple(tool.name for tool in trajectory.tools)
         if names not in renderers:
             call_format = format_for(trajectory.tools)
-            renderers[names] = renderer.reading(call_format) if call_format else renderer
+            renderers[names] = renderer.with_format(call_format) if call_format else renderer
         anew.append(_anew(trajectory, renderers[names]))
     return anew
 

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from agentfly.chat.reference import TOOL, Reference
-from agentfly.chat.render import TemplateRenderer
+from agentfly.chat.template_check.reference_renderer import TOOL, ReferenceRenderer
+from agentfly.chat.template_renderer import TemplateRenderer
 from agentfly.errors import ConfigError
 from agentfly.types import Completion, FinishReason, Message, ToolCall, ToolSpec
 from agentfly.types.message import Role
@@ -79,7 +79,7 @@ FIELDS: dict[str, tuple[Role | None, Field]] = {
 """The fields that come from outside: who writes each, and a conversation with a text in it."""
 
 
-def forged_fields(renderer: TemplateRenderer, reference: Reference) -> tuple[str, ...]:
+def forged_fields(renderer: TemplateRenderer, reference: ReferenceRenderer) -> tuple[str, ...]:
     """Return the fields whose text became, or changed, a special token."""
     (call,) = reference.calls({"query": "Paris"})
     return tuple(

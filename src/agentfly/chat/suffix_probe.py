@@ -13,11 +13,11 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from agentfly.chat.align import around, splice
-from agentfly.chat.dialect import Dialect, mark, text_view
+from agentfly.chat.capabilities import Capabilities, mark, text_view
+from agentfly.chat.chat_template import ChatTemplate
 from agentfly.chat.fallback import as_one_user, results_as_user
 from agentfly.chat.safe_encode import Piece, SafeEncoder
 from agentfly.chat.taint import Swap, Taint, pieces_behind, rare_letters
-from agentfly.chat.template import ChatTemplate
 from agentfly.chat.turn_end import (
     TurnEnd,
     find_turn_end,
@@ -100,10 +100,10 @@ class SuffixProbe:
     """Finds suffixes, and keeps the skeletons it has made."""
 
     def __init__(
-        self, template: ChatTemplate, dialect: Dialect, encoder: SafeEncoder, taint: Taint
+        self, template: ChatTemplate, capabilities: Capabilities, encoder: SafeEncoder, taint: Taint
     ) -> None:
         self._template = template
-        self._dialect = dialect
+        self._capabilities = capabilities
         self._encoder = encoder
         self._taint = taint
         self._cached = lru_cache(maxsize=_SKELETONS)(self._make)
@@ -168,9 +168,9 @@ class SuffixProbe:
         said = Message(role="assistant", content=_SAID)
         answer = Message(role="tool", content="x", name="zqtoolqz", tool_call_id="call_9")
         leads: list[tuple[Message, ...]] = [(_QUESTION, said, _QUESTION)]
-        if self._dialect.calls and self._dialect.tool_messages:
+        if self._capabilities.calls and self._capabilities.tool_messages:
             leads.append((_QUESTION, _calling([answer]), answer))
-        if self._dialect.system:
+        if self._capabilities.system:
             system = Message(role="system", content="zqsystemqz")
             # Bielik counts messages without the system prompt, and looks them up with it.
             leads += [(system, _QUESTION), *((system, *lead) for lead in leads)]
@@ -208,7 +208,7 @@ class SuffixProbe:
 
     def _rest(self, skeleton: Skeleton, replies: Sequence[Message]) -> str:
         """Render the probe with real words."""
-        spoken = map(self._dialect.write, replies)
+        spoken = map(self._capabilities.write, replies)
         try:
             text = self._template.render(
                 [*skeleton.asked, *spoken], skeleton.tools, add_generation_prompt=True
@@ -225,7 +225,7 @@ class SuffixProbe:
         replies = [
             Message(role=role, name=name, tool_call_id=call_id) for role, name, call_id in shape
         ]
-        tools = same.tools if self._dialect.tools else ()
+        tools = same.tools if self._capabilities.tools else ()
         refusals: list[str] = []
         for arrange in self._arrangements():
             arranged = [replace(m, content=mark(i)) for i, m in enumerate(arrange(replies))]
@@ -238,7 +238,7 @@ class SuffixProbe:
         raise ConfigError(f"the chat template can't answer a turn with ({roles}): {refusals[0]}")
 
     def _arrangements(self) -> Iterator[Arrange]:
-        if self._dialect.tool_messages:
+        if self._capabilities.tool_messages:
             yield list
         yield results_as_user
         yield as_one_user
@@ -246,7 +246,7 @@ class SuffixProbe:
     def _turns(self, replies: Sequence[Message]) -> Iterator[Message]:
         """Yield turns that such replies could answer, the most fitting first."""
         answers = [reply for reply in replies if reply.role == "tool"]
-        if answers and self._dialect.calls:
+        if answers and self._capabilities.calls:
             yield _calling(answers)
             if len(answers) > 1:
                 yield _calling(answers[:1])
@@ -287,7 +287,7 @@ class SuffixProbe:
         closed = start + len(end.closing)
         return Skeleton(
             arrange=arrange,
-            asked=tuple(map(self._dialect.write, asked)),
+            asked=tuple(map(self._capabilities.write, asked)),
             tools=tuple(tool.to_openai() for tool in tools),
             before=text[:closed],
             fixed=(fixed[0][len(end.closing) :], *fixed[1:]),
@@ -377,7 +377,7 @@ class SuffixProbe:
         add_generation_prompt: bool = True,
     ) -> str:
         return self._template.render(
-            [self._dialect.write(message) for message in messages],
+            [self._capabilities.write(message) for message in messages],
             [tool.to_openai() for tool in tools],
             add_generation_prompt=add_generation_prompt,
         )

@@ -1,4 +1,4 @@
-r"""Native call formats as data: the text of a call, with holes for what changes.
+r"""Native call formats as data: the text of a call, with placeholders for what changes.
 
     hermes        <tool_call>\n{"name": "{name}", "arguments": {arguments}}\n</tool_call>
     mistral-v11   [TOOL_CALLS]{name}[ARGS]{arguments}
@@ -6,27 +6,28 @@ r"""Native call formats as data: the text of a call, with holes for what changes
                   each parameter: <parameter={key}>\n{value}\n</parameter>\n
     lfm2          {name}({parameters})        each parameter: {key}={value}
 
-Which holes there are says how a call is read: as JSON, as JSON arguments behind a name, as tagged
-parameters, or as Python. The same data writes calls, and says to a model what was expected.
+The placeholders decide how a call is read: as JSON, as JSON arguments behind a name, as tagged
+parameters, or as Python. The same data writes calls, and builds the error message that shows a
+model what was expected.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from agentfly.chat.formats.call_format import with_content
 from agentfly.chat.formats.json_text import dump
 from agentfly.chat.formats.nested_tags import write_nested
 from agentfly.chat.formats.pythonic import write_keywords
 from agentfly.chat.formats.quoted_arguments import write_quoted
-from agentfly.chat.formats.reading import with_content
 from agentfly.chat.formats.text_values import arguments_of, text_of, type_of
 from agentfly.types import ToolCall
 
-_HOLE = re.compile(
+_PLACEHOLDER = re.compile(
     r'"\{(?:id|name)\}"|\{(?:id|index|name|arguments|parameters|key|value|string|type)\}'
 )
 _MARK = re.compile(r"\s*+(<[^<>]*+>|\[[A-Z_]++\]|\S++)")
-_HOLE_PATTERNS: Mapping[str, Callable[[bool], str]] = {
+_PLACEHOLDER_PATTERNS: Mapping[str, Callable[[bool], str]] = {
     "{name}": lambda last: rf"(?P<name>[^\s<>\[\]{{}}\"`]{'+' if last else '*'})",
     "{id}": lambda _: r"(?P<id>[^\s<>\[\]{}\"`]*)",
     "{index}": lambda _: r"(?P<index>\d+)",
@@ -60,7 +61,7 @@ class Layout:
     section: tuple[str, str] = ("", "")
     """What stands around all calls of a turn."""
     parameter: str = ""
-    """The text of one parameter, where there is a hole for them."""
+    """The text of one parameter, where there is a placeholder for them."""
     header: str = ""
     """What stands before each call and holds its name too, in formats that address their calls."""
     quote: str = ""
@@ -95,7 +96,7 @@ class Layout:
     @property
     def closing(self) -> str:
         """The mark with which a call ends; empty if there is none."""
-        behind = self.call[last_hole(self.call).end() :]
+        behind = self.call[last_placeholder(self.call).end() :]
         own = (_BRACES if self.is_json else _FENCE).sub("", behind)
         return own.strip() or ("" if self.call_mark else self._section_closing())
 
@@ -190,35 +191,35 @@ def _own_index(call: ToolCall) -> str:
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Fill a text's holes; those between quotes are written as JSON strings."""
+    """Fill a text's placeholders; those between quotes are written as JSON strings."""
 
-    def filled(hole: re.Match[str]) -> str:
-        quoted = hole[0].startswith('"')
-        value = values[hole[0].strip('"{}')]
+    def filled(placeholder: re.Match[str]) -> str:
+        quoted = placeholder[0].startswith('"')
+        value = values[placeholder[0].strip('"{}')]
         return dump(value) if quoted else value
 
-    return _HOLE.sub(filled, text)
+    return _PLACEHOLDER.sub(filled, text)
 
 
-def last_hole(text: str) -> re.Match[str]:
-    """Return the last hole of a text."""
-    *_, last = _HOLE.finditer(text)
+def last_placeholder(text: str) -> re.Match[str]:
+    """Return the last placeholder of a text."""
+    *_, last = _PLACEHOLDER.finditer(text)
     return last
 
 
-def hole_pattern(text: str) -> str:
-    r"""Return a pattern of a text with holes: white space may differ, holes become groups.
+def placeholder_pattern(text: str) -> str:
+    r"""Return a pattern that matches a text, any white space, with placeholders as groups.
 
-    >>> re.match(hole_pattern('<invoke name="{name}">\n'), '<invoke name="f">')["name"]
+    >>> re.match(placeholder_pattern('<invoke name="{name}">\n'), '<invoke name="f">')["name"]
     'f'
     """
     pattern, at = r"\s*+", 0
-    for hole in _HOLE.finditer(text):
-        last = hole.end() == len(text)
-        quote = '"' if hole[0].startswith('"') else ""
-        group = _HOLE_PATTERNS[hole[0].strip('"')](last)
-        pattern += f"{_literal_pattern(text[at : hole.start()])}{quote}{group}{quote}"
-        at = hole.end()
+    for placeholder in _PLACEHOLDER.finditer(text):
+        last = placeholder.end() == len(text)
+        quote = '"' if placeholder[0].startswith('"') else ""
+        group = _PLACEHOLDER_PATTERNS[placeholder[0].strip('"')](last)
+        pattern += f"{_literal_pattern(text[at : placeholder.start()])}{quote}{group}{quote}"
+        at = placeholder.end()
     return pattern + _literal_pattern(text[at:])
 
 

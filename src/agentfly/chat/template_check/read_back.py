@@ -4,11 +4,11 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from agentfly.chat.expected import expect_turn
 from agentfly.chat.formats import FORMATS
-from agentfly.chat.reference import TOOL, Reference
-from agentfly.chat.rehearsal import QUESTION, Sampled, sample
-from agentfly.chat.render import TemplateRenderer
+from agentfly.chat.template_check.expected_turn import expect_turn
+from agentfly.chat.template_check.reference_renderer import TOOL, ReferenceRenderer
+from agentfly.chat.template_check.scenarios import QUESTION, Sampled, sample
+from agentfly.chat.template_renderer import TemplateRenderer
 from agentfly.errors import ConfigError
 from agentfly.types import Completion, FinishReason, Message, ToolCall, ToolSpec
 
@@ -34,10 +34,10 @@ TWO_CALLS: tuple[tuple[dict[str, Any], ...], ...] = ((_PARIS, _ROME), (_TYPED, _
 Read = Callable[[Completion], Sequence[ToolCall]]
 
 
-class OwnCalls:
+class TemplateCalls:
     """A template's own text of calls, by transformers; nothing where it shows none."""
 
-    def __init__(self, renderer: TemplateRenderer, reference: Reference) -> None:
+    def __init__(self, renderer: TemplateRenderer, reference: ReferenceRenderer) -> None:
         self._renderer = renderer
         self._reference = reference
         self.one = self._shown(ONE_CALL)
@@ -47,7 +47,7 @@ class OwnCalls:
         """Say how the renderer fails to read calls back; None if it reads them all."""
         for message, text in turns:
             completion = sample(self._renderer, text, FinishReason.STOP)
-            problem = unread_calls(self._renderer, message, completion)
+            problem = calls_problem(self._renderer, message, completion)
             if problem:
                 return problem
         return None
@@ -77,9 +77,9 @@ class OwnCalls:
     def _text(self, turn: Message) -> str:
         """Return a turn with its end; nothing if not every call shows."""
         reference = self._reference
-        if not reference.abilities.calls:
+        if not reference.capabilities.calls:
             return ""
-        tools = [TOOL] if reference.abilities.tools else []
+        tools = [TOOL] if reference.capabilities.tools else []
         pattern = self._renderer.encoder.pattern
 
         def render(messages: Sequence[Message], *, prompt: bool) -> str:
@@ -93,7 +93,7 @@ class OwnCalls:
         return text if all(word in text for word in words) else ""
 
     def _replies(self, turn: Message) -> list[Message]:
-        if not self._reference.abilities.tool_messages:
+        if not self._reference.capabilities.tool_messages:
             return [Message(role="user", content="Nobody answers.")]
         return [
             Message(role="tool", content=f"Answer {n}", name=call.name, tool_call_id=call.id)
@@ -101,7 +101,7 @@ class OwnCalls:
         ]
 
 
-def unread_calls(
+def calls_problem(
     renderer: TemplateRenderer, message: Message, completion: Completion
 ) -> str | None:
     """Say how calls are read otherwise than they were made; None if they are the same."""
@@ -114,7 +114,7 @@ def unread_calls(
     return f"{text!r} is read as {got or 'no call'}, expected {made}"
 
 
-def unread_words(renderer: TemplateRenderer, turn: Sampled) -> str | None:
+def content_problem(renderer: TemplateRenderer, turn: Sampled) -> str | None:
     """Say how a turn's words are read otherwise than they were said; None if they are the same."""
     if not turn.expected.as_prompted:
         return None

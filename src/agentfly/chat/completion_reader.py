@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentfly.chat.formats import CallFormat, Reading
-from agentfly.chat.reasoning import Opened, Thought, split_reasoning, token_spans
+from agentfly.chat.reasoning import OpensReasoning, Thought, split_reasoning, token_spans
 from agentfly.chat.turn_marks import TurnMarks
 from agentfly.types import Message, Parsed, ToolSpec
 
@@ -26,7 +26,7 @@ class CompletionReader:
     ends: frozenset[int]
     """Tokens with which a turn ends."""
     spelled_ends: tuple[str, ...]
-    opened: Opened
+    opened: OpensReasoning
     marks: TurnMarks = _USUAL_MARKS
     lead: str = ""
     """The beginning of a call that the generation prompt has written already."""

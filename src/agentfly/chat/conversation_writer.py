@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from agentfly.chat.dialect import Dialect, text_view
-from agentfly.chat.fallback import adapt, results_as_user, teach_tools
+from agentfly.chat.capabilities import Capabilities, text_view
+from agentfly.chat.chat_template import ChatTemplate
+from agentfly.chat.fallback import adapt, add_tool_instructions, results_as_user
 from agentfly.chat.formats import CallFormat
 from agentfly.chat.safe_encode import Piece
 from agentfly.chat.taint import Swap, Taint
-from agentfly.chat.template import ChatTemplate
 from agentfly.errors import ConfigError
 from agentfly.types import Message, ToolSpec
 
@@ -18,7 +18,7 @@ class ConversationWriter:
     """Renders whole conversations with one template."""
 
     template: ChatTemplate
-    dialect: Dialect
+    capabilities: Capabilities
     taint: Taint
     call_format: CallFormat
 
@@ -50,9 +50,9 @@ class ConversationWriter:
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> Iterator[list[Message]]:
         """Yield the conversation as this template should like it, then with alternating turns."""
-        if tools and not self.dialect.tools:
-            messages = teach_tools(messages, tools, self.call_format)
-        worded = adapt(messages, self.dialect, self.call_format)
+        if tools and not self.capabilities.tools:
+            messages = add_tool_instructions(messages, tools, self.call_format)
+        worded = adapt(messages, self.capabilities, self.call_format)
         plain = [replace(m, content=text_view(m), images=()) for m in worded]
         yield plain
         yield results_as_user(plain)
@@ -65,7 +65,7 @@ class ConversationWriter:
         add_generation_prompt: bool = True,
     ) -> str:
         return self.template.render(
-            [self.dialect.write(message) for message in messages],
-            [tool.to_openai() for tool in tools] if self.dialect.tools else [],
+            [self.capabilities.write(message) for message in messages],
+            [tool.to_openai() for tool in tools] if self.capabilities.tools else [],
             add_generation_prompt=add_generation_prompt,
         )

@@ -3,9 +3,16 @@
 import re
 from collections.abc import Iterator, Sequence
 
+from agentfly.chat.formats.call_format import (
+    CallFormat,
+    Found,
+    Reading,
+    assemble,
+    with_content,
+)
 from agentfly.chat.formats.json_calls import (
     DEFAULT_KEYS,
-    Keys,
+    CallKeys,
     call_from,
     is_call,
     malformed_calls,
@@ -15,13 +22,6 @@ from agentfly.chat.formats.json_text import (
     balanced_end,
     scan_up_to_fault,
     unclosed_objects,
-)
-from agentfly.chat.formats.reading import (
-    CallFormat,
-    Found,
-    Reading,
-    assemble,
-    with_content,
 )
 from agentfly.chat.formats.teaching import teach
 from agentfly.types import ToolCall, ToolSpec
@@ -35,7 +35,7 @@ _WIDEST_FENCE = 32
 """How far before a call its code fence or list bracket is looked for."""
 
 
-def find_calls(text: str, *, keys: Keys = DEFAULT_KEYS) -> Iterator[Found]:
+def find_calls(text: str, *, keys: CallKeys = DEFAULT_KEYS) -> Iterator[Found]:
     """Find the objects that are calls; any other JSON is an answer and stays in the text."""
     end, unclosed = 0, set[int]()
     while start := _OBJECT.search(text, end):
@@ -44,7 +44,9 @@ def find_calls(text: str, *, keys: Keys = DEFAULT_KEYS) -> Iterator[Found]:
             yield _widened(text, Found(start.start(), end, calls))
 
 
-def _calls_of(text: str, start: int, keys: Keys, unclosed: set[int]) -> tuple[list[ToolCall], int]:
+def _calls_of(
+    text: str, start: int, keys: CallKeys, unclosed: set[int]
+) -> tuple[list[ToolCall], int]:
     """Read the object at `start`; `unclosed` are those known to lack an end, and more are added."""
     if start not in unclosed:
         members, end, sound = scan_up_to_fault(text, start)

@@ -16,8 +16,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from agentfly.chat.formats.call_layout import Layout
 from agentfly.chat.formats.json_text import dump, scan_object
-from agentfly.chat.formats.layout import Layout
 from agentfly.chat.formats.marks import common_prefix, common_suffix, first_token
 from agentfly.types import ToolCall
 
@@ -60,7 +60,7 @@ class _Core:
     start: int
     end: int
     text: str
-    """The same with holes."""
+    """The same with placeholders."""
     parameter: str = ""
     quote: str = ""
 
@@ -275,7 +275,7 @@ def _without_ids(text: str) -> str:
 
 
 def _with_index(first: str, second: str) -> tuple[str, int]:
-    """Make a hole of the number with which calls are counted, as in `functions.f:0`.
+    """Make a placeholder of the number with which calls are counted, as in `functions.f:0`.
 
     Return the text and the number of the first call.
     """
@@ -290,12 +290,14 @@ def _with_index(first: str, second: str) -> tuple[str, int]:
 
 
 def _with_type_hole(parameter: str, probe: ProbeTexts) -> str:
-    """Make a hole of what says a value's type, as in `string="true"` or `type="string"`."""
+    """Make a placeholder of what says a value's type, as in `string="true"` or `type="string"`."""
     if not parameter or probe.number is None:
         return parameter
     numbers = _tagged_core(probe.number.replace("7777", "zqvaqz").replace("8888", "zqvbqz"), FIRST)
     opened = parameter.partition("{value}")[0]
     if numbers is None or numbers.parameter.partition("{value}")[0] == opened:
         return parameter
-    hole = "{type}" if '"string"' in opened else "{string}"
-    return parameter.replace('"string"' if hole == "{type}" else '"true"', f'"{hole}"', 1)
+    placeholder = "{type}" if '"string"' in opened else "{string}"
+    return parameter.replace(
+        '"string"' if placeholder == "{type}" else '"true"', f'"{placeholder}"', 1
+    )

@@ -6,12 +6,23 @@ conversations by transformers' own Jinja, in which the renderer has no say (see 
 
 from collections.abc import Iterator
 
-from agentfly.chat.forgery import FIELDS, forged_fields
-from agentfly.chat.read_back import OwnCalls, sampled_until_stop, unread_calls, unread_words
-from agentfly.chat.reference import TOOL, Reference
-from agentfly.chat.rehearsal import Rehearsal, Sampled, merging_scripts, rehearse, scripts
-from agentfly.chat.render import TemplateRenderer
-from agentfly.chat.template_report import Finding, TemplateReport
+from agentfly.chat.template_check.forgery import FIELDS, forged_fields
+from agentfly.chat.template_check.read_back import (
+    TemplateCalls,
+    calls_problem,
+    content_problem,
+    sampled_until_stop,
+)
+from agentfly.chat.template_check.reference_renderer import TOOL, ReferenceRenderer
+from agentfly.chat.template_check.report import Finding, TemplateReport
+from agentfly.chat.template_check.scenarios import (
+    Sampled,
+    ScenarioResult,
+    merging_scenarios,
+    run_scenario,
+    scenarios,
+)
+from agentfly.chat.template_renderer import TemplateRenderer
 from agentfly.errors import ConfigError
 from agentfly.types import FinishReason
 
@@ -27,11 +38,11 @@ _EXCERPT = 200
 
 def check_template(renderer: TemplateRenderer) -> TemplateReport:
     """Play conversations through a renderer and report what its template does to them."""
-    missing = Reference.missing()
+    missing = ReferenceRenderer.missing()
     if missing:
         return _unchecked(renderer, missing)
     try:
-        reference = Reference(renderer.template)
+        reference = ReferenceRenderer(renderer.template)
     except ConfigError as error:
         return _unchecked(renderer, str(error))
     return _Check(renderer, reference).report()
@@ -40,12 +51,12 @@ def check_template(renderer: TemplateRenderer) -> TemplateReport:
 class _Check:
     """One renderer beside one reference."""
 
-    def __init__(self, renderer: TemplateRenderer, reference: Reference) -> None:
+    def __init__(self, renderer: TemplateRenderer, reference: ReferenceRenderer) -> None:
         self._renderer = renderer
         self._reference = reference
-        self._own = OwnCalls(renderer, reference)
-        self._rehearsals = _rehearse_all(renderer, reference)
-        self._turns = [turn for rehearsal in self._rehearsals for turn in rehearsal.turns]
+        self._own = TemplateCalls(renderer, reference)
+        self._scenarios = _run_scenarios(renderer, reference)
+        self._turns = [turn for result in self._scenarios for turn in result.turns]
         self._ended = [
             turn for turn in self._turns if turn.completion.finish_reason is FinishReason.STOP
         ]
@@ -65,7 +76,7 @@ class _Check:
             opens_reasoning=renderer.opens_reasoning,
             fallbacks=_fallbacks(renderer),
             forgeries=self._forgeries,
-            rehearsals=tuple(self._rehearsals),
+            scenarios=tuple(self._scenarios),
             findings=tuple(self._findings()),
         )
 
@@ -79,7 +90,7 @@ class _Check:
         yield self._fall_backs()
         yield self._history()
         yield self._forgery()
-        yield from map(_stream, self._rehearsals)
+        yield from map(_stream, self._scenarios)
 
     @property
     def _is_fallback(self) -> bool:
@@ -90,7 +101,7 @@ class _Check:
             return ""
         if not self._own.one:
             shown = "the template doesn't show an assistant's tool calls"
-            return self._reference.abilities.refusal or shown
+            return self._reference.capabilities.refusal or shown
         text = self._own.one[-1][1].strip()
         shown = text if len(text) <= _EXCERPT else f"{text[:_EXCERPT]}…"
         return f"no known format reads back the call that the template writes: {shown!r}"
@@ -120,17 +131,17 @@ class _Check:
         turns = [turn for turn in self._ended if len(turn.message.tool_calls) == count]
         if not turns or not self._taught:
             return Finding(name=name, held=None, detail="the template doesn't show it")
-        problems = (unread_calls(self._renderer, t.message, t.completion) for t in turns)
+        problems = (calls_problem(self._renderer, t.message, t.completion) for t in turns)
         problem = next(filter(None, problems), None)
         return Finding(name=name, held=problem is None, detail=problem or "read back as taught")
 
     @property
     def _taught(self) -> bool:
         """Whether calls are written into the content, not by the template."""
-        return not self._renderer.dialect.calls
+        return not self._renderer.capabilities.calls
 
     def _words(self) -> Finding:
-        problems = (unread_words(self._renderer, turn) for turn in self._turns)
+        problems = (content_problem(self._renderer, turn) for turn in self._turns)
         opens = f"the prompt opens the reasoning: {self._renderer.opens_reasoning.value}"
         return _first_problem("answers and reasoning", problems, opens)
 
@@ -158,7 +169,7 @@ class _Check:
         return f"sampling stops behind {own!r}, before {self._renderer.decode(ids[length:])!r}"
 
     def _fall_backs(self) -> Finding:
-        dialect, able = self._renderer.dialect, self._reference.abilities
+        capabilities, able = self._renderer.capabilities, self._reference.capabilities
         taught = self._renderer.call_format.instructions([TOOL]) is not None
         excused = {
             "tools": taught or self._taught,
@@ -168,8 +179,8 @@ class _Check:
         wrong = [
             text
             for name, text in _FALLBACKS
-            if getattr(dialect, name) != getattr(able, name)
-            and not (excused.get(name) and not getattr(dialect, name))
+            if getattr(capabilities, name) != getattr(able, name)
+            and not (excused.get(name) and not getattr(capabilities, name))
         ]
         if wrong:
             needless = f"in force without need, or missing: {wrong[0]}"
@@ -178,11 +189,11 @@ class _Check:
         return Finding(name="fall-backs", held=True, detail=detail)
 
     def _history(self) -> Finding:
-        problem = next((r.misjudged for r in self._rehearsals if r.misjudged), "")
-        rewritten = [r for r in reversed(self._rehearsals) if r.rewritten]
+        problem = next((r.misjudged for r in self._scenarios if r.misjudged), "")
+        rewritten = [r for r in reversed(self._scenarios) if r.rewritten]
         # One example of each kind: the same words stand before the colon.
         kinds = {r.rewritten.partition(":")[0]: r for r in rewritten}
-        told = "; ".join(f"{r.rewritten} ({r.script})" for r in kinds.values())
+        told = "; ".join(f"{r.rewritten} ({r.scenario})" for r in kinds.values())
         told = f"rewritten by the template: {told}" if told else "kept by the template"
         return Finding(name="history", held=not problem, detail=problem or told)
 
@@ -197,12 +208,14 @@ class _Check:
         return Finding(name="nothing is forged", held=not self._forgeries, detail=detail)
 
 
-def _rehearse_all(renderer: TemplateRenderer, reference: Reference) -> list[Rehearsal]:
-    played = [rehearse(renderer, reference, script) for script in scripts(reference)]
+def _run_scenarios(
+    renderer: TemplateRenderer, reference: ReferenceRenderer
+) -> list[ScenarioResult]:
+    played = [run_scenario(renderer, reference, scenario) for scenario in scenarios(reference)]
     plain = next((turn for r in played for turn in r.turns if not turn.message.tool_calls), None)
     if plain is not None:
-        more = merging_scripts(renderer, plain.expected.closing)
-        played += [rehearse(renderer, reference, script) for script in more]
+        more = merging_scenarios(renderer, plain.expected.closing)
+        played += [run_scenario(renderer, reference, scenario) for scenario in more]
     return played
 
 
@@ -211,24 +224,24 @@ def _first_problem(name: str, problems: Iterator[str | None], fine: str) -> Find
     return Finding(name=name, held=problem is None, detail=problem or fine)
 
 
-def _stream(rehearsal: Rehearsal) -> Finding:
-    name = f"stream of {rehearsal.script}"
-    if rehearsal.refused:
-        return Finding(name=name, held=None, detail=rehearsal.refused)
-    if rehearsal.error:
-        return Finding(name=name, held=False, detail=f"it can't be rendered: {rehearsal.error}")
-    of = f"of {rehearsal.tokens} tokens"
-    if rehearsal.broken_tokens:
-        detail = f"{rehearsal.broken_tokens} {of} are not as they must be: {rehearsal.where}"
-    elif rehearsal.differing:
-        detail = f"{rehearsal.differing} {of} are kept as sampled: {rehearsal.where}"
+def _stream(result: ScenarioResult) -> Finding:
+    name = f"stream of {result.scenario}"
+    if result.refused:
+        return Finding(name=name, held=None, detail=result.refused)
+    if result.error:
+        return Finding(name=name, held=False, detail=f"it can't be rendered: {result.error}")
+    of = f"of {result.tokens} tokens"
+    if result.broken_tokens:
+        detail = f"{result.broken_tokens} {of} are not as they must be: {result.where}"
+    elif result.differing:
+        detail = f"{result.differing} {of} are kept as sampled: {result.where}"
     else:
         detail = f"all {of[3:]} are as transformers renders the conversation"
-    return Finding(name=name, held=rehearsal.held, detail=detail)
+    return Finding(name=name, held=result.held, detail=detail)
 
 
 def _fallbacks(renderer: TemplateRenderer) -> tuple[str, ...]:
-    return tuple(text for name, text in _FALLBACKS if not getattr(renderer.dialect, name))
+    return tuple(text for name, text in _FALLBACKS if not getattr(renderer.capabilities, name))
 
 
 def _end_tokens(renderer: TemplateRenderer) -> tuple[tuple[str, int], ...]:
@@ -252,6 +265,6 @@ def _unchecked(renderer: TemplateRenderer, reason: str) -> TemplateReport:
         opens_reasoning=renderer.opens_reasoning,
         fallbacks=_fallbacks(renderer),
         forgeries=(),
-        rehearsals=(),
+        scenarios=(),
         findings=(Finding(name="every line", held=None, detail=reason),),
     )

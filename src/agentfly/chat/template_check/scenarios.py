@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 
-from agentfly.chat.expected import ExpectedTurn, difference, expect_turn
 from agentfly.chat.jinja_sandbox import RenderTimeout
-from agentfly.chat.reference import TOOL, Reference
-from agentfly.chat.render import TemplateRenderer
+from agentfly.chat.template_check.expected_turn import ExpectedTurn, difference, expect_turn
+from agentfly.chat.template_check.reference_renderer import TOOL, ReferenceRenderer
+from agentfly.chat.template_renderer import TemplateRenderer
 from agentfly.errors import AgentFlyError, ConfigError, boundary
 from agentfly.types import Completion, FinishReason, Message
 
@@ -25,8 +25,8 @@ _MOST_ENDINGS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
-    """What is said in a rehearsal: turns of an assistant, each with its replies."""
+class Scenario:
+    """A scripted conversation: the assistant's turns, each with its replies."""
 
     name: str
     steps: tuple[tuple[Message, tuple[Message, ...]], ...]
@@ -45,10 +45,10 @@ class Sampled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsal:
+class ScenarioResult:
     """How a conversation went."""
 
-    script: str
+    scenario: str
     tokens: int = 0
     """Length of the stream."""
     broken_tokens: int = 0
@@ -76,7 +76,7 @@ class Rehearsal:
         return not self.broken_tokens and not self.error
 
 
-def scripts(reference: Reference) -> tuple[Script, ...]:
+def scenarios(reference: ReferenceRenderer) -> tuple[Scenario, ...]:
     """Return conversations that bring out what templates do."""
     one, other = _calling(reference, "Paris"), _calling(reference, "Rome", first=1)
     two = _calling(reference, "Paris", "Rome")
@@ -84,22 +84,22 @@ def scripts(reference: Reference) -> tuple[Script, ...]:
     thought_call = replace(one, reasoning="I should look it up.")
     system = Message(role="system", content="You are a forecaster.")
     return (
-        Script(name="another question", steps=((_ANSWER, (_NEXT,)),)),
-        Script(name="a system prompt", steps=((_ANSWER, (_NEXT,)),), opening=(system, QUESTION)),
-        Script(name="a tool call", steps=((one, _results(one)),)),
-        Script(name="two calls at once", steps=((two, _results(two)),)),
-        Script(
+        Scenario(name="another question", steps=((_ANSWER, (_NEXT,)),)),
+        Scenario(name="a system prompt", steps=((_ANSWER, (_NEXT,)),), opening=(system, QUESTION)),
+        Scenario(name="a tool call", steps=((one, _results(one)),)),
+        Scenario(name="two calls at once", steps=((two, _results(two)),)),
+        Scenario(
             name="two rounds of tools",
             steps=((one, _results(one)), (other, _results(other)), (_ANSWER, (_NEXT,))),
             opening=(system, QUESTION),
         ),
-        Script(name="reasoning, then a call", steps=((thought_call, _results(one)),)),
-        Script(name="reasoning, then another question", steps=((thought, (_NEXT,)),)),
-        Script(
+        Scenario(name="reasoning, then a call", steps=((thought_call, _results(one)),)),
+        Scenario(name="reasoning, then another question", steps=((thought, (_NEXT,)),)),
+        Scenario(
             name="reasoning, a call, then another question",
             steps=((thought_call, _results(one)), (thought, (_NEXT,))),
         ),
-        Script(
+        Scenario(
             name="a cut turn",
             steps=((replace(_ANSWER, content="It rains ov"), (_NEXT,)),),
             cut=True,
@@ -107,7 +107,7 @@ def scripts(reference: Reference) -> tuple[Script, ...]:
     )
 
 
-def merging_scripts(renderer: TemplateRenderer, closing: str) -> tuple[Script, ...]:
+def merging_scenarios(renderer: TemplateRenderer, closing: str) -> tuple[Scenario, ...]:
     """Return conversations whose answer ends in characters that are one token with the closing."""
     encode = renderer.tokenizer.encode
     merging = [
@@ -118,33 +118,35 @@ def merging_scripts(renderer: TemplateRenderer, closing: str) -> tuple[Script, .
     chosen = (merging or [".", "\n"])[:_MOST_ENDINGS]
     answers = [replace(_ANSWER, content=f"It rains over there{ending}") for ending in chosen]
     return tuple(
-        Script(name=f"an answer that ends in {ending!r}", steps=((answer, (_NEXT,)),))
+        Scenario(name=f"an answer that ends in {ending!r}", steps=((answer, (_NEXT,)),))
         for ending, answer in zip(chosen, answers, strict=True)
     )
 
 
-def rehearse(renderer: TemplateRenderer, reference: Reference, script: Script) -> Rehearsal:
+def run_scenario(
+    renderer: TemplateRenderer, reference: ReferenceRenderer, scenario: Scenario
+) -> ScenarioResult:
     """Play a conversation, and hold the stream against the text that must come out."""
     try:
-        turns = _expected(renderer, reference, script)
+        turns = _expected(renderer, reference, scenario)
     except ConfigError as error:
         if isinstance(error.__cause__, RenderTimeout):
-            return Rehearsal(script=script.name, error=str(error))
-        return Rehearsal(script=script.name, refused=str(error))
+            return ScenarioResult(scenario=scenario.name, error=str(error))
+        return ScenarioResult(scenario=scenario.name, refused=str(error))
     rewritten = _reasons(turns)
     try:
         with boundary(ConfigError, "playing the conversation"):
-            ids, text = _play(renderer, script, turns)
-            misjudged = _misjudged(renderer, script, turns)
+            ids, text = _play(renderer, scenario, turns)
+            misjudged = _misjudged(renderer, scenario, turns)
     except AgentFlyError as error:
-        return Rehearsal(
-            script=script.name, error=str(error), rewritten=rewritten, turns=tuple(turns)
+        return ScenarioResult(
+            scenario=scenario.name, error=str(error), rewritten=rewritten, turns=tuple(turns)
         )
     tokenizer = renderer.tokenizer
     ours, must = tokenizer.decode(ids), _as_decoded(renderer, text)
     whole = _as_decoded(renderer, turns[-1].expected.replied)
-    return Rehearsal(
-        script=script.name,
+    return ScenarioResult(
+        scenario=scenario.name,
         tokens=len(ids),
         broken_tokens=_differing(renderer, ours, must),
         differing=_differing(renderer, ours, whole),
@@ -169,9 +171,11 @@ def sample(renderer: TemplateRenderer, text: str, reason: FinishReason) -> Compl
     )
 
 
-def _expected(renderer: TemplateRenderer, reference: Reference, script: Script) -> list[Sampled]:
+def _expected(
+    renderer: TemplateRenderer, reference: ReferenceRenderer, scenario: Scenario
+) -> list[Sampled]:
     """Work out each turn from independent renderings."""
-    tools = [TOOL] if renderer.dialect.tools else []
+    tools = [TOOL] if renderer.capabilities.tools else []
 
     def render(messages: Sequence[Message], *, prompt: bool) -> str:
         worded = list(renderer.writer.wordings(messages, [TOOL]))
@@ -180,10 +184,10 @@ def _expected(renderer: TemplateRenderer, reference: Reference, script: Script) 
         except ConfigError:
             return reference.text(worded[1], tools, prompt=prompt)
 
-    history, turns = list(script.opening), list[Sampled]()
-    for number, (said, replies) in enumerate(script.steps, 1):
+    history, turns = list(scenario.opening), list[Sampled]()
+    for number, (said, replies) in enumerate(scenario.steps, 1):
         turn = expect_turn(render, history, said, replies, renderer.encoder.pattern)
-        cut = script.cut and number == len(script.steps)
+        cut = scenario.cut and number == len(scenario.steps)
         text = turn.own if cut else turn.sampled
         reason = FinishReason.LENGTH if cut else FinishReason.STOP
         turns.append(
@@ -194,12 +198,12 @@ def _expected(renderer: TemplateRenderer, reference: Reference, script: Script) 
 
 
 def _play(
-    renderer: TemplateRenderer, script: Script, turns: Sequence[Sampled]
+    renderer: TemplateRenderer, scenario: Scenario, turns: Sequence[Sampled]
 ) -> tuple[tuple[int, ...], str]:
     """Return the tokens of the stream, and the text that they must be."""
-    history = list(script.opening)
+    history = list(scenario.opening)
     ids, text = renderer.open(history, [TOOL]), turns[0].expected.before
-    for turn, (said, replies) in zip(turns, script.steps, strict=True):
+    for turn, (said, replies) in zip(turns, scenario.steps, strict=True):
         history.append(said)
         extension = renderer.extend(history, turn.completion, replies, [TOOL])
         history += replies
@@ -215,12 +219,12 @@ def _play(
     return ids, text
 
 
-def _misjudged(renderer: TemplateRenderer, script: Script, turns: Sequence[Sampled]) -> str:
+def _misjudged(renderer: TemplateRenderer, scenario: Scenario, turns: Sequence[Sampled]) -> str:
     """Compare what the renderer takes for a rewriting with what it is."""
-    history = list(script.opening)
-    for turn, (said, replies) in zip(turns, script.steps, strict=True):
+    history = list(scenario.opening)
+    for turn, (said, replies) in zip(turns, scenario.steps, strict=True):
         history.append(said)
-        judged = renderer.watch.rewritten(history, replies, [TOOL], turn.expected.own)
+        judged = renderer.rewrite_detector.rewritten(history, replies, [TOOL], turn.expected.own)
         if judged and not turn.expected.rewritten:
             return "the renderer takes it for a rewriting of the history, which it isn't"
         if turn.expected.rewritten and not judged:
@@ -250,7 +254,7 @@ def _differing(renderer: TemplateRenderer, one: str, other: str) -> int:
     return sum(max(a_end - a, b_end - b) for _, a, a_end, b, b_end in changes)
 
 
-def _calling(reference: Reference, *places: str, first: int = 0) -> Message:
+def _calling(reference: ReferenceRenderer, *places: str, first: int = 0) -> Message:
     asked = ({"query": place} for place in places)
     return Message(role="assistant", tool_calls=reference.calls(*asked, first=first))
 

@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from itertools import product
 from typing import Any
 
+from agentfly.chat.chat_template import ChatTemplate
 from agentfly.chat.jinja_sandbox import RenderTimeout
-from agentfly.chat.template import ChatTemplate
 from agentfly.errors import ConfigError, boundary
 from agentfly.runtime.extra import import_extra
 from agentfly.types import Message, ToolCall, ToolSpec
@@ -79,8 +79,8 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Abilities:
-    """What a template shows by itself; the fields are named as those of `Dialect`."""
+class ReferenceCapabilities:
+    """What a template shows by itself; the fields are named as those of `Capabilities`."""
 
     system: bool
     tools: bool
@@ -92,7 +92,7 @@ class Abilities:
     """The template's own words if it refuses a call."""
 
 
-class Reference:
+class ReferenceRenderer:
     """Renders with transformers.
 
     Args:
@@ -112,7 +112,7 @@ class Reference:
             lambda found: json.dumps(template.date.strftime(found.group(2))), template.source
         )
         self.form = self._form_of_content()
-        self.abilities = self._learn()
+        self.capabilities = self._learn()
 
     @staticmethod
     def missing() -> str | None:
@@ -168,7 +168,7 @@ class Reference:
         self._text(Form(), [_QUESTION], (), prompt=True)
         raise ConfigError("the chat template doesn't show a user's message")
 
-    def _learn(self) -> Abilities:
+    def _learn(self) -> ReferenceCapabilities:
         tools = self._shows(self.form, [_QUESTION], [TOOL.name], [TOOL])
         shown = [TOOL] if tools else []
         calling = [form for form in self._forms() if self._shows_call(form, shown)]
@@ -177,7 +177,7 @@ class Reference:
         answered = [form for form in calling or self._forms() if self._shows_result(form, shown)]
         self.form = next(iter([*(answered if calling else []), *calling]), self.form)
         alone = Message(role="tool", content=_RESULT, name=TOOL.name, tool_call_id="callid000")
-        return Abilities(
+        return ReferenceCapabilities(
             system=self._shows(self.form, [_SYSTEM, _QUESTION], [_SYSTEM.content]),
             tools=tools,
             calls=bool(calling),

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentfly.chat.template import ChatTemplate
-from agentfly.chat.tokenizer import well_formed
+from agentfly.chat.chat_template import ChatTemplate
+from agentfly.chat.tokenizer_adapters import well_formed
 from agentfly.errors import ConfigError
 from agentfly.types import Message, ToolCall, ToolSpec
 
@@ -37,7 +37,7 @@ PROBE_TOOL = ToolSpec(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class Capabilities:
     """How one template wants its conversation."""
 
     content_parts: bool = False
@@ -55,8 +55,8 @@ class Dialect:
     null_content: bool = False
     """The content of a message with calls must be None."""
 
-    def for_taught_calls(self) -> "Dialect":
-        """Return the dialect for calls that are no calls to the template, but words it is given."""
+    def for_taught_calls(self) -> "Capabilities":
+        """Return the capabilities to use where calls are written into the content as text."""
         results = self.tool_messages and self.results_without_calls
         return replace(self, tools=False, calls=False, tool_messages=results, null_content=False)
 
@@ -112,38 +112,40 @@ def _as_object(arguments: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {"arguments": well_formed(arguments)}
 
 
-def learn_dialect(template: ChatTemplate) -> Dialect:
+def detect_capabilities(template: ChatTemplate) -> Capabilities:
     """Try out what a template renders, and in which form."""
-    dialect = _with_content(template)
+    capabilities = _with_content(template)
     user = Message(role="user", content=mark(0))
     system = Message(role="system", content=mark(1))
-    dialect = replace(
-        dialect,
-        system=_shows(template, dialect, [system, user], [mark(0), mark(1)]),
-        tools=_shows(template, dialect, [user], [mark(0), PROBE_TOOL.name], [PROBE_TOOL]),
+    capabilities = replace(
+        capabilities,
+        system=_shows(template, capabilities, [system, user], [mark(0), mark(1)]),
+        tools=_shows(template, capabilities, [user], [mark(0), PROBE_TOOL.name], [PROBE_TOOL]),
     )
     said = Message(role="assistant", content=mark(1))
     result = Message(role="tool", content=mark(2), name=PROBE_TOOL.name, tool_call_id="call_0")
-    bare = _shows(template, dialect, [user, said, result], [mark(2)])
-    return replace(_with_tool_messages(template, dialect, user), results_without_calls=bare)
+    bare = _shows(template, capabilities, [user, said, result], [mark(2)])
+    return replace(_with_tool_messages(template, capabilities, user), results_without_calls=bare)
 
 
-def _with_content(template: ChatTemplate) -> Dialect:
+def _with_content(template: ChatTemplate) -> Capabilities:
     user = Message(role="user", content=mark(0))
-    for dialect in (Dialect(), Dialect(content_parts=True)):
-        if _shows(template, dialect, [user], [mark(0)]):
-            return dialect
+    for capabilities in (Capabilities(), Capabilities(content_parts=True)):
+        if _shows(template, capabilities, [user], [mark(0)]):
+            return capabilities
     # Render once more for the template's own words, if it refuses.
-    template.render([Dialect().write(user)], add_generation_prompt=True)
+    template.render([Capabilities().write(user)], add_generation_prompt=True)
     raise ConfigError("the chat template doesn't show a user's message: it can't be used for chat")
 
 
-def _with_tool_messages(template: ChatTemplate, dialect: Dialect, user: Message) -> Dialect:
+def _with_tool_messages(
+    template: ChatTemplate, capabilities: Capabilities, user: Message
+) -> Capabilities:
     call = ToolCall(id="call_0", name=PROBE_TOOL.name, arguments=f'{{"zqkey": "{mark(1)}"}}')
     asked = Message(role="assistant", tool_calls=(call,))
     answered = Message(role="tool", content=mark(2), name=call.name, tool_call_id=call.id)
     forms = [
-        replace(dialect, string_arguments=string, null_content=null, short_ids=short)
+        replace(capabilities, string_arguments=string, null_content=null, short_ids=short)
         for string, null, short in itertools.product((False, True), repeat=3)
     ]
     # A template that prints arguments as Python has them means to be given their JSON.
@@ -153,7 +155,7 @@ def _with_tool_messages(template: ChatTemplate, dialect: Dialect, user: Message)
     for form in forms:
         if _shows(template, form, [user, asked, answered], [mark(0), mark(1), mark(2)]):
             return form
-    callless = replace(dialect, calls=False)
+    callless = replace(capabilities, calls=False)
     if _shows(template, callless, [user, asked, answered], [mark(0), mark(2)]):
         return callless
     calls = next((form for form in forms if _shows(template, form, [user, asked], [mark(1)])), None)
@@ -162,13 +164,13 @@ def _with_tool_messages(template: ChatTemplate, dialect: Dialect, user: Message)
 
 def _shows(
     template: ChatTemplate,
-    dialect: Dialect,
+    capabilities: Capabilities,
     messages: Sequence[Message],
     marks: Sequence[str],
     tools: Sequence[ToolSpec] = (),
 ) -> bool:
     """Tell whether the template renders these messages with all of the marks in the text."""
-    plain = [dialect.write(message) for message in messages]
+    plain = [capabilities.write(message) for message in messages]
     try:
         text = template.render(
             plain, [tool.to_openai() for tool in tools], add_generation_prompt=True

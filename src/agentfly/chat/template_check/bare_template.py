@@ -12,9 +12,9 @@ from datetime import date
 from functools import lru_cache
 from typing import Any
 
-from agentfly.chat.render import FormatLike, OnRewrite, TemplateRenderer
-from agentfly.chat.template import ChatTemplate
-from agentfly.chat.tokenizer import wrap_tokenizer
+from agentfly.chat.chat_template import ChatTemplate
+from agentfly.chat.template_renderer import FormatLike, OnRewrite, TemplateRenderer
+from agentfly.chat.tokenizer_adapters import wrap_tokenizer
 from agentfly.errors import ConfigError
 from agentfly.runtime.extra import import_extra
 

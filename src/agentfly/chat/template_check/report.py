@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agentfly.chat.format_choice import Source
-from agentfly.chat.reasoning import Opened
-from agentfly.chat.rehearsal import Rehearsal
+from agentfly.chat.reasoning import OpensReasoning
+from agentfly.chat.template_check.scenarios import ScenarioResult
 
 Verdict = Literal["yes", "NO", "not checked"]
 
@@ -44,13 +44,13 @@ class TemplateReport:
     """The same of two calls in one turn."""
     end_tokens: tuple[tuple[str, int], ...]
     stop_strings: tuple[str, ...]
-    opens_reasoning: Opened
+    opens_reasoning: OpensReasoning
     """Whether the generation prompt opens the reasoning."""
     fallbacks: tuple[str, ...]
     """In force because the template can't do it itself."""
     forgeries: tuple[str, ...]
     """Fields whose text became a special token: must be empty."""
-    rehearsals: tuple[Rehearsal, ...]
+    scenarios: tuple[ScenarioResult, ...]
     findings: tuple[Finding, ...]
 
     @property
@@ -59,7 +59,7 @@ class TemplateReport:
         if any(finding.held is False for finding in self.findings):
             return "NO"
         # The first conversation is the plainest: what can't play it can't be vouched for.
-        return "yes" if self.rehearsals and self.rehearsals[0].held else "not checked"
+        return "yes" if self.scenarios and self.scenarios[0].held else "not checked"
 
     @property
     def ok(self) -> bool:
@@ -69,7 +69,7 @@ class TemplateReport:
     @property
     def rewrites(self) -> tuple[str, ...]:
         """Conversations in which the template words earlier turns otherwise."""
-        return tuple(r.script for r in self.rehearsals if r.rewritten)
+        return tuple(r.scenario for r in self.scenarios if r.rewritten)
 
     @property
     def only_appends(self) -> bool:
@@ -77,7 +77,7 @@ class TemplateReport:
 
         A conversation that the template refuses to render in one go has nothing to differ from.
         """
-        return not any(r.differing for r in self.rehearsals)
+        return not any(r.differing for r in self.scenarios)
 
     def lines(self) -> list[str]:
         """Say it in lines for people."""

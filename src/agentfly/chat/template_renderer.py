@@ -22,21 +22,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from agentfly.chat.conversation import ConversationWriter
-from agentfly.chat.dialect import PROBE_TOOL, Dialect, learn_dialect
+from agentfly.chat.capabilities import PROBE_TOOL, Capabilities, detect_capabilities
+from agentfly.chat.chat_template import ChatTemplate
+from agentfly.chat.completion_reader import CompletionReader
+from agentfly.chat.conversation_writer import ConversationWriter
 from agentfly.chat.format_choice import FormatChoice, choose_format, judge_format
 from agentfly.chat.formats import CallFormat, Parser, custom_format, get_format
-from agentfly.chat.probe import Skeleton, Suffix, SuffixProbe
-from agentfly.chat.read import CompletionReader
-from agentfly.chat.reasoning import Opened, opens_reasoning
-from agentfly.chat.rewrite import RewriteWatch
+from agentfly.chat.reasoning import OpensReasoning, opens_reasoning
+from agentfly.chat.rewrite import RewriteDetector
 from agentfly.chat.safe_encode import SafeEncoder
 from agentfly.chat.suffix import SuffixEncoder
+from agentfly.chat.suffix_probe import Skeleton, Suffix, SuffixProbe
 from agentfly.chat.taint import Taint
-from agentfly.chat.template import ChatTemplate
-from agentfly.chat.tokenizer import control_tokens, wrap_tokenizer
+from agentfly.chat.tokenizer_adapters import control_tokens, wrap_tokenizer
 from agentfly.chat.tokenizer_folder import load_tokenizer
-from agentfly.chat.turn_marks import TurnMarks, learn_turn_marks
+from agentfly.chat.turn_marks import TurnMarks, detect_turn_marks
 from agentfly.chat.turn_probe import TurnProbe
 from agentfly.errors import ConfigError
 from agentfly.types import Completion, Extension, Message, Parsed, ToolCall, ToolSpec
@@ -95,28 +95,28 @@ class TemplateRenderer:
         self.on_rewrite = on_rewrite
         self.trusted_roles = tuple(trusted_roles)
         self.end_token_ids = tuple(end_token_ids)
-        native = learn_dialect(self.template)
+        native = detect_capabilities(self.template)
         turns = TurnProbe(self.template, native)
         self.format_choice = _format_choice(format, turns)
-        self.turn_marks = learn_turn_marks(turns)
+        self.turn_marks = detect_turn_marks(turns)
         self.call_format = self.format_choice.format
-        self.dialect = _dialect(native, self.call_format)
+        self.capabilities = _capabilities(native, self.call_format)
         control = control_tokens(self.tokenizer, self.template.source)
         self.encoder = SafeEncoder(self.tokenizer, control)
         self.taint = Taint(control, self.template.own_text, trusted_roles)
         self.writer = ConversationWriter(
             template=self.template,
-            dialect=self.dialect,
+            capabilities=self.capabilities,
             taint=self.taint,
             call_format=self.call_format,
         )
-        self.watch = RewriteWatch(writer=self.writer, pattern=self.encoder.pattern)
-        self._probe = SuffixProbe(self.template, self.dialect, self.encoder, self.taint)
+        self.rewrite_detector = RewriteDetector(writer=self.writer, pattern=self.encoder.pattern)
+        self._probe = SuffixProbe(self.template, self.capabilities, self.encoder, self.taint)
         self._opened: tuple[object, tuple[int, ...]] = (None, ())
         self._learn_ends()
         self._learn_reasoning_ends()
 
-    def reading(self, call_format: CallFormat) -> "TemplateRenderer":
+    def with_format(self, call_format: CallFormat) -> "TemplateRenderer":
         """Return the same renderer for another format of calls."""
         return TemplateRenderer(
             self.tokenizer,
@@ -239,7 +239,7 @@ class TemplateRenderer:
         if self.on_rewrite == "cut" and self._rewritten(history, completion, replies, tools):
             fresh = self.open([*history, *replies], tools)
             return Extension(token_ids=fresh, new_stream=True)
-        follows = self.follow(completion.token_ids, replies, tools, history[:-1])
+        follows = self.suffix_ids(completion.token_ids, replies, tools, history[:-1])
         return Extension(token_ids=follows)
 
     def parse(self, completion: Completion, tools: Sequence[ToolSpec] = ()) -> Parsed:
@@ -266,7 +266,7 @@ class TemplateRenderer:
         return self.tokenizer.decode(ids)
 
     @property
-    def opens_reasoning(self) -> Opened:
+    def opens_reasoning(self) -> OpensReasoning:
         """Whether the generation prompt opens the reasoning."""
         return self._reader.opened
 
@@ -281,7 +281,7 @@ class TemplateRenderer:
             return self._probe.suffix(replies, tools)
         return self._probe.suffix(replies, tools, next(self.writer.wordings(before, tools)))
 
-    def follow(
+    def suffix_ids(
         self,
         sampled: Sequence[int],
         replies: Sequence[Message],
@@ -300,7 +300,7 @@ class TemplateRenderer:
     ) -> bool:
         sampled = self.tokenizer.decode(self._reader.without_end(completion.token_ids))
         try:
-            return self.watch.rewritten(history, replies, tools, sampled)
+            return self.rewrite_detector.rewritten(history, replies, tools, sampled)
         except ConfigError:
             # A history that the template refuses has no other wording: the stream goes on.
             return False
@@ -331,7 +331,7 @@ def _given_format(format: str | CallFormat | Parser) -> CallFormat:
     )
 
 
-def _dialect(native: Dialect, call_format: CallFormat) -> Dialect:
+def _capabilities(native: Capabilities, call_format: CallFormat) -> Capabilities:
     taught = call_format.instructions([PROBE_TOOL]) is not None
     return native.for_taught_calls() if taught else native
 
@@ -343,8 +343,8 @@ def _texts_before_ends(skeletons: Sequence[Skeleton]) -> tuple[str, ...]:
     return tuple(sorted(filter(None, texts), key=len, reverse=True))
 
 
-def _opened(skeletons: Sequence[Skeleton], marks: TurnMarks) -> Opened:
+def _opened(skeletons: Sequence[Skeleton], marks: TurnMarks) -> OpensReasoning:
     opens = [opens_reasoning(skeleton.fixed[-1], marks.reasoning) for skeleton in skeletons]
     if all(opens):
-        return Opened.ALWAYS
-    return Opened.SOMETIMES if any(opens) else Opened.NEVER
+        return OpensReasoning.ALWAYS
+    return OpensReasoning.SOMETIMES if any(opens) else OpensReasoning.NEVER

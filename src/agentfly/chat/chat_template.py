@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 import jinja2.meta
 
-from agentfly.chat.jinja_sandbox import RenderTimeout, environment, limited_to
+from agentfly.chat.jinja_sandbox import RenderTimeout, cpu_time_limit, environment
 from agentfly.errors import ConfigError
 from agentfly.runtime.names import suggestion
 
@@ -132,7 +132,7 @@ class ChatTemplate:
         }
         context = self._compiled.new_context(variables, shared=True)
         try:
-            with limited_to(self._seconds):
+            with cpu_time_limit(self._seconds):
                 text = "".join(self._compiled.root_render_func(context))
         except RenderTimeout as error:
             spent = self._seconds

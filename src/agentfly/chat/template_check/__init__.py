@@ -1,0 +1,1 @@
+"""The check of a chat template that `agentfly check` prints."""
