@@ -18,7 +18,7 @@ from benchmarks.template_files import real_templates
 from benchmarks.template_verdicts import Outcome, judge, renders, usable_renderer
 
 from agentfly.chat import check_template
-from agentfly.chat.template_check.report import TemplateReport
+from agentfly.chat.template_check.check import TemplateReport
 from agentfly.errors import ConfigError
 
 AIMS = {

@@ -14,8 +14,8 @@ import pytest
 from agentfly.chat import CHATML, TemplateRenderer, check_template
 from agentfly.chat import chat_template as template_module
 from agentfly.chat.template_check.bare_template import bare_renderer
+from agentfly.chat.template_check.check import TemplateReport
 from agentfly.chat.template_check.reference_renderer import ReferenceRenderer
-from agentfly.chat.template_check.report import TemplateReport
 from agentfly.errors import ConfigError
 from agentfly.types import Completion, Extension, FinishReason, Message, Parsed, ToolSpec
 

@@ -147,7 +147,7 @@ def test_a_part_of_the_history_tells_what_the_whole_tells(
     watch = renderer_of(name).rewrite_detector
     asked = [c for seed in range(3) for c in conversations(random.Random(seed))]
     by_part = [watch.rewritten(history, replies, []) for history, replies in asked]
-    monkeypatch.setattr("agentfly.chat.rewrite.representative", list)
+    monkeypatch.setattr("agentfly.chat.conversation_writer.representative", list)
     assert by_part == [watch.rewritten(history, replies, []) for history, replies in asked]
     assert name == "qwen2_5" or any(by_part)
 

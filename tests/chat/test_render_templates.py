@@ -13,8 +13,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from agentfly.chat import ByteTokenizer, ChatTemplate, TemplateRenderer, wrap_tokenizer
-from agentfly.chat.template_check.check import check_template
-from agentfly.chat.template_check.report import TemplateReport
+from agentfly.chat.template_check.check import TemplateReport, check_template
 from agentfly.types import Completion, FinishReason, Message
 from agentfly.types import Tokenizer as AnyTokenizer
 

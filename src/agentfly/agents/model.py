@@ -10,7 +10,7 @@ from typing import Any, cast
 from agentfly.agents.textual import TextualChatModel
 from agentfly.chat import CHATML, ChatTemplate, TemplateRenderer
 from agentfly.chat.formats import CallFormat
-from agentfly.chat.vocabulary import require_matching_tokenizer
+from agentfly.chat.tokenizer_folder import require_matching_tokenizer
 from agentfly.config import EngineSettings
 from agentfly.engines import EngineSpec, ScriptedEngine, make_engine
 from agentfly.errors import ConfigError

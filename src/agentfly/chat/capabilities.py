@@ -1,7 +1,7 @@
 """What a template can render, and in which form it wants it: found by trying, not by name.
 
 Chat templates disagree on more than their tokens. This module writes a message the way one template
-wants it, and says what that template can't render at all, which `fallback` then words otherwise.
+wants it, and says what that template can't render at all, which `conversation_writer` then rewrites.
 """
 
 import hashlib

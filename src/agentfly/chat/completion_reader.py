@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from agentfly.chat.formats import CallFormat, Reading
 from agentfly.chat.reasoning import OpensReasoning, Thought, split_reasoning, token_spans
-from agentfly.chat.turn_marks import TurnMarks
+from agentfly.chat.turn_probe import TurnMarks
 from agentfly.types import Message, Parsed, ToolSpec
 
 _log = logging.getLogger(__name__)

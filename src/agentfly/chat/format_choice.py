@@ -2,7 +2,7 @@ r"""The call format of a chat template, chosen by reading back the calls that th
 
 A probe call with arguments of every type is rendered by the template. A format is taken only if it
 reads the same name and the same arguments out of that text. Beside the formats that have a name, a
-layout that is derived from the template's own text takes part (see `formats.derive`). Of several,
+layout that is derived from the template's own text takes part (see `formats.derived_layout`). Of several,
 the one that also reads strings with quotes and line breaks is taken, then the one that leaves the
 least text unread, then the one that writes the call as the template does. Where a format writes
 every value as bare text, types are compared as the tool's schema recovers them (see

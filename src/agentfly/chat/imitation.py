@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from agentfly.chat.reasoning import OpensReasoning, split_reasoning
 from agentfly.chat.safe_encode import Piece
+from agentfly.chat.suffix import TurnEnd
 from agentfly.chat.taint import Swap
 from agentfly.chat.template_renderer import TemplateRenderer
-from agentfly.chat.turn_end import TurnEnd
 from agentfly.errors import ConfigError
 from agentfly.types import Completion, FinishReason, Message, TokenStream, ToolSpec, Turn
 

@@ -26,7 +26,7 @@ MARKS = (
     ReasoningMarks("<|START_THINKING|>", "<|END_THINKING|>"),
 )
 """Marks that models write whatever their template shows: of most, of Mistral, Gemma, Seed, MiniMax
-and Cohere. Others are learned from the template (see `turn_marks`)."""
+and Cohere. Others are learned from the template (see `turn_probe`)."""
 
 
 class OpensReasoning(Enum):

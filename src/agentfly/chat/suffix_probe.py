@@ -12,18 +12,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-from agentfly.chat.align import around, splice
 from agentfly.chat.capabilities import Capabilities, mark, text_view
 from agentfly.chat.chat_template import ChatTemplate
-from agentfly.chat.fallback import as_one_user, results_as_user
-from agentfly.chat.safe_encode import Piece, SafeEncoder
-from agentfly.chat.taint import Swap, Taint, pieces_behind, rare_letters
-from agentfly.chat.turn_end import (
+from agentfly.chat.conversation_writer import as_one_user, results_as_user
+from agentfly.chat.formats.marks import around
+from agentfly.chat.safe_encode import Piece, SafeEncoder, splice
+from agentfly.chat.suffix import (
+    Suffix,
     TurnEnd,
     find_turn_end,
     length_of_call_close,
     without_generation_prompt,
 )
+from agentfly.chat.taint import Swap, Taint, pieces_behind, rare_letters
 from agentfly.errors import ConfigError
 from agentfly.types import Message, ToolCall, ToolSpec
 
@@ -40,15 +41,6 @@ _THOUGHT = "zqthoughtqz"
 Arrange = Callable[[Sequence[Message]], list[Message]]
 Shape = tuple[tuple[Any, str | None, str | None], ...]
 """Role, name and call id of each reply."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suffix:
-    """What follows a sampled turn."""
-
-    end: TurnEnd
-    pieces: tuple[Piece, ...]
-    """All text behind `end.closing`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

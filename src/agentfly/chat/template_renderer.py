@@ -11,7 +11,7 @@ sampled stays as it is. So the prompt of every turn begins with all tokens of th
   token was sampled than the one the template writes, it counts, and no second one is added.
 - Special tokens are only ever made by the template: what users, tools, models and MCP servers wrote
   is encoded as the characters it is, special token or not (see `taint` and `safe_encode`).
-- What a template can't render gets a fall-back (see `fallback`).
+- What a template can't render gets a fall-back (see `conversation_writer`).
 - Where a template rewrites earlier turns, the stream stays as sampled (`on_rewrite="keep"`), or the
   chain goes on in a new stream with a fresh prompt (`on_rewrite="cut"`).
 
@@ -25,19 +25,17 @@ from typing import Any, Literal, get_args
 from agentfly.chat.capabilities import PROBE_TOOL, Capabilities, detect_capabilities
 from agentfly.chat.chat_template import ChatTemplate
 from agentfly.chat.completion_reader import CompletionReader
-from agentfly.chat.conversation_writer import ConversationWriter
+from agentfly.chat.conversation_writer import ConversationWriter, RewriteDetector
 from agentfly.chat.format_choice import FormatChoice, choose_format, judge_format
 from agentfly.chat.formats import CallFormat, Parser, custom_format, get_format
 from agentfly.chat.reasoning import OpensReasoning, opens_reasoning
-from agentfly.chat.rewrite import RewriteDetector
 from agentfly.chat.safe_encode import SafeEncoder
-from agentfly.chat.suffix import SuffixEncoder
-from agentfly.chat.suffix_probe import Skeleton, Suffix, SuffixProbe
+from agentfly.chat.suffix import Suffix, SuffixEncoder
+from agentfly.chat.suffix_probe import Skeleton, SuffixProbe
 from agentfly.chat.taint import Taint
 from agentfly.chat.tokenizer_adapters import control_tokens, wrap_tokenizer
 from agentfly.chat.tokenizer_folder import load_tokenizer
-from agentfly.chat.turn_marks import TurnMarks, detect_turn_marks
-from agentfly.chat.turn_probe import TurnProbe
+from agentfly.chat.turn_probe import TurnMarks, TurnProbe, detect_turn_marks
 from agentfly.errors import ConfigError
 from agentfly.types import Completion, Extension, Message, Parsed, ToolCall, ToolSpec
 from agentfly.types.message import Role

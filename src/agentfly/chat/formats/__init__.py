@@ -1,9 +1,8 @@
 """Tool-call formats: how each family of models writes its calls, read without ever raising."""
 
-from agentfly.chat.formats.call_format import CallFormat, CallWriter, Reading
+from agentfly.chat.formats.call_format import CallFormat, CallWriter, Parser, Reading, custom_format
 from agentfly.chat.formats.catalog import FORMATS, get_format, layout_format
 from agentfly.chat.formats.code_block import code_format
-from agentfly.chat.formats.custom import Parser, custom_format
 from agentfly.chat.formats.tags import tag_format
 
 __all__ = [

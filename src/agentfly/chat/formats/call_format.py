@@ -1,12 +1,19 @@
-"""What a tool-call format is, and what it reads out of a completion's text."""
+"""The interface of a tool-call format, and the result of reading a completion's text with it.
 
+`custom_format` makes a format from a user's own parser.
+"""
+
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from agentfly.chat.formats.json_text import dump
 from agentfly.chat.formats.text_values import arguments_of, recover_types
+from agentfly.errors import ConfigError
 from agentfly.types import ToolCall, ToolSpec
+
+logger = logging.getLogger(__name__)
 
 CUT_OFF = "the call was cut off before its end"
 """The problem of a call that the completion's last token left unfinished."""
@@ -26,6 +33,10 @@ class Reading:
     """Only from formats that mark reasoning themselves, such as harmony."""
     reasoning_spans: tuple[tuple[int, int], ...] = ()
     """Half-open ranges of the text that are reasoning."""
+
+
+Parser = Callable[[str], Reading | Sequence[ToolCall] | None]
+"""Takes a completion's text; returns a reading, or its calls, or None if it holds none."""
 
 
 class CallWriter(Protocol):
@@ -134,3 +145,60 @@ def _joined(pieces: Iterable[str], drop: Sequence[str]) -> str:
             piece = piece.replace(mark, "")
         cleaned.append(piece.strip())
     return "\n".join(filter(None, cleaned))
+
+
+def tool_instructions(tools: Sequence[ToolSpec], how: str) -> str:
+    """Return a system prompt that lists the tools as JSON, one per line, and how to call them."""
+    listed = "\n".join(dump(tool.to_openai()["function"]) for tool in tools)
+    return f"You can use these tools:\n{listed}\n\n{how}"
+
+
+def custom_format(
+    function: Parser,
+    *,
+    name: str = "custom",
+    stop_strings: tuple[str, ...] = (),
+    write: CallWriter | None = None,
+    instructions: str | None = None,
+) -> CallFormat:
+    """Make a format from a function that reads a completion's text.
+
+    If the function raises, that is logged and the whole text is taken as content.
+
+    >>> def shout(text):
+    ...     return [ToolCall(id="", name="shout", arguments="{}")] if text.isupper() else None
+    >>> custom_format(shout).read("HELP").calls[0].id
+    'call_0'
+    """
+
+    def read(text: str) -> Reading:
+        try:
+            return _reading(text, function(text))
+        except Exception:
+            logger.exception("the parser of format %r raised; its text is taken as content", name)
+            return Reading(content=text)
+
+    def cannot_write(calls: Sequence[ToolCall], content: str = "") -> str:
+        raise ConfigError(
+            f"format {name!r} only reads: pass custom_format(..., write=...) to write calls in it"
+        )
+
+    def given_instructions(_: Sequence[ToolSpec]) -> str | None:
+        return instructions
+
+    return CallFormat(
+        name=name,
+        read=read,
+        write=write or cannot_write,
+        stop_strings=stop_strings,
+        instructions=given_instructions,
+    )
+
+
+def _reading(text: str, result: Reading | Sequence[ToolCall] | None) -> Reading:
+    if isinstance(result, Reading):
+        return replace(result, calls=numbered(result.calls))
+    calls = tuple(result or ())
+    if not all(isinstance(call, ToolCall) for call in calls):
+        raise TypeError(f"expected a Reading, a list of ToolCall or None, got {result!r}")
+    return Reading(content=text, calls=numbered(calls))

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 
 from agentfly.chat.formats.call_format import with_content
 from agentfly.chat.formats.json_text import dump
-from agentfly.chat.formats.nested_tags import write_nested
 from agentfly.chat.formats.pythonic import write_keywords
 from agentfly.chat.formats.quoted_arguments import write_quoted
-from agentfly.chat.formats.text_values import arguments_of, text_of, type_of
+from agentfly.chat.formats.text_values import arguments_of, text_of, type_of, write_nested
 from agentfly.types import ToolCall
 
 _PLACEHOLDER = re.compile(

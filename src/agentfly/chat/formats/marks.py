@@ -137,3 +137,29 @@ def last_mark(text: str) -> str:
     """Return a text's last mark; empty if it has none."""
     found: list[str] = _MARK.findall(text)
     return found[-1] if found else ""
+
+
+def shared_length(one: str, other: str) -> int:
+    """Return how long the part is with which both texts begin.
+
+    >>> shared_length("<|end|>", "<|eot|>")
+    3
+    """
+    pairs = zip(one, other, strict=False)
+    shortest = min(len(one), len(other))
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), shortest)
+
+
+def around(text: str, marks: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the text around marks; None unless each stands in it exactly once, in order.
+
+    >>> around("<a>X<b>Y", ["X", "Y"])
+    ('<a>', '<b>', '')
+    """
+    fixed: list[str] = []
+    for mark in marks:
+        if text.count(mark) != 1:
+            return None
+        before, _, text = text.partition(mark)
+        fixed.append(before)
+    return (*fixed, text)

@@ -8,6 +8,7 @@ from agentfly.chat.formats.call_format import (
     Found,
     Reading,
     assemble,
+    tool_instructions,
     with_content,
 )
 from agentfly.chat.formats.json_calls import (
@@ -23,7 +24,6 @@ from agentfly.chat.formats.json_text import (
     scan_up_to_fault,
     unclosed_objects,
 )
-from agentfly.chat.formats.teaching import teach
 from agentfly.types import ToolCall, ToolSpec
 
 _OBJECT = re.compile(r"""\{\s*["']""")
@@ -86,7 +86,7 @@ def _instructions(tools: Sequence[ToolSpec]) -> str:
         'after it:\n{"name": "<tool name>", "arguments": {"<parameter>": <value>}}\n'
         "The results come in the next message. When you know the answer, reply without any call."
     )
-    return teach(tools, how)
+    return tool_instructions(tools, how)
 
 
 PLAIN_JSON = CallFormat(name="json", read=_read, write=_write, instructions=_instructions)

@@ -2,7 +2,14 @@
 
     [search(query="cats", limit=3), now()]
 
-The list is parsed, never evaluated: arguments are literals, given by name.
+The list is parsed, never evaluated: arguments are literals, given by name. Some templates write
+the history of such models without quotes, or with quotes around every value:
+
+    [search(query=cats and dogs, limit=3), now()]
+    [search(query="cats and dogs", limit="3")]
+
+These values don't show their type: it comes from the tool's schema (see `text_values`). A value
+ends where the next key or the end of the call follows.
 """
 
 import ast
@@ -23,13 +30,18 @@ from agentfly.chat.formats.call_format import (
 from agentfly.chat.formats.json_calls import excerpt
 from agentfly.chat.formats.json_text import balanced_end, dump
 from agentfly.chat.formats.marks import in_section
-from agentfly.chat.formats.python_text import read_text_list
+from agentfly.chat.formats.text_values import value_of
 from agentfly.types import ToolCall
 
 _LIST = r"\[\s*+[A-Za-z_][\w.]*+\("
 _START = re.compile(_LIST)
 _STRING_START = re.compile(r"[(,]\s*+[A-Za-z_]\w*+\s*+=\s*+'")
 _STRING_END = re.compile(r"'(?=\s*+(?:,\s*+[A-Za-z_]\w*+\s*+=|\)))")
+_CALL = re.compile(r"\s*+([A-Za-z_][\w.]*+)\(\s*+")
+_KEY = re.compile(r"([A-Za-z_]\w*+)\s*+=\s*+")
+_QUOTED = re.compile(r"""(?:"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+')(?=\s*+[,)])""", re.S)
+_VALUE_END = re.compile(r"(,\s*+)(?=[A-Za-z_]\w*+\s*+=)|\)(?=\s*+(?:,\s*+[A-Za-z_][\w.]*+\(|\]))")
+_CALL_END = re.compile(r"\s*+([,\]])")
 _UNPARSABLE = (SyntaxError, ValueError, MemoryError, RecursionError)
 _CONSTANTS = {"true": True, "false": False, "null": None}
 _EXPECTED = 'expected calls such as [name(key="value", other=1)], got '
@@ -193,3 +205,48 @@ def write_keywords(arguments: Mapping[str, Any]) -> str:
 def _is_plain(key: str) -> bool:
     """Tell whether a key can stand before an equals sign and comes back unchanged."""
     return key.isascii() and key.isidentifier() and not keyword.iskeyword(key)
+
+
+def read_text_list(text: str, start: int) -> tuple[list[ToolCall], int] | None:
+    """Read the list whose bracket is at `start`, up to its end; None if it isn't one.
+
+    >>> (call,), end = read_text_list("[search(query=cats and dogs, limit=3)].", 0)
+    >>> call.arguments, end
+    ('{"query": "cats and dogs", "limit": 3}', 38)
+    """
+    calls, at = list[ToolCall](), start + 1
+    while name := _CALL.match(text, at):
+        read = _arguments_at(text, name.end())
+        closing = _CALL_END.match(text, read[1]) if read else None
+        if read is None or closing is None:
+            return None
+        calls.append(ToolCall(id="", name=name[1], arguments=dump(read[0])))
+        at = closing.end()
+        if closing[1] == "]":
+            return calls, at
+    return None
+
+
+def _arguments_at(text: str, at: int) -> tuple[dict[str, Any], int] | None:
+    """Return the arguments that begin here, and the place behind their parenthesis."""
+    if text.startswith(")", at):
+        return {}, at + 1
+    values: dict[str, Any] = {}
+    while key := _KEY.match(text, at):
+        quoted = _QUOTED.match(text, key.end())
+        ends = _VALUE_END.search(text, quoted.end() if quoted else key.end())
+        if ends is None:
+            return None
+        written = text[key.end() : ends.start()].strip()
+        values[key[1]] = _unquoted(written) if quoted else value_of(written)
+        at = ends.end()
+        if not ends[1]:
+            return values, at
+    return None
+
+
+def _unquoted(text: str) -> str:
+    try:
+        return str(ast.literal_eval(text))
+    except (SyntaxError, ValueError):
+        return text[1:-1]  # a line break, or an escape that is none

@@ -16,11 +16,11 @@ from agentfly.chat.formats.call_format import (
     Found,
     Reading,
     assemble,
+    tool_instructions,
     unreadable,
     with_content,
 )
 from agentfly.chat.formats.json_calls import arguments_at
-from agentfly.chat.formats.teaching import teach
 from agentfly.types import ToolCall, ToolSpec
 
 _OBSERVATION = re.compile(r"^[ \t]*+Observation:", re.M)
@@ -79,7 +79,7 @@ def _instructions(tools: Sequence[ToolSpec]) -> str:
         'The result comes back as "Observation:". When you know the answer, write:\n'
         "Final Answer: the answer"
     )
-    return teach(tools, how)
+    return tool_instructions(tools, how)
 
 
 REACT = CallFormat(

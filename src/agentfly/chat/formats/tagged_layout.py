@@ -24,8 +24,7 @@ from agentfly.chat.formats.call_layout import Layout, placeholder_pattern
 from agentfly.chat.formats.json_calls import excerpt
 from agentfly.chat.formats.json_text import dump
 from agentfly.chat.formats.marks import MIN_PARTIAL, ends, in_section, is_mention, partial_length
-from agentfly.chat.formats.nested_tags import NestedTags
-from agentfly.chat.formats.text_values import value_of
+from agentfly.chat.formats.text_values import NestedTags, value_of
 from agentfly.types import ToolCall
 
 _LONGEST_HEADER = 200

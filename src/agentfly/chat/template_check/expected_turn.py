@@ -16,10 +16,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from agentfly.chat.align import shared_length
-from agentfly.chat.formats.marks import common_suffix
+from agentfly.chat.formats.marks import common_suffix, shared_length
 from agentfly.chat.reasoning import MARKS
-from agentfly.chat.turn_end import without_generation_prompt
+from agentfly.chat.suffix import without_generation_prompt
 from agentfly.errors import ConfigError
 from agentfly.types import Message
 

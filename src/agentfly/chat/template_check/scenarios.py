@@ -1,6 +1,6 @@
 """Scripted conversations, played through a renderer as a chain would play them.
 
-Each turn is sampled as the template itself writes it, by an independent rendering (see `expected`);
+Each turn is sampled as the template itself writes it, by an independent rendering (see `expected_turn`);
 the renderer makes the first prompt and what follows each turn. What comes out is held against the
 text that must come out.
 """
