@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentfly.chat.formats import FORMATS
-from agentfly.chat.formats.json_text import MEND_DEPTH, balanced_end, mend, scan_object
+from agentfly.chat.formats.json_text import balanced_end, scan_object
+from agentfly.runtime.repair_json import MAX_DEPTH, repair_object
 
 objects = st.dictionaries(
     st.text(),
@@ -62,14 +63,14 @@ plain_objects = st.dictionaries(
 
 @settings(max_examples=60, deadline=None)
 @given(value=plain_objects)
-def test_python_literals_and_missing_ends_are_mended(value: dict[str, object]) -> None:
-    assert mended(json.dumps(value)) == value
-    assert mended(repr(value)) == value
-    assert mended(json.dumps({"a": value})[:-1]) == {"a": value}
+def test_python_literals_and_missing_ends_are_repaired(value: dict[str, object]) -> None:
+    assert repaired(json.dumps(value)) == value
+    assert repaired(repr(value)) == value
+    assert repaired(json.dumps({"a": value})[:-1]) == {"a": value}
 
 
-def mended(text: str) -> object:
-    found = mend(text, 0)
+def repaired(text: str) -> object:
+    found = repair_object(text, 0)
     return found and json.loads(found[0])
 
 
@@ -90,15 +91,15 @@ def mended(text: str) -> object:
         ("[1, 2]", None),
         ("no braces", None),
         ("", None),
-        ('{"a":' * (MEND_DEPTH + 1) + "1", None),
+        ('{"a":' * (MAX_DEPTH + 1) + "1", None),
     ],
 )
-def test_mending(text: str, value: object) -> None:
-    assert mended(text) == value
+def test_repairing(text: str, value: object) -> None:
+    assert repaired(text) == value
 
 
-def test_mending_says_where_the_object_ends() -> None:
-    assert mend("x {'a': 1,} y", 2) == ('{"a": 1}', 11)
+def test_repairing_says_where_the_object_ends() -> None:
+    assert repair_object("x {'a': 1,} y", 2) == ('{"a": 1}', 11)
 
 
 @pytest.mark.parametrize(

@@ -156,11 +156,25 @@ async def test_only_rejected_strings_are_read_as_json() -> None:
     assert (await tag.run(call("tag", arguments), context())).observation == "[1] ['a']"
 
 
+async def test_mistakes_are_repaired_at_any_length_and_depth() -> None:
+    result = await answer('{"text": "' + "x" * 20_000 + '",}')
+    assert json.loads(result.observation)["text"] == "x" * 20_000
+    assert result.repaired
+    assert (
+        "text: input should be a valid string" in (await answer('{"text": [[[[1,]]]]}')).observation
+    )
+
+
 @pytest.mark.parametrize(
     "arguments",
-    ['{"text": [[[[1,]]]]}', '{"text": "' + "x" * 2000 + '",}'],
+    [
+        '{"text": "say "hi" now"}',
+        '{"text": "unclosed',
+        '{"text": "a"} {"text": "b"}',
+        '[{"text": 1,}',
+    ],
 )
-async def test_what_would_take_long_to_mend_is_left_to_the_model(arguments: str) -> None:
+async def test_what_has_no_clear_meaning_is_left_to_the_model(arguments: str) -> None:
     result = await answer(arguments)
     assert "they must be one JSON object" in result.observation
 

@@ -1,7 +1,7 @@
-"""What a template can render, and in which form it wants it: found by trying, not by name.
+"""Capabilities of a chat template, detected by rendering probe messages, not by its name.
 
-Chat templates disagree on more than their tokens. This module writes a message the way one template
-wants it, and says what that template can't render at all, which `conversation_writer` then rewrites.
+Templates expect messages in different forms. `Capabilities.write` writes a message in the form that
+one template expects; what the template can't render at all is rewritten by `conversation_writer`.
 """
 
 import hashlib

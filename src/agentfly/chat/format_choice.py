@@ -1,19 +1,19 @@
 r"""The call format of a chat template, chosen by reading back the calls that the template writes.
 
-A probe call with arguments of every type is rendered by the template. A format is taken only if it
-reads the same name and the same arguments out of that text. Beside the formats that have a name, a
-layout that is derived from the template's own text takes part (see `formats.derived_layout`). Of several,
-the one that also reads strings with quotes and line breaks is taken, then the one that leaves the
+The template renders a probe call with arguments of every type. A format is a candidate only if it
+reads the same name and the same arguments out of that text. Candidates are the formats that have a
+name, and a layout derived from the template's own text (see `formats.derived_layout`). Of several,
+the one that also reads strings with quotes and line breaks is chosen, then the one that leaves the
 least text unread, then the one that writes the call as the template does. Where a format writes
 every value as bare text, types are compared as the tool's schema recovers them (see
-`CallFormat.typed`), and an argument that is null may be left out.
+`CallFormat.typed`), and an argument that is null may be missing.
 
-Some templates show no calls, but describe tools and say how to call them (Granite 3: "respond with
-<|tool_call|> followed by a JSON list"). There a format is taken if all its marks are in that text,
+Some templates don't render calls, but describe tools and how to call them (Granite 3: "respond with
+<|tool_call|> followed by a JSON list"). There a format is chosen if all its marks are in that text,
 and calls of earlier turns are written into the content.
 
-Where neither gives a format, calls are plain JSON that the system prompt teaches, and
-`FormatChoice.reason` says why.
+If neither finds a format, calls are plain JSON with instructions in the system prompt, and
+`FormatChoice.reason` is the cause.
 """
 
 import json

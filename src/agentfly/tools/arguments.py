@@ -6,19 +6,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-import json_repair
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from agentfly.runtime.names import suggestion
+from agentfly.runtime.repair_json import repair_object
 from agentfly.tools.call_form import call_form, type_name
 from agentfly.tools.schema import Arguments
 from agentfly.types import ToolResult, ToolSpec, ToolStatus
 
-MAX_REPAIR_LENGTH = 2000
-"""Mending costs the square of the length, seconds at 10,000: longer slips are left to the model."""
-MAX_REPAIR_DEPTH = 4
-"""It also costs more with every open bracket, and a model gone astray writes `{{{{{{{{`."""
 MAX_SHOWN_PROBLEMS = 8
 MAX_SHOWN_VALUE = 80
 
@@ -32,7 +28,7 @@ class ReadArguments:
 
 
 def read_arguments(text: str, arguments: Arguments, spec: ToolSpec) -> ReadArguments | ToolResult:
-    """Read, mend, validate and coerce; a call that can't be run gives a result that says why."""
+    """Parse, repair, validate and coerce; return a result with the reason if a call can't run."""
     found = _object_in(text)
     if found is None:
         return _refusal(spec, [f"they must be one JSON object, got {_shown(text)}"])
@@ -45,13 +41,13 @@ def read_arguments(text: str, arguments: Arguments, spec: ToolSpec) -> ReadArgum
 
 
 def _object_in(text: str) -> tuple[dict[str, Any], bool] | None:
-    """Return the object, and whether it had to be mended."""
+    """Return the object, and whether it had to be repaired."""
     if not text.strip():
         return {}, False
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        value = _mended(text)
+        value = _repaired(text)
         return (value, True) if isinstance(value, dict) else None
     if isinstance(value, str):
         # An object that was written as a string once more.
@@ -60,33 +56,16 @@ def _object_in(text: str) -> tuple[dict[str, Any], bool] | None:
     return (value, False) if isinstance(value, dict) else None
 
 
-def _mended(text: str) -> object:
-    for mend in (_with_line_breaks, _repaired):
-        with suppress(ValueError, RecursionError):
-            return mend(text)
-    return None
-
-
-def _with_line_breaks(text: str) -> object:
-    """Mend the commonest slip, line breaks inside a string: cheap at any length."""
-    return json.loads(text, strict=False)
-
-
 def _repaired(text: str) -> object:
-    if len(text) > MAX_REPAIR_LENGTH or _depth(text) > MAX_REPAIR_DEPTH:
-        raise ValueError("mending would take too long")
-    return json_repair.loads(text)
-
-
-def _depth(text: str) -> int:
-    depth = deepest = 0
-    for character in text:
-        if character in "{[":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in "}]":
-            depth = max(depth - 1, 0)
-    return deepest
+    with suppress(ValueError, RecursionError):
+        # Line breaks inside a string are the most common mistake: text around it stays as it is.
+        return json.loads(text, strict=False)
+    before, brace, _ = text.partition("{")
+    if not brace or set(before) & set('["'):
+        return None
+    found = repair_object(text, len(before))
+    # Two objects don't say which of them is meant.
+    return json.loads(found[0]) if found and "{" not in text[found[1] :] else None
 
 
 def _validated(values: dict[str, Any], arguments: Arguments) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Reading calls that are written in JSON, with the usual slips of models mended.
+"""Reading calls that are written in JSON, with the usual mistakes of models repaired.
 
-What parses is kept as it was emitted: `arguments` is a slice of the text, never dumped anew. What
-doesn't parse is mended where it is plain what was meant, and otherwise becomes a call with a
-problem. JSON is read before the marks around it are looked for, so a closing tag inside a string
-does no harm.
+Valid JSON is kept as it was emitted: `arguments` is a slice of the text, never serialized again.
+Invalid JSON is repaired where its meaning is clear, and otherwise becomes a call with a problem.
+JSON is read before the marks around it are searched for, so a closing tag inside a string does no
+harm.
 """
 
 import json
@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from agentfly.chat.formats.call_format import CUT_OFF, unreadable
-from agentfly.chat.formats.json_text import balanced_end, dump, mend, scan_object
+from agentfly.chat.formats.json_text import balanced_end, dump, scan_object
+from agentfly.runtime.repair_json import repair_object
 from agentfly.types import ToolCall
 
 EXCERPT_LENGTH = 80
@@ -176,7 +177,7 @@ def _nothing_between(mark: _Mark) -> list[ToolCall]:
 
 
 def malformed_calls(text: str, *, keys: CallKeys = DEFAULT_KEYS, cut: bool) -> list[ToolCall]:
-    """Read what doesn't parse: mended, whole but for its end, or as a call with a problem.
+    """Read invalid JSON: repaired, whole except for its end, or as a call with a problem.
 
     `cut` says that the text may end before the call does.
     """
@@ -194,10 +195,10 @@ def _malformed_call(text: str, start: int, keys: CallKeys, *, cut: bool) -> tupl
     """Read the one call that starts here, and return where it ends."""
     if cut and balanced_end(text, start) is None:
         return _cut_call(text[start:], keys), len(text)
-    mended = mend(text, start)
-    if mended is None:
+    repaired = repair_object(text, start)
+    if repaired is None:
         return unreadable(expected_call(text[start:], keys=keys), text[start:]), len(text)
-    json_text, end = mended
+    json_text, end = repaired
     call = call_from(scan_object(json_text, 0)[0], keys=keys)
     return replace(call, repaired=not call.problem), end
 
@@ -259,11 +260,11 @@ def _malformed_arguments(text: str, mark: _Mark) -> Arguments:
     unfinished = balanced_end(text, 0) is None if text.startswith("{") else mark.missing
     if mark.is_end and (unfinished or not text):
         return Arguments(text=text, problem=CUT_OFF, end=mark.end)
-    mended = mend(_out_of_string(text) or "{}", 0)
-    if mended is None:
+    repaired = repair_object(_out_of_string(text) or "{}", 0)
+    if repaired is None:
         problem = f"expected the arguments as a JSON object, got {excerpt(text)}"
         return Arguments(text=text, problem=problem, end=mark.end)
-    return Arguments(text=mended[0], repaired=True, end=mark.end)
+    return Arguments(text=repaired[0], repaired=True, end=mark.end)
 
 
 def _out_of_string(text: str) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 
 from agentfly.chat.formats.call_format import CUT_OFF
 from agentfly.chat.formats.json_calls import Arguments, excerpt
-from agentfly.chat.formats.json_text import NUMBER, dump, mend
+from agentfly.chat.formats.json_text import dump
+from agentfly.runtime.repair_json import NUMBER, repair_object
 
 MAX_DEPTH = 100
 """What is nested more deeply than this isn't read: no call is."""
@@ -50,9 +51,9 @@ def _malformed(text: str, start: int, ends: re.Pattern[str], expected: str) -> A
         return Arguments(text=text[start:], problem=CUT_OFF, end=len(text))
     body = text[start : closing.start()].strip()
     end = closing.end() if closing.lastgroup == "close" else closing.start()
-    mended = mend(body, 0) if body.startswith("{") else None
-    if mended is not None:
-        return Arguments(text=mended[0], repaired=True, end=end)
+    repaired = repair_object(body, 0) if body.startswith("{") else None
+    if repaired is not None:
+        return Arguments(text=repaired[0], repaired=True, end=end)
     return Arguments(text=body, problem=f"{expected}, got {excerpt(body)}", end=end)
 
 

@@ -1,7 +1,7 @@
-"""What a template does to a chain's tokens: the proof that `agentfly check` prints.
+"""The check of a chat template and its report, which `agentfly check` prints.
 
-Every line of the report can fail. Each holds what the renderer does against renderings of the same
-conversations by transformers' own Jinja, in which the renderer has no say (see `reference_renderer`).
+Every line of the report can fail. Each compares the renderer's tokens with independent renderings
+of the same conversations by transformers (see `reference_renderer`).
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
-"""Scripted conversations, played through a renderer as a chain would play them.
+"""Scripted conversations, run through a renderer as a chain runs them.
 
-Each turn is sampled as the template itself writes it, by an independent rendering (see `expected_turn`);
-the renderer makes the first prompt and what follows each turn. What comes out is held against the
-text that must come out.
+Each turn is what the template itself writes, taken from an independent rendering (see
+`expected_turn`); the renderer makes the first prompt and the suffix of each turn. The resulting
+tokens are compared with the expected text.
 """
 
 from collections.abc import Sequence
