@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from agentfly.agents.outfit import fit_out
+from agentfly.agents.source_parts import resolve_source
 from agentfly.config import load_settings
 from agentfly.observe import evaluation_metrics, plot_curves, read_metrics, read_trajectories
 from agentfly.types import collect_groups
@@ -81,7 +81,7 @@ class Example:
 
     @property
     def has_random_player(self) -> bool:
-        kit = fit_out(load_settings(EXAMPLES / f"{self.name}.toml").source[0]).kit
+        kit = resolve_source(load_settings(EXAMPLES / f"{self.name}.toml").source[0]).kit
         return kit is not None and kit.random is not None
 
     def demonstrate(self, who: str, count: int, *more: str) -> Path:

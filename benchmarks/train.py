@@ -60,7 +60,7 @@ def calculator(expression: str) -> str:
     Returns:
         The value.
     """
-    from agentfly.tools.arithmetic import calculate
+    from agentfly.tools.builtin import calculate
 
     return str(calculate(expression))
 

@@ -30,7 +30,7 @@ from agentfly.chat import TemplateRenderer
 from agentfly.engines.local import LocalEngine
 from agentfly.models import load_model, resolve_model
 from agentfly.rewards import numeric_match
-from agentfly.tools.arithmetic import calculate
+from agentfly.tools.builtin import calculate
 from agentfly.training import make_samples
 from agentfly.types import Sample, SharedTensors
 

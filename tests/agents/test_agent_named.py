@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from agentfly.agents import Agent, ReAct, ToolCalling, resolve_run
-from agentfly.agents.named import (
+from agentfly.agents.registry import (
     find_group_reward,
     find_kind,
     find_mask,
     find_reward,
     find_tool,
 )
-from agentfly.agents.outfit import fit_out
+from agentfly.agents.source_parts import resolve_source
 from agentfly.chat import CHATML_TOKENS, MASK_POLICIES, ByteTokenizer
 from agentfly.config import RunSettings, SettingsError, SourceSettings
 from agentfly.engines import ScriptedEngine
@@ -199,5 +199,5 @@ def test_paths_among_an_environments_options_are_looked_for_beside_the_settings(
     line = '{"task_id": 1, "question": "How much is 2+2?", "answer": "2+2=4 #### 4"}\n'
     (tmp_path / "sums.jsonl").write_text(line)
     options = {"tasks": "gsm8k", "file": "sums.jsonl", "eval_file": str(tmp_path / "sums.jsonl")}
-    outfit = fit_out(SourceSettings(environment="code", options=options), base=tmp_path)
-    assert len(load_tasks(outfit.tasks)) == len(load_tasks(outfit.eval_tasks)) == 1
+    parts = resolve_source(SourceSettings(environment="code", options=options), base=tmp_path)
+    assert len(load_tasks(parts.tasks)) == len(load_tasks(parts.eval_tasks)) == 1

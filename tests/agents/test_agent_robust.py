@@ -33,7 +33,7 @@ from agentfly.errors import (
 )
 from agentfly.resources import EnvironmentManager, Pooling
 from agentfly.rewards import group_reward, llm_judge, reward
-from agentfly.rollout.chain import stop_of
+from agentfly.rollout.chain import stop_reason_for
 from agentfly.testing import run_in_virtual_time
 from agentfly.types import (
     ChainStarted,
@@ -144,7 +144,7 @@ def test_every_chain_error_has_a_stop_reason() -> None:
         return [kind, *(k for child in kind.__subclasses__() for k in below(child))]
 
     for kind in [*below(ChainError), DeadlineError, TimeoutError]:
-        assert stop_of(kind("x")).verdict.failure
+        assert stop_reason_for(kind("x")).verdict.failure
 
 
 class Quits(BaseException):

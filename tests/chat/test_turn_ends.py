@@ -14,7 +14,7 @@ from agentfly.chat.template_check.bare_template import bare_renderer
 from agentfly.engines import ScriptedEngine
 from agentfly.errors import FormatError
 from agentfly.models import resolve_model
-from agentfly.rollout.voice import with_stops
+from agentfly.rollout.model_session import with_stops
 from agentfly.types import Completion, FinishReason, Message, SamplingParams, ToolCall
 
 NEWLINE_BEFORE_END = (

@@ -15,7 +15,7 @@ import agentfly.training
 from agentfly.agents import RunParts
 from agentfly.cli.train import train
 from agentfly.config import RunSettings, load_settings
-from agentfly.tasks import load
+from agentfly.tasks import task_loading
 from agentfly.training import Checkpoints, StoppedBy, TrainResult
 from agentfly.training.curriculum import read_sources
 
@@ -68,13 +68,13 @@ def test_a_dry_run_prints_what_gives_the_same_run_again(file: Path) -> None:
 
 def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     reads: list[Path] = []
-    read = load._READERS[".jsonl"]
+    read = task_loading._READERS[".jsonl"]
 
     def counting(path: Path) -> Any:
         reads.append(path)
         return read(path)
 
-    monkeypatch.setitem(load._READERS, ".jsonl", counting)
+    monkeypatch.setitem(task_loading._READERS, ".jsonl", counting)
     return reads
 
 

@@ -11,7 +11,7 @@ import torch
 
 from agentfly import Agent, Group, SamplingParams, Trajectory, reward
 from agentfly.agents import resolve_run
-from agentfly.agents.outfit import fit_out
+from agentfly.agents.source_parts import resolve_source
 from agentfly.chat import TemplateRenderer
 from agentfly.config import load_settings
 from agentfly.config.sft_settings import load_sft_settings
@@ -49,7 +49,7 @@ WITH_ENVIRONMENTS = sorted(EXAMPLES.glob("*_warm.toml"))
 @pytest.mark.parametrize("warm", WITH_ENVIRONMENTS, ids=lambda path: path.stem)
 def test_an_environments_example_finds_everything_and_follows_its_warm_start(warm: Path) -> None:
     run = load_settings(warm.with_name(warm.name.replace("_warm", "")))
-    assert all(fit_out(source, base=EXAMPLES).kit for source in run.source)
+    assert all(resolve_source(source, base=EXAMPLES).kit for source in run.source)
     start = load_sft_settings(warm)
     assert run.model.name == str(start.folder / start.name / "model")
     assert start.data.retokenize

@@ -11,7 +11,7 @@ import pytest
 from agentfly import Agent, Message, Task, reward, tool
 from agentfly.agents.demonstrate import demonstrate
 from agentfly.agents.kind import KINDS
-from agentfly.agents.outfit import Outfit
+from agentfly.agents.source_parts import SourceParts
 from agentfly.environments import PlayerModel, Say, Scene, call
 from agentfly.types import SamplingParams, StopReason
 
@@ -37,8 +37,8 @@ def hesitant(scene: Scene) -> Generator[Say, str, None]:
     yield call("double", number=1)
 
 
-def outfit(kind: str = "tools") -> Outfit:
-    return Outfit(
+def source_parts(kind: str = "tools") -> SourceParts:
+    return SourceParts(
         tasks=(),
         eval_tasks=(),
         kind=KINDS[kind](),
@@ -60,7 +60,7 @@ def row(number: int) -> Task:
 async def test_a_player_acts_on_what_it_is_shown(kind: str) -> None:
     seen: list[str] = []
     chains = await demonstrate(
-        outfit(kind),
+        source_parts(kind),
         twice,
         [row(3), row(5)],
         on_trajectory=lambda chain: seen.append(chain.task.id),
@@ -73,12 +73,12 @@ async def test_a_player_acts_on_what_it_is_shown(kind: str) -> None:
 
 async def test_chains_side_by_side_are_each_told_their_own() -> None:
     tasks = [row(number) for number in range(40)]
-    chains = await demonstrate(outfit(), twice, tasks, max_concurrent=7)
+    chains = await demonstrate(source_parts(), twice, tasks, max_concurrent=7)
     assert [chain.final_response for chain in chains] == [str(4 * n) for n in range(40)]
 
 
 async def test_a_player_that_stops_too_early_fails_its_chain_and_says_so() -> None:
-    (chain,) = await demonstrate(outfit(), hesitant, [row(1)])
+    (chain,) = await demonstrate(source_parts(), hesitant, [row(1)])
     assert chain.stop is StopReason.ENGINE_FAILED
     assert "nothing left to do after 1 turns" in str(chain.error)
     assert chain.reward is None
@@ -92,7 +92,7 @@ async def test_the_scene_is_the_last_thing_said_and_seeds_repeat() -> None:
         yield Say("done")
 
     for seed in (1, 1, 2):
-        await demonstrate(outfit(), noting, [row(3)], seed=seed)
+        await demonstrate(source_parts(), noting, [row(3)], seed=seed)
     assert [observation for observation, _ in told] == ["Double 3 twice."] * 3
     assert told[0] == told[1] != told[2]
 

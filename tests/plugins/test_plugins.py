@@ -83,7 +83,7 @@ def test_a_dry_run_fills_in_and_checks_what_the_package_takes(site: Path, tmp_pa
 
 
 CODE = """
-from agentfly.agents.named import find_group_reward, find_reward, find_tool
+from agentfly.agents.registry import find_group_reward, find_reward, find_tool
 from agentfly.chat.formats import get_format
 from agentfly import load_environment
 print(find_tool("count_vowels").spec.name, find_reward("vowel_share").name)

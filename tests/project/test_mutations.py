@@ -37,7 +37,7 @@ MUTATIONS = [
     ),
     Mutation(
         fault="an end token appended to a cut turn",
-        file="rollout/voice.py",
+        file="rollout/model_session.py",
         old="        self._completion = completion\n",
         new="        if completion.finish_reason == 'length':\n"
         "            completion = replace(completion, token_ids=(*completion.token_ids, 257),\n"
@@ -48,14 +48,14 @@ MUTATIONS = [
     ),
     Mutation(
         fault="the tools missing from the prompt",
-        file="rollout/voice.py",
+        file="rollout/model_session.py",
         old="self._renderer.open(messages, self._tools)",
         new="self._renderer.open(messages, ())",
         tests=TOKENS,
     ),
     Mutation(
         fault="the model's own tokens missing from the next prompt",
-        file="rollout/voice.py",
+        file="rollout/model_session.py",
         old="        self._ids += completion.token_ids\n",
         new="",
         tests=TOKENS,
@@ -70,8 +70,8 @@ MUTATIONS = [
     Mutation(
         fault="a failed reward scored as 0",
         file="rollout/chain.py",
-        old='            return self._record(stop_of(error), f"{type(error).__name__}: {error}")\n'
-        "        if score",
+        old='            return self._record(stop_reason_for(error), f"{type(error).__name__}: '
+        '{error}")\n        if score',
         new="            return replace(trajectory, score=Score(value=0.0))\n        if score",
         tests=FAILURES,
     ),

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from agentfly.errors import RewardError
-from agentfly.rewards.returned import read_score
+from agentfly.rewards.read_score import read_score
 from agentfly.types import Score
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agentfly.chat import CHATML_TOKENS, ByteTokenizer
 from agentfly.errors import EnvError
 from agentfly.rollout.calls import CallBudget
-from agentfly.rollout.limits import Limits
+from agentfly.rollout.chain_limits import Limits
 from agentfly.rollout.stopwatch import Stopwatch
 from agentfly.rollout.text_stream import TextStream
 from agentfly.runtime.clock import LoopClock
@@ -108,4 +108,4 @@ def test_spans_are_measured_from_when_the_chain_was_asked_for() -> None:
     assert [span.name for span in watch.spans] == ["search", "model"]
     assert [span.start for span in watch.spans] == pytest.approx([2.0, 7.0])
     assert [span.end for span in watch.spans] == pytest.approx([7.0, 8.0])
-    assert watch.stuck_in() == "generate 'model' in turn 4 (1.0 s)"
+    assert watch.describe_interrupted() == "generate 'model' in turn 4 (1.0 s)"

@@ -8,7 +8,7 @@ from tests.tools.tool_calls import run
 
 from agentfly.errors import ToolError
 from agentfly.tools import calculator
-from agentfly.tools.arithmetic import calculate
+from agentfly.tools.builtin import calculate
 from agentfly.types import ToolStatus
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from tests.tools.tool_calls import run
 
 from agentfly.tools import tool
-from agentfly.tools.result import presentable, to_result
+from agentfly.tools.tool_result import clean_observation, to_result
 from agentfly.types import Image, ToolResult, ToolStatus
 
 PNG = b"\x89PNG\r\n\x1a\n and so on"
@@ -183,7 +183,7 @@ async def test_long_observations_are_cut_where_it_can_be_seen() -> None:
 
 @given(text=st.text(), limit=st.integers(1, 50))
 def test_a_cut_says_exactly_how_much_is_missing(text: str, limit: int) -> None:
-    cut = presentable(ToolResult(observation=text), limit).observation
+    cut = clean_observation(ToolResult(observation=text), limit).observation
     if len(text) <= limit:
         assert cut == text
     else:

@@ -14,7 +14,7 @@ from transformers.utils import get_json_schema
 from agentfly.errors import ConfigError
 from agentfly.tools import FunctionTool, tool
 from agentfly.tools.call_form import call_form
-from agentfly.tools.json_schema import tidied
+from agentfly.tools.json_schema import simplify_schema
 from agentfly.types import ToolStatus
 
 
@@ -311,7 +311,7 @@ def test_tidying_leaves_values_and_properties_named_title_alone() -> None:
             "mixed": {"anyOf": [{"type": "string", "minLength": 2}, {"type": "integer"}]},
         },
     }
-    assert tidied(schema) == {
+    assert simplify_schema(schema) == {
         "type": "object",
         "properties": {
             "title": {"type": "string"},

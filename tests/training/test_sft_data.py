@@ -13,7 +13,7 @@ import pytest
 from agentfly import Agent, reward
 from agentfly.agents.demonstrate import demonstrate
 from agentfly.agents.kind import KINDS
-from agentfly.agents.outfit import Outfit
+from agentfly.agents.source_parts import SourceParts
 from agentfly.chat import CHATML, CHATML_TOKENS, ByteTokenizer, ChatTemplate, TemplateRenderer
 from agentfly.chat.imitation import imitate
 from agentfly.chat.mask import all_sampled, last_turn_only
@@ -224,7 +224,7 @@ async def test_a_player_is_imitated_in_the_words_of_the_kind(tmp_path: Path, kin
         yield Say("5")
 
     spoken = KINDS[kind]()
-    (chain_played,) = await demonstrate(_outfit(spoken), expert, [Task.from_row(ROW)])
+    (chain_played,) = await demonstrate(_source_parts(spoken), expert, [Task.from_row(ROW)])
     write(tmp_path / "expert.jsonl", chain_played)
     (sample,) = read(tmp_path, "expert.jsonl", retokenize=True, kind=kind).train
     call_format = spoken.format([TOOL])
@@ -239,8 +239,8 @@ async def test_a_player_is_imitated_in_the_words_of_the_kind(tmp_path: Path, kin
     assert sum(sample.mask) == sum(sampled.mask)
 
 
-def _outfit(kind: AgentKind) -> Outfit:
-    return Outfit(
+def _source_parts(kind: AgentKind) -> SourceParts:
+    return SourceParts(
         tasks=(),
         eval_tasks=(),
         kind=kind,

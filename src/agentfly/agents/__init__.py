@@ -3,8 +3,8 @@
 from agentfly.agents.agent import Agent
 from agentfly.agents.engine_chat import EngineChat
 from agentfly.agents.kind import CodeBlocks, ReAct, Tags, ToolCalling
-from agentfly.agents.resolve import RunParts, resolve_run
-from agentfly.agents.result import RunResult
+from agentfly.agents.run_parts import RunParts, resolve_run
+from agentfly.agents.run_result import RunResult
 from agentfly.agents.source import Source
 
 __all__ = [

@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
-from agentfly.agents.kind import ToolCalling
-from agentfly.agents.model import Model, open_model
-from agentfly.agents.named import find_kind
-from agentfly.agents.result import RunResult
-from agentfly.agents.rows import Rows, to_tasks
-from agentfly.agents.saving import new_record
-from agentfly.agents.wishes import (
+from agentfly.agents.argument_checks import (
     environment_spec,
     require_count,
     require_group_reward,
     require_reward,
     require_tools,
 )
+from agentfly.agents.kind import ToolCalling
+from agentfly.agents.model import Model, open_model
+from agentfly.agents.registry import find_kind
+from agentfly.agents.rows import Rows, to_tasks
+from agentfly.agents.run_result import RunResult
+from agentfly.agents.saving import open_trajectory_file
 from agentfly.chat.formats import CallFormat, get_format
 from agentfly.config import EngineSettings
 from agentfly.errors import ConfigError
@@ -34,7 +34,7 @@ from agentfly.rollout import (
     plan_groups,
     run_groups,
 )
-from agentfly.rollout.setup import environments_of
+from agentfly.rollout.chain_setup import environments_of
 from agentfly.runtime.clock import LoopClock
 from agentfly.tools import Toolbox
 from agentfly.types import (
@@ -188,7 +188,7 @@ class Agent:
             sinks = [on_trajectory] if on_trajectory else []
             if save_to is not None:
                 tasks = [plan.task for plan in plans]
-                sinks.append(stack.enter_context(new_record(save_to, tasks)).write)
+                sinks.append(stack.enter_context(open_trajectory_file(save_to, tasks)).write)
             runner = self.runner(max_turns=max_turns, sampling=sampling)
             schedule = Schedule(
                 runner_of=lambda _: runner,
@@ -222,13 +222,13 @@ class Agent:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def through(self, engine: Engine, *, pool: Pool | None = None) -> Self:
+    def with_engine(self, engine: Engine, *, pool: Pool | None = None) -> Self:
         """Return the same agent, speaking through another engine of the same model.
 
         Its environments come from `pool`, unless the agent was given one when it was made.
         """
         other = copy.copy(self)
-        other.model = self.model.through(engine)
+        other.model = self.model.with_engine(engine)
         if pool is not None and self._pool is self._own_pool:
             other._pool = pool
         return other

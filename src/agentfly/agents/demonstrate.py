@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from agentfly.agents.agent import Agent
-from agentfly.agents.outfit import Outfit
+from agentfly.agents.source_parts import SourceParts
 from agentfly.chat.formats import CallFormat
 from agentfly.environments import Player, PlayerModel
 from agentfly.resources import EnvironmentManager
@@ -14,7 +14,7 @@ from agentfly.types import Seed, Task, Trajectory
 
 
 async def demonstrate(
-    outfit: Outfit,
+    parts: SourceParts,
     player: Player,
     tasks: Sequence[Task],
     *,
@@ -28,7 +28,7 @@ async def demonstrate(
     `data.retokenize`.
 
     Args:
-        outfit: Tools, reward and environment, as `fit_out` finds them.
+        parts: Tools, reward and environment, as `resolve_source` finds them.
         player: An expert, a gold path, or a random one.
         tasks: What to attempt.
         seed: Of the player's and the environments' choices.
@@ -40,7 +40,7 @@ async def demonstrate(
 
         async def attempt(task: Task) -> Trajectory:
             async with places:
-                agent = _agent(outfit, player, task, Seed(seed).child("player", task.id), pool)
+                agent = _agent(parts, player, task, Seed(seed).child("player", task.id), pool)
                 result = await agent.run(task, seed=seed, retries=0)
             trajectory = result.trajectories[0]
             if on_trajectory is not None:
@@ -53,9 +53,9 @@ async def demonstrate(
 
 
 def _agent(
-    outfit: Outfit, player: Player, task: Task, seed: Seed, pool: EnvironmentManager
+    parts: SourceParts, player: Player, task: Task, seed: Seed, pool: EnvironmentManager
 ) -> Agent:
-    call_format = _call_format(outfit)
+    call_format = _call_format(parts)
     model = PlayerModel(
         player=player,
         task=task,
@@ -64,17 +64,17 @@ def _agent(
     )
     return Agent(
         model,
-        tools=outfit.tools,
-        reward=outfit.reward,
-        kind=outfit.kind,
-        system_prompt=outfit.system_prompt,
-        environment=outfit.environment,
-        limits=Limits(max_turns=outfit.max_turns or Limits().max_turns),
+        tools=parts.tools,
+        reward=parts.reward,
+        kind=parts.kind,
+        system_prompt=parts.system_prompt,
+        environment=parts.environment,
+        limits=Limits(max_turns=parts.max_turns or Limits().max_turns),
         pool=pool,
     )
 
 
-def _call_format(outfit: Outfit) -> CallFormat | None:
-    own = getattr(outfit.kind, "format", None)
-    found: CallFormat | None = own([tool.spec for tool in outfit.tools]) if own else None
+def _call_format(parts: SourceParts) -> CallFormat | None:
+    own = getattr(parts.kind, "format", None)
+    found: CallFormat | None = own([tool.spec for tool in parts.tools]) if own else None
     return found

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from agentfly.errors import EngineError, boundary
-from agentfly.rollout.voice import sample_turn, with_stops
+from agentfly.rollout.model_session import sample_turn, with_stops
 from agentfly.types import (
     Engine,
     Message,

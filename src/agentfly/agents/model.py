@@ -63,7 +63,7 @@ class Model:
         )
         return make_engine(spec)
 
-    def through(self, engine: Engine) -> "Model":
+    def with_engine(self, engine: Engine) -> "Model":
         """Speak through another engine, rendered in the same way."""
         return replace(self, given=engine, loaded=None, chat_model=None)
 

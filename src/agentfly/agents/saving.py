@@ -8,7 +8,7 @@ from agentfly.observe import TrajectoryWriter, require_json
 from agentfly.types import Task
 
 
-def new_record(path: str | Path, tasks: Iterable[Task]) -> TrajectoryWriter:
+def open_trajectory_file(path: str | Path, tasks: Iterable[Task]) -> TrajectoryWriter:
     """Open a new file for a run's chains; what could not be saved later is refused now."""
     path = Path(path)
     if path.exists() and path.stat().st_size:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from agentfly.agents import Agent
-from agentfly.agents.named import find_tool
+from agentfly.agents.registry import find_tool
 from agentfly.cli.command import TemplateOptions, cli_errors, read_options
 from agentfly.config import EngineSettings
 from agentfly.config.validation_errors import refuse_if_any

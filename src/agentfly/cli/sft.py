@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from agentfly.agents.mistakes import mistakes_of_warm_start
+from agentfly.agents.preflight import check_sft_settings
 from agentfly.cli.command import (
     DryRun,
     Overrides,
@@ -51,7 +51,7 @@ def sft(
         settings = load_sft_settings(file, overrides or ())
         require_trust(settings, file, overrides=overrides or (), trust=trust)
         with require_train_extra():
-            refuse_if_any([*mistakes_of_warm_start(settings, base=file.parent)], str(file))
+            refuse_if_any([*check_sft_settings(settings, base=file.parent)], str(file))
         if dry_run:
             typer.echo(to_toml(settings), nl=False)
             return

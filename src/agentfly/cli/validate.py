@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from agentfly.agents.demonstrate import demonstrate
-from agentfly.agents.outfit import Outfit, fit_out
+from agentfly.agents.source_parts import SourceParts, resolve_source
 from agentfly.cli.command import cli_errors, read_options
 from agentfly.cli.envs.selection import Options
 from agentfly.cli.trust import Trust, require_trust
@@ -54,10 +54,10 @@ def validate(
     with cli_errors():
         failed = total = 0
         for source, base in _sources(target, options or [], reward, environment, trust=trust):
-            outfit = fit_out(source, base=base)
-            _require_reward(outfit, target)
-            tasks = [*load_tasks(outfit.tasks), *load_tasks(outfit.eval_tasks)][:count]
-            bad = _attempt(outfit, _gold(outfit, answer), tasks, concurrent)
+            parts = resolve_source(source, base=base)
+            _require_reward(parts, target)
+            tasks = [*load_tasks(parts.tasks), *load_tasks(parts.eval_tasks)][:count]
+            bad = _attempt(parts, _gold(parts, answer), tasks, concurrent)
             _print_failures(bad)
             failed, total = failed + len(bad), total + len(tasks)
         if not total:
@@ -109,17 +109,17 @@ def _refuse_for_a_run(options: list[str], reward: str | None, environment: str |
         )
 
 
-def _require_reward(outfit: Outfit, target: str) -> None:
-    if outfit.reward is None and outfit.environment is None:
+def _require_reward(parts: SourceParts, target: str) -> None:
+    if parts.reward is None and parts.environment is None:
         raise ConfigError(
             f"nothing says which answers to {target} are right: name a reward with --reward, or "
             "an environment with --environment"
         )
 
 
-def _gold(outfit: Outfit, field: str) -> Player:
+def _gold(parts: SourceParts, field: str) -> Player:
     """Return a player of the environment's gold path, or else of the task's right answer."""
-    own = outfit.kit and (outfit.kit.gold or outfit.kit.expert)
+    own = parts.kit and (parts.kit.gold or parts.kit.expert)
     return own or _answering(field)
 
 
@@ -134,13 +134,13 @@ def _answering(field: str) -> Player:
 
 
 def _attempt(
-    outfit: Outfit, gold: Player, tasks: Sequence[Task], concurrent: int
+    parts: SourceParts, gold: Player, tasks: Sequence[Task], concurrent: int
 ) -> list[Trajectory]:
     """Return the chains that did not get full marks."""
     with typer.progressbar(length=len(tasks), file=sys.stderr) as bar:
         chains = asyncio.run(
             demonstrate(
-                outfit,
+                parts,
                 gold,
                 tasks,
                 max_concurrent=concurrent,

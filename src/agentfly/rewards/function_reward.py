@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import ClassVar, ParamSpec, TypeVar, overload
 
-from agentfly.rewards.arguments import EnvChoice, Offers
-from agentfly.rewards.returned import read_score
+from agentfly.rewards.injection import EnvChoice, Offers
+from agentfly.rewards.read_score import read_score
 from agentfly.rewards.user_function import DEFAULT_TIMEOUT, UserFunction
 from agentfly.runtime.signature import unwrapped
 from agentfly.types import Context, Score, Task, Trajectory

@@ -1,7 +1,7 @@
 """The right answer, as a task gives it."""
 
 from agentfly.errors import RewardError
-from agentfly.rewards.arguments import missing_field
+from agentfly.rewards.injection import missing_field
 from agentfly.types import Task
 
 

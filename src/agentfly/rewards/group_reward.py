@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import ClassVar, ParamSpec, TypeVar, overload
 
 from agentfly.errors import ConfigError, RewardError
-from agentfly.rewards.arguments import Offers
-from agentfly.rewards.returned import read_score
+from agentfly.rewards.injection import Offers
+from agentfly.rewards.read_score import read_score
 from agentfly.rewards.user_function import DEFAULT_TIMEOUT, UserFunction
 from agentfly.types import Context, Group, Score, Task
 

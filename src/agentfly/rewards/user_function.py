@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeVar
 
 from agentfly.errors import ConfigError, RewardError
-from agentfly.rewards.arguments import Arguments, EnvChoice, Offers, check_env_is_taken
 from agentfly.rewards.failure import reward_boundary
+from agentfly.rewards.injection import Arguments, EnvChoice, Offers, check_env_is_taken
 from agentfly.runtime.invoke import invoke
 from agentfly.runtime.signature import is_unbound_method, name_of
 from agentfly.types import Context, EnvSpec, Score, read_range

@@ -1,10 +1,10 @@
 """From a task to trajectories: limits, the one chain loop, groups and their scheduling."""
 
 from agentfly.rollout.chain import ChainHarness
+from agentfly.rollout.chain_limits import Limits
+from agentfly.rollout.chain_setup import ChainSetup
 from agentfly.rollout.group_stream import Order, run_groups, stream_groups
-from agentfly.rollout.limits import Limits
 from agentfly.rollout.schedule import GroupPlan, Runner, Schedule, plan_groups
-from agentfly.rollout.setup import ChainSetup
 
 __all__ = [
     "ChainHarness",

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from agentfly.rollout.limits import Limits
+from agentfly.rollout.chain_limits import Limits
 from agentfly.runtime.ordered import in_order
 from agentfly.types import StopReason, ToolCall, ToolResult, ToolStatus
 

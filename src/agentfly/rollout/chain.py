@@ -21,16 +21,16 @@ from agentfly.errors import (
     RewardError,
     boundary,
 )
+from agentfly.rollout.callbacks import call_user
 from agentfly.rollout.calls import CallBudget
-from agentfly.rollout.environments import ChainEnvironments, call_environment
+from agentfly.rollout.chain_environments import ChainEnvironments, call_environment
+from agentfly.rollout.chain_setup import ChainSetup
 from agentfly.rollout.metadata import json_values
+from agentfly.rollout.model_session import ModelTurn
 from agentfly.rollout.scoring import score_chain
-from agentfly.rollout.setup import ChainSetup
 from agentfly.rollout.stopwatch import Stopwatch
-from agentfly.rollout.tell import tell
 from agentfly.rollout.text_stream import TextStream
 from agentfly.rollout.time_limit import TimeLimit
-from agentfly.rollout.voice import Utterance
 from agentfly.types import (
     Attempt,
     ChainStarted,
@@ -77,7 +77,7 @@ class _Chain:
         self.clock = setup.clock
         self.time = TimeLimit(self.clock, setup.limits.seconds)
         self.stopwatch = Stopwatch(self.clock, attempt.asked_at)
-        self.voice = setup.voice(attempt, self.time)
+        self.session = setup.new_session(attempt, self.time)
         self.budget = CallBudget(setup.limits)
         self.messages: tuple[Message, ...] = ()
         self.streams: list[list[Turn]] = []
@@ -110,10 +110,10 @@ class _Chain:
         except (TimeoutError, ChainError) as error:
             if self.time.is_over:
                 return StopReason.TIME_LIMIT, self._out_of_time()
-            return stop_of(error), f"{type(error).__name__}: {error}"
+            return stop_reason_for(error), f"{type(error).__name__}: {error}"
 
     def _out_of_time(self) -> str:
-        stuck = self.stopwatch.stuck_in()
+        stuck = self.stopwatch.describe_interrupted()
         return f"the chain's time limit of {self.setup.limits.seconds:g} s ran out" + (
             f" while waiting for {stuck}" if stuck else ""
         )
@@ -121,7 +121,7 @@ class _Chain:
     async def _converse(self) -> StopReason:
         await self._open()
         for index in range(self.setup.limits.max_turns):
-            stop = self.voice.exhausted() or await self._take_turn(index)
+            stop = self.session.limit_reached() or await self._take_turn(index)
             if stop is not None:
                 return stop
         return StopReason.TURN_LIMIT
@@ -140,35 +140,35 @@ class _Chain:
                 "there is nothing to open the conversation with: give the task a `question` or "
                 "`messages`, or the agent an environment that speaks first"
             )
-        self.voice.open(self.messages)
+        self.session.open(self.messages)
         self._emit(ChainStarted, turn=0, messages=self.messages, attempt=self.attempt.number)
 
     async def _take_turn(self, index: int) -> StopReason | None:
         """Speak, run what was called, and hear the answer; say why to stop, if so."""
         with self.stopwatch.span(SpanKind.GENERATE, "model", index):
-            utterance = await self.voice.speak(index, self._on_token(index))
+            model_turn = await self.session.generate(index, self._on_token(index))
         with boundary(AgentError, f"reading turn {index}"):
-            message = _require_messages([self.setup.kind.read(utterance.message)])[0]
-        turn = self._begin_turn(index, utterance, message)
+            message = _require_messages([self.setup.kind.read(model_turn.message)])[0]
+        turn = self._begin_turn(index, model_turn, message)
         self._emit(TurnRead, turn=index, message=message)
         turn, stop = await self._answered(turn)
         self.streams[-1][-1] = turn
         if stop is None and index + 1 < self.setup.limits.max_turns:
-            self.voice.hear(self._history(turn), turn.replies)
+            self.session.observe(self._history(turn), turn.replies)
         return stop
 
-    def _begin_turn(self, index: int, utterance: Utterance, message: Message) -> Turn:
+    def _begin_turn(self, index: int, model_turn: ModelTurn, message: Message) -> Turn:
         """Record the turn before its calls run, so that a crash in them loses no tokens."""
         turn = Turn(
             index=index,
-            context_ids=utterance.context_ids,
-            completion=utterance.completion,
+            context_ids=model_turn.context_ids,
+            completion=model_turn.completion,
             message=message,
             temperature=self.setup.sampling.temperature,
-            reasoning_spans=utterance.reasoning_spans,
+            reasoning_spans=model_turn.reasoning_spans,
             state_key=self.state_key,
         )
-        if utterance.new_stream or not self.streams:
+        if model_turn.new_stream or not self.streams:
             self.streams.append([])
         self.streams[-1].append(turn)
         return turn
@@ -177,7 +177,7 @@ class _Chain:
         if turn.message.tool_calls:
             return await self._run_calls(turn)
         if turn.completion and turn.completion.finish_reason is FinishReason.LENGTH:
-            return turn, self.voice.exhausted() or StopReason.TOKEN_LIMIT
+            return turn, self.session.limit_reached() or StopReason.TOKEN_LIMIT
         if self.setup.environment is not None and not self.setup.tools.specs:
             return await self._step(turn, self.setup.environment)
         return turn, StopReason.ANSWERED
@@ -236,7 +236,7 @@ class _Chain:
             with self.stopwatch.span(SpanKind.REWARD, reward.name if reward else "steps"):
                 score = await score_chain(reward, trajectory, context)
         except ChainError as error:
-            return self._record(stop_of(error), f"{type(error).__name__}: {error}")
+            return self._record(stop_reason_for(error), f"{type(error).__name__}: {error}")
         if score is not None:
             self._emit(Rewarded, turn=last, score=score)
         return replace(self._record(trajectory.stop, None), score=score)
@@ -290,7 +290,7 @@ class _Chain:
     def _emit(self, make: Callable[..., Event], *, turn: int, **details: object) -> None:
         if self.attempt.on_event is not None:
             event = make(chain_id=self.attempt.chain_id, turn=turn, **details)
-            tell(self.attempt.on_event, event, "on_event")
+            call_user(self.attempt.on_event, event, "on_event")
 
 
 _STOP_OF_ERROR: dict[type[Exception], StopReason] = {
@@ -313,6 +313,6 @@ def _require_messages(messages: Sequence[object]) -> tuple[Message, ...]:
     return tuple(message for message in messages if isinstance(message, Message))
 
 
-def stop_of(error: Exception) -> StopReason:
+def stop_reason_for(error: Exception) -> StopReason:
     """Return the stop reason that stands for an error, by its nearest known base."""
     return next(_STOP_OF_ERROR[kind] for kind in type(error).__mro__ if kind in _STOP_OF_ERROR)

@@ -18,9 +18,9 @@ from dataclasses import replace
 from typing import Literal, Self
 
 from agentfly.errors import ConfigError
+from agentfly.rollout.callbacks import call_user
 from agentfly.rollout.group_scoring import GroupScoring
 from agentfly.rollout.schedule import GroupPlan, Runner, Schedule
-from agentfly.rollout.tell import tell
 from agentfly.runtime.ordered import one_error
 from agentfly.types import (
     Attempt,
@@ -206,15 +206,15 @@ class _ChainRuns:
         if trajectory.score is not None and self._schedule.on_event is not None:
             turns = len(trajectory.turns)
             event = Rewarded(chain_id=trajectory.chain_id, turn=turns, score=trajectory.score)
-            tell(self._schedule.on_event, event, "on_event")
+            call_user(self._schedule.on_event, event, "on_event")
 
     def _tell(self, trajectory: Trajectory) -> None:
         turns = len(trajectory.turns)
         self._stopped(trajectory.chain_id, turns, trajectory.stop, trajectory.error)
         if self._schedule.on_trajectory is not None:
-            tell(self._schedule.on_trajectory, trajectory, "on_trajectory")
+            call_user(self._schedule.on_trajectory, trajectory, "on_trajectory")
 
     def _stopped(self, chain: str, turn: int, stop: StopReason, error: str | None) -> None:
         if self._schedule.on_event is not None:
             event = Stopped(chain_id=chain, turn=turn, stop=stop, error=error)
-            tell(self._schedule.on_event, event, "on_event")
+            call_user(self._schedule.on_event, event, "on_event")

@@ -24,7 +24,7 @@ async def score_chain(
     Whatever goes wrong is a failure of infrastructure, which leaves the chain unscored.
     """
     if reward is None:
-        return score_of_steps(trajectory.turns)
+        return sum_step_rewards(trajectory.turns)
     what = f"reward {reward.name!r}"
     score: object = await _within(reward.score(trajectory, context), what, context)
     if not isinstance(score, Score):
@@ -73,7 +73,7 @@ async def _within(call: Awaitable[T], what: str, context: Context) -> T:
         raise
 
 
-def score_of_steps(turns: Sequence[Turn]) -> Score | None:
+def sum_step_rewards(turns: Sequence[Turn]) -> Score | None:
     """Add up the rewards of the steps; None if no step had one."""
     if all(turn.reward is None for turn in turns):
         return None

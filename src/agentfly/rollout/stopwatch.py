@@ -26,7 +26,7 @@ class Stopwatch:
         since, now = start - self.asked_at, self.clock.now() - self.asked_at
         self.spans.append(Span(kind=kind, name=name, turn=turn, start=since, end=now))
 
-    def stuck_in(self) -> str:
+    def describe_interrupted(self) -> str:
         """Say what was interrupted, innermost first, for example `tool 'search' in turn 2`."""
         return ", ".join(
             f"{span.kind.value} {span.name!r}"

@@ -1,9 +1,9 @@
 """Tasks: reading them, their order, and the ledger of what became of each."""
 
 from agentfly.tasks.ledger import Ledger, Progress
-from agentfly.tasks.load import Rows, find_rows, load_tasks
 from agentfly.tasks.mixture import Mixture
 from agentfly.tasks.order import Order, Visit
+from agentfly.tasks.task_loading import Rows, find_rows, load_tasks
 
 __all__ = [
     "Ledger",

@@ -27,9 +27,9 @@ from typing import Any, Self
 
 from agentfly.errors import ConfigError, FormatError
 from agentfly.runtime.journal import Journal, read_records
+from agentfly.tasks.ledger_state import LedgerState, by_position
 from agentfly.tasks.mixture import Mixture
 from agentfly.tasks.order import Order, Visit
-from agentfly.tasks.state import LedgerState, in_order
 from agentfly.types import Seed, StopReason, Task
 
 KIND = "ledger"
@@ -79,7 +79,7 @@ class Ledger:
         self._state = state
         self._journal = journal
         self._epochs = epochs
-        self._again = in_order(state.issued.values())
+        self._again = by_position(state.issued.values())
         """Issued by a process that is gone, or asked for again: goes before anything new."""
 
     @classmethod
@@ -193,15 +193,15 @@ class Ledger:
     def reissue(self, group_id: str) -> None:
         """Have a finished group done again, for example because its trajectories are lost."""
         self._change({"do": "reissue", "group": group_id})
-        self._again = in_order([*self._again, self._state.issued[group_id]])
+        self._again = by_position([*self._again, self._state.issued[group_id]])
 
     def unfinished(self) -> list[Visit]:
         """List what was issued and has not finished, in order."""
-        return in_order(self._state.issued.values())
+        return by_position(self._state.issued.values())
 
     def ready(self) -> list[Visit]:
         """List what has finished and was not trained on, in order."""
-        return in_order(self._state.finished.values())
+        return by_position(self._state.finished.values())
 
     def close(self) -> None:
         """Sync, and let others write. Closing twice does nothing."""

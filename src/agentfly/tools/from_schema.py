@@ -7,8 +7,8 @@ from pydantic import Field
 
 from agentfly.errors import ConfigError
 from agentfly.tools.function import DEFAULT_SECONDS, FunctionTool
-from agentfly.tools.json_schema import tidied
-from agentfly.tools.schema import Arguments, arguments_from_types, typed_dict
+from agentfly.tools.json_schema import simplify_schema
+from agentfly.tools.tool_schema import Arguments, arguments_from_types, typed_dict
 from agentfly.types import ToolSpec
 
 _SIMPLE: Mapping[str, Any] = {
@@ -46,7 +46,7 @@ def tool_from_schema(
         raise ConfigError(
             f"the schema of tool {name!r} must be of type 'object', got {parameters['type']!r}"
         )
-    plain = tidied(parameters)
+    plain = simplify_schema(parameters)
     return FunctionTool(
         function=function,
         spec=ToolSpec(name=name, description=description, parameters=plain),

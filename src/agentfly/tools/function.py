@@ -17,11 +17,11 @@ from agentfly.runtime.signature import (
     parameters_of,
     unwrapped,
 )
-from agentfly.tools.arguments import read_arguments
+from agentfly.tools.call_arguments import read_arguments
 from agentfly.tools.docstring import read_docstring
-from agentfly.tools.injection import Source, environments_of, injected, sources_of
-from agentfly.tools.result import presentable, to_result
-from agentfly.tools.schema import Arguments, arguments_of, parameters_schema
+from agentfly.tools.injection import Source, injected_environments, injected_values, sources_of
+from agentfly.tools.tool_result import clean_observation, to_result
+from agentfly.tools.tool_schema import Arguments, arguments_of, parameters_schema
 from agentfly.types import Context, EnvSpec, ToolCall, ToolResult, ToolSpec, ToolStatus
 
 P = ParamSpec("P")
@@ -72,22 +72,22 @@ class FunctionTool(Generic[P, R]):
     @property
     def environments(self) -> tuple[EnvSpec, ...]:
         """Which environments must be leased for it."""
-        return environments_of(self.sources)
+        return injected_environments(self.sources)
 
     async def run(self, call: ToolCall, context: Context) -> ToolResult:
         """Run a call. Whatever the model or the tool did wrong is a result."""
         read = read_arguments(call.arguments, self.arguments, self.spec)
         if isinstance(read, ToolResult):
-            return presentable(read, self.max_length)
+            return clean_observation(read, self.max_length)
         asked_at = context.clock.now()
-        given = await injected(self.spec.name, self.sources, context, self.defaults)
+        given = await injected_values(self.spec.name, self.sources, context, self.defaults)
         # What it took to lease environments is not charged to the chain.
         waited = context.clock.now() - asked_at
         context = dataclasses.replace(context, deadline=context.deadline + waited)
         result = await self._answer({**read.values, **given}, context)
         if read.repaired:
             result = dataclasses.replace(result, repaired=True)
-        return presentable(result, self.max_length)
+        return clean_observation(result, self.max_length)
 
     async def _answer(self, arguments: dict[str, Any], context: Context) -> ToolResult:
         called: functools.partial[R] = functools.partial(self.function, **arguments)

@@ -63,13 +63,13 @@ def sources_of(
     return sources if env is None else _with_environment(tool, sources, env)
 
 
-def environments_of(sources: Mapping[str, Source]) -> tuple[EnvSpec, ...]:
+def injected_environments(sources: Mapping[str, Source]) -> tuple[EnvSpec, ...]:
     """List the environments that must be leased, each once."""
     specs = [source.spec for source in sources.values() if isinstance(source, FromEnvironment)]
     return tuple(dict.fromkeys(spec for spec in specs if spec is not None))
 
 
-async def injected(
+async def injected_values(
     tool: str, sources: Mapping[str, Source], context: Context, defaults: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Fetch the values; what a task lacks and the function has a default for is left out."""

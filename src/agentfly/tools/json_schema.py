@@ -13,11 +13,11 @@ _NOISE = ("title", "$defs", "definitions", "$schema")
 _REFERENCES = ("#/$defs/", "#/definitions/")
 
 
-def tidied(schema: Mapping[str, Any]) -> dict[str, Any]:
+def simplify_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the same schema of type `object`, without what a reader can do without.
 
-    >>> tidied({"type": "object", "title": "Args", "properties": {"n": {"$ref": "#/$defs/N"}},
-    ...         "$defs": {"N": {"type": "integer", "title": "N"}}})
+    >>> simplify_schema({"type": "object", "properties": {"n": {"$ref": "#/$defs/N"}},
+    ...                  "$defs": {"N": {"type": "integer", "title": "N"}}})
     {'type': 'object', 'properties': {'n': {'type': 'integer'}}}
     """
     tidier = _Tidier({**schema.get("definitions", {}), **schema.get("$defs", {})})

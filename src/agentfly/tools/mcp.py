@@ -16,7 +16,7 @@ from agentfly.tools.from_schema import tool_from_schema
 from agentfly.tools.function import DEFAULT_SECONDS, FunctionTool
 from agentfly.tools.mcp_connection import CONNECT_SECONDS, Connection, over_http
 from agentfly.tools.mcp_stdio import over_stdio
-from agentfly.tools.result import DONE, PICTURE
+from agentfly.tools.tool_result import DONE, PICTURE
 from agentfly.types import Image, ToolResult, ToolStatus
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from agentfly.runtime.names import suggestion
 from agentfly.runtime.ordered import in_order
 from agentfly.tools.call_form import call_form
 from agentfly.tools.function import FunctionTool
-from agentfly.tools.result import presentable
+from agentfly.tools.tool_result import clean_observation
 from agentfly.types import Context, EnvSpec, Tool, ToolCall, ToolResult, ToolSpec, ToolStatus
 
 
@@ -69,14 +69,16 @@ class Toolbox:
     def _malformed(self, call: ToolCall, problem: str) -> ToolResult:
         meant = [self._tools[call.name].spec] if call.name in self._tools else self.specs
         observation = f"The tool call could not be read: {problem}\n{_advice(meant)}"
-        return presentable(ToolResult(observation=observation, status=ToolStatus.MALFORMED))
+        return clean_observation(ToolResult(observation=observation, status=ToolStatus.MALFORMED))
 
     def _unknown(self, call: ToolCall) -> ToolResult:
         observation = (
             f"There is no tool {call.name!r}. {suggestion(call.name, self._tools)}\n"
             f"{_advice(self.specs)}"
         )
-        return presentable(ToolResult(observation=observation, status=ToolStatus.UNKNOWN_TOOL))
+        return clean_observation(
+            ToolResult(observation=observation, status=ToolStatus.UNKNOWN_TOOL)
+        )
 
 
 def _advice(specs: Sequence[ToolSpec]) -> str:

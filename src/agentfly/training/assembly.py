@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, 
 from dataclasses import replace
 from functools import partial
 
-from agentfly.agents.resolve import RunParts
+from agentfly.agents.run_parts import RunParts
 from agentfly.algorithms import Algorithm
 from agentfly.config import RunSettings
 from agentfly.engines import EngineSpec, make_engine
@@ -159,7 +159,7 @@ async def _chains(
 ) -> AsyncIterator[ChainRunner]:
     """Let every source's agent speak through the engine."""
     agents = {
-        source.name: source.agent.through(engine, pool=environments)
+        source.name: source.agent.with_engine(engine, pool=environments)
         for source in curriculum.sources
     }
     async with AsyncExitStack() as stack:

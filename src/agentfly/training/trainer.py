@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentfly.agents.resolve import RunParts, resolve_run
+from agentfly.agents.run_parts import RunParts, resolve_run
 from agentfly.agents.source import Source
 from agentfly.algorithms import Algorithm
 from agentfly.chat import MaskPolicy

@@ -39,17 +39,7 @@ from agentfly.types.message import (
     Role,
     ToolCall,
 )
-from agentfly.types.sample import (
-    Sample,
-)
-from agentfly.types.score import (
-    ANY_SCORE,
-    Score,
-    ScoreRange,
-    declared_range,
-    read_range,
-)
-from agentfly.types.seams import (
+from agentfly.types.protocols import (
     AgentKind,
     Attempt,
     ChatModel,
@@ -70,6 +60,16 @@ from agentfly.types.seams import (
     Tracker,
     TrainableEngine,
 )
+from agentfly.types.sample import (
+    Sample,
+)
+from agentfly.types.score import (
+    ANY_SCORE,
+    Score,
+    ScoreRange,
+    declared_range,
+    read_range,
+)
 from agentfly.types.seed import (
     Seed,
 )
@@ -77,7 +77,7 @@ from agentfly.types.span import (
     Span,
     SpanKind,
 )
-from agentfly.types.stop import (
+from agentfly.types.stop_reason import (
     StopReason,
     Verdict,
 )

@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentfly.types.seams import Clock, Environments
+from agentfly.types.protocols import Clock, Environments
 from agentfly.types.seed import Seed
 from agentfly.types.task import Task
 

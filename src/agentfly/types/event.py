@@ -5,18 +5,18 @@ from dataclasses import dataclass
 
 from agentfly.types.message import Message, ToolCall
 from agentfly.types.score import Score
-from agentfly.types.stop import StopReason
+from agentfly.types.stop_reason import StopReason
 from agentfly.types.tool import ToolResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _OfChain:
+class _ChainEvent:
     chain_id: str
     turn: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChainStarted(_OfChain):
+class ChainStarted(_ChainEvent):
     """A chain was admitted; `messages` open it."""
 
     messages: tuple[Message, ...]
@@ -25,7 +25,7 @@ class ChainStarted(_OfChain):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenSampled(_OfChain):
+class TokenSampled(_ChainEvent):
     """One more token."""
 
     token_id: int
@@ -35,21 +35,21 @@ class TokenSampled(_OfChain):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnRead(_OfChain):
+class TurnRead(_ChainEvent):
     """A generation ended and was read into a message."""
 
     message: Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolCalled(_OfChain):
+class ToolCalled(_ChainEvent):
     """A tool is about to run."""
 
     call: ToolCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observed(_OfChain):
+class Observed(_ChainEvent):
     """A tool answered."""
 
     call: ToolCall
@@ -57,21 +57,21 @@ class Observed(_OfChain):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnvObserved(_OfChain):
+class EnvObserved(_ChainEvent):
     """An environment spoke."""
 
     observation: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rewarded(_OfChain):
+class Rewarded(_ChainEvent):
     """A chain was scored."""
 
     score: Score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stopped(_OfChain):
+class Stopped(_ChainEvent):
     """A chain ended, and its record is final: no retry or group reward will change it."""
 
     stop: StopReason

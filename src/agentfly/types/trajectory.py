@@ -20,7 +20,7 @@ from agentfly.types.completion import Completion
 from agentfly.types.message import Message
 from agentfly.types.score import Score
 from agentfly.types.span import Span
-from agentfly.types.stop import StopReason
+from agentfly.types.stop_reason import StopReason
 from agentfly.types.task import Task, chain_index
 from agentfly.types.tool import ToolResult, ToolSpec
 

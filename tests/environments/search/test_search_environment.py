@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from agentfly import Agent, ScriptedEngine
-from agentfly.agents.outfit import find_brought
+from agentfly.agents.source_parts import find_source_environment
 from agentfly.chat import CHATML_TOKENS, ByteTokenizer
 from agentfly.config import SourceSettings
 from agentfly.environments import Kit, PlayerModel, Say, Scene, call
@@ -271,7 +271,7 @@ def test_paths_of_a_run_are_looked_for_beside_its_file(
     options: dict[str, str], place: BackendSpec
 ) -> None:
     source = SourceSettings(environment="search", options=options)
-    kit = find_brought(source, base=Path("/runs"))
+    kit = find_source_environment(source, base=Path("/runs"))
     assert isinstance(kit, Kit)
     ((spec,),) = (tool.environments for tool in kit.tools)
     assert dict(spec.options)["place"] == place

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from agentfly.agents.outfit import fit_out
+from agentfly.agents.source_parts import resolve_source
 from agentfly.cli.main import app
 from agentfly.config import SourceSettings
 from agentfly.environments.webshop import WEBSHOP, WebShop, WebShopOptions
@@ -80,15 +80,15 @@ def test_the_folder_is_looked_for_beside_the_runs_file(
     folder.mkdir()
     folder_of(folder, asked_for("B0", "B1"))
     source = SourceSettings(environment="webshop", options={"data": "shop"})
-    outfit = fit_out(source, base=tmp_path)
-    assert outfit.kit is not None
-    (row,) = outfit.kit.eval_tasks()
-    assert outfit.environment is not None
-    session = outfit.environment.make()
+    parts = resolve_source(source, base=tmp_path)
+    assert parts.kit is not None
+    (row,) = parts.kit.eval_tasks()
+    assert parts.environment is not None
+    session = parts.environment.make()
     assert session.reset(Task.from_row(row), Seed(0)).observation.startswith(
         "Instruction: Find me a mug"
     )
-    json.dumps(dict(outfit.environment.options))  # As they are sent to a server.
+    json.dumps(dict(parts.environment.options))  # As they are sent to a server.
     monkeypatch.setenv("HOME", str(tmp_path))
     assert WebShopOptions(data=Path("~/shop")).data == folder
 

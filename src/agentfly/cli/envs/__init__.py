@@ -61,15 +61,15 @@ def info(name: Name) -> None:
         for line in _options(definition):
             typer.echo(line)
         typer.echo(f'\nIn a run\'s settings:\n\n  [[source]]\n  environment = "{name}"\n')
-        outfit = choose(name, [])
-        for tool in outfit.tools:
+        parts = choose(name, [])
+        for tool in parts.tools:
             arguments = ", ".join(tool.spec.parameters.get("properties", {}))
             typer.echo(f"tool {tool.spec.name}({arguments}): {tool.spec.description}")
-        if outfit.reward is not None:
-            typer.echo(f"reward {outfit.reward.name}")
-        if outfit.system_prompt:
-            typer.echo(f"\nprompt: {outfit.system_prompt}")
-        task = tasks_of(outfit, held_out=False)[0]
+        if parts.reward is not None:
+            typer.echo(f"reward {parts.reward.name}")
+        if parts.system_prompt:
+            typer.echo(f"\nprompt: {parts.system_prompt}")
+        task = tasks_of(parts, held_out=False)[0]
         typer.echo(f"\na task: {_short(json.dumps(dict(task.fields), ensure_ascii=False))}")
 
 

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 import typer
 
 from agentfly.agents.demonstrate import demonstrate as run
-from agentfly.agents.outfit import Outfit
-from agentfly.agents.saving import new_record
+from agentfly.agents.saving import open_trajectory_file
+from agentfly.agents.source_parts import SourceParts
 from agentfly.cli.command import cli_errors
 from agentfly.cli.envs.selection import HeldOut, Kind, Name, Options, choose, tasks_of
 from agentfly.environments import Player
@@ -41,9 +41,9 @@ def demonstrate(
         agentfly sft warm.toml          # with data.files = ["expert.jsonl"], data.retokenize = true
     """  # noqa: D301 - a real \\b keeps lines apart
     with cli_errors(), ExitStack() as stack:
-        outfit = choose(name, options, kind=kind)
-        tasks = tasks_of(outfit, held_out=held_out)[:count]
-        record = stack.enter_context(new_record(out, tasks)) if out else None
+        parts = choose(name, options, kind=kind)
+        tasks = tasks_of(parts, held_out=held_out)[:count]
+        record = stack.enter_context(open_trajectory_file(out, tasks)) if out else None
         done = stack.enter_context(typer.progressbar(length=len(tasks), file=sys.stderr))
 
         def ended(trajectory: Trajectory) -> None:
@@ -52,16 +52,16 @@ def demonstrate(
                 record.write(trajectory)
 
         chains = asyncio.run(
-            run(outfit, player_of(outfit, by), tasks, seed=seed, on_trajectory=ended)
+            run(parts, player_of(parts, by), tasks, seed=seed, on_trajectory=ended)
         )
     typer.echo(summarize(chains))
     if out:
         typer.echo(f"{len(chains)} chains are in {out}")
 
 
-def player_of(outfit: Outfit, who: Who) -> Player:
+def player_of(parts: SourceParts, who: Who) -> Player:
     """Return the environment's player of this name."""
-    kit = outfit.kit
+    kit = parts.kit
     assert kit is not None, "chosen by the name of a ready-made environment"
     gold = kit.gold or kit.expert
     player = {"expert": kit.expert, "gold": gold, "random": kit.random}[who]

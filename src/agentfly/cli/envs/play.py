@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from agentfly.agents import Agent
-from agentfly.agents.outfit import Outfit
+from agentfly.agents.source_parts import SourceParts
 from agentfly.cli.command import cli_errors
 from agentfly.cli.envs.selection import HeldOut, Name, Options, choose, tasks_of
 from agentfly.errors import EngineError
@@ -122,27 +122,27 @@ def play(
 ) -> None:
     """Play an environment yourself: you see what a model sees, and get the reward it would get."""
     with cli_errors():
-        outfit = choose(name, options)
-        tasks = tasks_of(outfit, held_out=held_out)
+        parts = choose(name, options)
+        tasks = tasks_of(parts, held_out=held_out)
         if task > len(tasks):
             raise typer.BadParameter(f"there are {len(tasks)} tasks, got --task {task}")
         person = Person()
-        result = asyncio.run(_agent(outfit, person).run(tasks[task - 1], retries=0))
+        result = asyncio.run(_agent(parts, person).run(tasks[task - 1], retries=0))
         _show_end(result.trajectories[0], person)
 
 
-def _agent(outfit: Outfit, person: "Person") -> Agent:
+def _agent(parts: SourceParts, person: "Person") -> Agent:
     unhurried = Limits(
-        max_turns=outfit.max_turns or Limits().max_turns,
+        max_turns=parts.max_turns or Limits().max_turns,
         max_invalid_calls=math.inf,
         seconds=math.inf,
     )
     return Agent(
         person,
-        tools=outfit.tools,
-        reward=outfit.reward,
-        environment=outfit.environment,
-        system_prompt=outfit.system_prompt,
+        tools=parts.tools,
+        reward=parts.reward,
+        environment=parts.environment,
+        system_prompt=parts.system_prompt,
         limits=unhurried,
     )
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from agentfly.agents.outfit import Outfit, fit_out
+from agentfly.agents.source_parts import SourceParts, resolve_source
 from agentfly.cli.command import read_options
 from agentfly.config import SourceSettings
 from agentfly.errors import ConfigError
@@ -23,15 +23,15 @@ Kind = Annotated[str, typer.Option(help="The kind of agent: tools, react, code o
 HeldOut = Annotated[bool, typer.Option("--held-out", help="Use the held-out tasks.")]
 
 
-def choose(name: str, options: list[str] | None, *, kind: str = "tools") -> Outfit:
+def choose(name: str, options: list[str] | None, *, kind: str = "tools") -> SourceParts:
     """Fit out an environment as a run's settings would."""
     chosen = read_options(options)
-    return fit_out(SourceSettings(environment=name, options=chosen, kind=kind))
+    return resolve_source(SourceSettings(environment=name, options=chosen, kind=kind))
 
 
-def tasks_of(outfit: Outfit, *, held_out: bool) -> list[Task]:
+def tasks_of(parts: SourceParts, *, held_out: bool) -> list[Task]:
     """Read the training tasks, or the held-out ones."""
-    tasks = load_tasks(outfit.eval_tasks if held_out else outfit.tasks)
+    tasks = load_tasks(parts.eval_tasks if held_out else parts.tasks)
     if not tasks:
         raise ConfigError("there are no tasks: the list is empty")
     return tasks

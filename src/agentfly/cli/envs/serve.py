@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from agentfly.agents.outfit import Outfit
+from agentfly.agents.source_parts import SourceParts
 from agentfly.cli.command import cli_errors
 from agentfly.cli.envs.selection import Name, Options, choose
 from agentfly.cli.serving import (
@@ -53,12 +53,12 @@ def serve(  # noqa: PLR0913 - each is an option of the command
     logging.basicConfig(format="%(message)s")
     with cli_errors(), until_interrupted():
         listen = listen_at(host, port, token, allow_host)
-        outfit = choose(name, options)
+        parts = choose(name, options)
         if web:
-            _serve_pages(outfit, name, listen)
+            _serve_pages(parts, name, listen)
         else:
             limits = SessionLimits(total=max_sessions, per_client=max_client_sessions)
-            asyncio.run(_serve(_only_environment(outfit, name), listen, limits))
+            asyncio.run(_serve(_only_environment(parts, name), listen, limits))
 
 
 async def _serve(spec: EnvSpec, listen: Listen, limits: SessionLimits) -> None:
@@ -74,8 +74,8 @@ async def _serve(spec: EnvSpec, listen: Listen, limits: SessionLimits) -> None:
         await asyncio.Event().wait()
 
 
-def _serve_pages(outfit: Outfit, name: str, listen: Listen) -> None:
-    pages = outfit.kit.pages if outfit.kit else None
+def _serve_pages(parts: SourceParts, name: str, listen: Listen) -> None:
+    pages = parts.kit.pages if parts.kit else None
     if pages is None:
         raise ConfigError(f"{name} has no pages for a person: leave --web out")
     with pages(listen) as url:
@@ -83,10 +83,10 @@ def _serve_pages(outfit: Outfit, name: str, listen: Listen) -> None:
         wait()
 
 
-def _only_environment(outfit: Outfit, name: str) -> EnvSpec:
+def _only_environment(parts: SourceParts, name: str) -> EnvSpec:
     """Return the environment that the tools and the reward share."""
-    used = [spec for tool in outfit.tools for spec in tool.environments]
-    specs = list(dict.fromkeys([*([outfit.environment] if outfit.environment else []), *used]))
+    used = [spec for tool in parts.tools for spec in tool.environments]
+    specs = list(dict.fromkeys([*([parts.environment] if parts.environment else []), *used]))
     if len(specs) != 1:
         names = ", ".join(spec.name for spec in specs) or "none"
         raise ConfigError(f"{name} can be served if it has one environment; it has: {names}")

@@ -17,7 +17,7 @@ from itertools import combinations
 from random import Random
 from typing import Any
 
-from agentfly.tools.arithmetic import calculate
+from agentfly.tools.builtin import calculate
 
 Row = dict[str, Any]
 

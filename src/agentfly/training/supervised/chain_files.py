@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from agentfly.agents.named import find_kind
+from agentfly.agents.registry import find_kind
 from agentfly.chat import TemplateRenderer
 from agentfly.chat.imitation import imitate, require_readable
 from agentfly.config.sft_settings import SftDataSettings

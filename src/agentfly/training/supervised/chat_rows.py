@@ -18,7 +18,7 @@ from agentfly.chat import TemplateRenderer
 from agentfly.chat.imitation import imitate, require_readable
 from agentfly.errors import ConfigError
 from agentfly.tasks import Rows, load_tasks
-from agentfly.tasks.load import SHOWN
+from agentfly.tasks.task_loading import SHOWN
 from agentfly.types import (
     Message,
     StopReason,

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch
 
-from agentfly.agents.mistakes import lacking
-from agentfly.agents.named import find_mask
+from agentfly.agents.preflight import missing_requirements
+from agentfly.agents.registry import find_mask
 from agentfly.chat import TemplateRenderer
 from agentfly.config.sft_settings import SftSettings
 from agentfly.config.validation_errors import refuse_if_any
@@ -82,7 +82,7 @@ def sft(
         base: The folder that files and modules are named from; by default the working directory.
         progress: Where the run shows how far it is; by default the terminal.
     """
-    refuse_if_any([*lacking(settings.model, settings.track)], None)
+    refuse_if_any([*missing_requirements(settings.model, settings.track)], None)
     progress = progress or RunProgress()
     progress.message(f"reading {', '.join(settings.data.files)}")
     # Read first: a mistake in the data should leave no folder behind.

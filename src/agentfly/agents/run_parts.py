@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly.agents.agent import Agent
-from agentfly.agents.mistakes import find_existing, lacking
-from agentfly.agents.named import find_mask
-from agentfly.agents.outfit import Outfit, fit_out
+from agentfly.agents.preflight import find_existing, missing_requirements
+from agentfly.agents.registry import find_mask
 from agentfly.agents.source import Source, require_trainable
+from agentfly.agents.source_parts import SourceParts, resolve_source
 from agentfly.chat import MaskPolicy
 from agentfly.config import Problem, RunSettings, SourceSettings
 from agentfly.config.validation_errors import Problems, refuse_if_any
@@ -73,7 +73,7 @@ def resolve_run(
         ]
     else:
         found = _given_sources(sources, problems, base)
-    problems.add(*lacking(settings.model, settings.track))
+    problems.add(*missing_requirements(settings.model, settings.track))
     own_engine = settings.engine.name not in ENGINES.builtin
     if engine is None or not own_engine:
         deterministic = settings.deterministic
@@ -102,34 +102,34 @@ def _algorithm(settings: RunSettings, base: Path | None) -> "Algorithm":
 
 
 def _named_source(source: SourceSettings, problems: Problems, base: Path | None) -> Source | None:
-    outfit = problems.tried("", _fit_out, source, base)
+    parts = problems.tried("", _resolve_source, source, base)
     if not (source.reward or source.group_reward or source.environment):
         problems.add(Problem(key="reward", text=_NO_REWARD))
-    agent = problems.tried("kind", _agent, outfit) if outfit else None
-    if outfit is None or agent is None:
+    agent = problems.tried("kind", _agent, parts) if parts else None
+    if parts is None or agent is None:
         return None
     return Source(
         name=source.name,
         weight=source.weight,
         agent=agent,
-        tasks=outfit.tasks,
-        eval_tasks=outfit.eval_tasks,
+        tasks=parts.tasks,
+        eval_tasks=parts.eval_tasks,
     )
 
 
-def _fit_out(source: SourceSettings, base: Path | None) -> Outfit:
-    return fit_out(source, base=base, find=_read_file)
+def _resolve_source(source: SourceSettings, base: Path | None) -> SourceParts:
+    return resolve_source(source, base=base, find=_read_file)
 
 
-def _agent(outfit: Outfit) -> Agent:
+def _agent(parts: SourceParts) -> Agent:
     return Agent(
-        tools=outfit.tools,
-        reward=outfit.reward,
-        group_reward=outfit.group_reward,
-        system_prompt=outfit.system_prompt,
-        kind=outfit.kind,
-        environment=outfit.environment,
-        max_turns=outfit.max_turns,
+        tools=parts.tools,
+        reward=parts.reward,
+        group_reward=parts.group_reward,
+        system_prompt=parts.system_prompt,
+        kind=parts.kind,
+        environment=parts.environment,
+        max_turns=parts.max_turns,
     )
 
 

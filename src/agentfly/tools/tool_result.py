@@ -40,7 +40,7 @@ def to_result(value: object) -> ToolResult:
     return ToolResult(observation=_text(value))
 
 
-def presentable(result: ToolResult, max_length: int | None = None) -> ToolResult:
+def clean_observation(result: ToolResult, max_length: int | None = None) -> ToolResult:
     """Make an observation fit to be read: without half characters, and cut where it is too long."""
     # Half of a surrogate pair, which JSON can spell, can be neither tokenized nor written to disk.
     text = result.observation.encode(errors="replace").decode()

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from agentfly.rollout.limits import Limits
+from agentfly.rollout.chain_limits import Limits
+from agentfly.rollout.model_session import ChatSession, EngineSession, ModelSession
 from agentfly.rollout.time_limit import TimeLimit
-from agentfly.rollout.voice import ChatVoice, TokenVoice, Voice
 from agentfly.runtime.clock import LoopClock
 from agentfly.types import (
     AgentKind,
@@ -78,12 +78,12 @@ class ChainSetup:
         """Every kind that a chain may lease, each once."""
         return environments_of(self.environment, self.tools, self.reward)
 
-    def voice(self, attempt: Attempt, time: TimeLimit) -> Voice:
+    def new_session(self, attempt: Attempt, time: TimeLimit) -> ModelSession:
         """Give a new chain its way to speak."""
         tools = self.tools.specs
         if self.engine is not None and self.renderer is not None:
-            return TokenVoice(
+            return EngineSession(
                 self.engine, self.renderer, self.sampling, self.limits, time, attempt, tools
             )
         assert self.chat_model is not None, "checked when the setup was made"
-        return ChatVoice(self.chat_model, self.sampling, time, tools)
+        return ChatSession(self.chat_model, self.sampling, time, tools)

@@ -90,6 +90,6 @@ def _take(groups: dict[str, Visit], group: str, expected: str) -> Visit:
     return groups.pop(group)
 
 
-def in_order(visits: Iterable[Visit]) -> list[Visit]:
+def by_position(visits: Iterable[Visit]) -> list[Visit]:
     """Sort visits by their place in the run."""
     return sorted(visits, key=lambda visit: visit.position)

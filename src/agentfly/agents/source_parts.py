@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfly.agents.named import find_group_reward, find_kind, find_reward, find_tool
+from agentfly.agents.registry import find_group_reward, find_kind, find_reward, find_tool
 from agentfly.config import Problem, SourceSettings
 from agentfly.config.validation_errors import Problems, refuse_if_any
 from agentfly.environments import Kit, find_environment, make_kit
@@ -14,7 +14,7 @@ from agentfly.types import AgentKind, EnvSpec, GroupReward, Reward, Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outfit:
+class SourceParts:
     """All that an agent and its tasks need, but the model."""
 
     tasks: Rows
@@ -34,18 +34,18 @@ FindRows = Callable[[str, Path | None], Rows]
 """From a name and the folder that it is looked for in to rows, read or not."""
 
 
-def fit_out(
+def resolve_source(
     source: SourceSettings,
     *,
     base: Path | None = None,
     find: FindRows = lambda name, base: find_rows(name, base=base),
-) -> Outfit:
+) -> SourceParts:
     """Find everything that a source names; what it leaves out, its environment brings.
 
     All that is wrong is told in one SettingsError.
 
-    >>> outfit = fit_out(SourceSettings(environment="code"))
-    >>> [tool.spec.name for tool in outfit.tools]
+    >>> parts = resolve_source(SourceSettings(environment="code"))
+    >>> [tool.spec.name for tool in parts.tools]
     ['code_interpreter']
 
     Args:
@@ -63,7 +63,7 @@ def fit_out(
     group_reward = source.group_reward and problems.tried(
         "group_reward", find_group_reward, source.group_reward, base=base
     )
-    environment = problems.tried("environment", find_brought, source, base)
+    environment = problems.tried("environment", find_source_environment, source, base)
     tasks = source.tasks and problems.tried("tasks", find, source.tasks, base)
     eval_tasks = source.eval_tasks and problems.tried("eval_tasks", find, source.eval_tasks, base)
     kit = environment if isinstance(environment, Kit) else None
@@ -72,7 +72,7 @@ def fit_out(
     refuse_if_any(problems.found, None)
     assert kind is not None, "no problem was found"
     brought = kit or Kit(tasks=tuple, eval_tasks=tuple, tools=())
-    return Outfit(
+    return SourceParts(
         tasks=tasks or brought.tasks,
         # The environment's own held-out tasks say nothing of a run that trains on others.
         eval_tasks=eval_tasks or (() if source.tasks else brought.eval_tasks),
@@ -87,7 +87,9 @@ def fit_out(
     )
 
 
-def find_brought(source: SourceSettings, base: Path | None = None) -> Kit | EnvSpec | None:
+def find_source_environment(
+    source: SourceSettings, base: Path | None = None
+) -> Kit | EnvSpec | None:
     """Find the environment of a source: a ready-made one, one that only speaks first, or none."""
     found = find_environment(source.environment, base=base) if source.environment else None
     if found is not None and not isinstance(found, EnvSpec):

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from agentfly.errors import ConfigError
 from agentfly.runtime.signature import MISSING, Parameter
-from agentfly.tools.json_schema import tidied
+from agentfly.tools.json_schema import simplify_schema
 
 Arguments = TypeAdapter[dict[str, Any]]
 """Validates and coerces a call's arguments."""
@@ -51,7 +51,7 @@ def parameters_schema(
             shown.setdefault("description", descriptions[parameter.name])
         if parameter.default is not MISSING and parameter.default is not None:
             _show_default(shown, parameter.default)
-    return tidied(schema)
+    return simplify_schema(schema)
 
 
 def _show_default(schema: dict[str, Any], default: object) -> None:

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 from agentfly.runtime.names import suggestion
 from agentfly.runtime.repair_json import repair_object
 from agentfly.tools.call_form import call_form, type_name
-from agentfly.tools.schema import Arguments
+from agentfly.tools.tool_schema import Arguments
 from agentfly.types import ToolResult, ToolSpec, ToolStatus
 
 MAX_SHOWN_PROBLEMS = 8

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Protocol
 
 from agentfly.errors import AgentError, EngineError, boundary
-from agentfly.rollout.limits import Limits
+from agentfly.rollout.chain_limits import Limits
 from agentfly.rollout.time_limit import TimeLimit
 from agentfly.runtime.clock import in_seconds
 from agentfly.runtime.invoke import supervised
@@ -27,7 +27,7 @@ from agentfly.types import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Utterance:
+class ModelTurn:
     """What the model said, and the ids that were put before it since its last token."""
 
     context_ids: tuple[int, ...]
@@ -38,23 +38,23 @@ class Utterance:
     """Whether the context is a whole prompt, not the continuation of the last turn."""
 
 
-class Voice(Protocol):
+class ModelSession(Protocol):
     """One chain's side of the conversation with its model."""
 
     def open(self, messages: Sequence[Message]) -> None:
         """Take the opening messages."""
 
-    def hear(self, history: Sequence[Message], replies: Sequence[Message]) -> None:
+    def observe(self, history: Sequence[Message], replies: Sequence[Message]) -> None:
         """Take what answered the last turn; `history` ends with that turn's message."""
 
-    def exhausted(self) -> StopReason | None:
+    def limit_reached(self) -> StopReason | None:
         """Say whether there is room for another turn."""
 
-    async def speak(self, turn: int, on_token: OnToken | None) -> Utterance:
+    async def generate(self, turn: int, on_token: OnToken | None) -> ModelTurn:
         """Generate the next turn."""
 
 
-class TokenVoice:
+class EngineSession:
     """Keeps one growing list of ids: what was sampled is never tokenized again."""
 
     def __init__(
@@ -67,7 +67,7 @@ class TokenVoice:
         attempt: Attempt,
         tools: Sequence[ToolSpec],
     ) -> None:
-        self._engine = _Uncharged(engine, limits, time)
+        self._engine = _UnchargedQueue(engine, limits, time)
         self._renderer = renderer
         self._params = with_stops(params, renderer)
         self._user_stops = params.stop
@@ -86,7 +86,7 @@ class TokenVoice:
             self._context = self._renderer.open(messages, self._tools)
         self._ids = list(self._context)
 
-    def hear(self, history: Sequence[Message], replies: Sequence[Message]) -> None:
+    def observe(self, history: Sequence[Message], replies: Sequence[Message]) -> None:
         assert self._completion is not None, "hear follows speak"
         with boundary(AgentError, "rendering what answers the turn"):
             extension = self._renderer.extend(history, self._completion, replies, self._tools)
@@ -96,14 +96,14 @@ class TokenVoice:
             self._ids = []
         self._ids += extension.token_ids
 
-    def exhausted(self) -> StopReason | None:
+    def limit_reached(self) -> StopReason | None:
         if self._sampled >= self._limits.max_tokens:
             return StopReason.TOKEN_LIMIT
         if len(self._ids) >= self._limits.context_length:
             return StopReason.CONTEXT_LIMIT
         return None
 
-    async def speak(self, turn: int, on_token: OnToken | None) -> Utterance:
+    async def generate(self, turn: int, on_token: OnToken | None) -> ModelTurn:
         request = Request(
             chain_id=self._attempt.chain_id,
             group_id=self._attempt.group_id,
@@ -127,7 +127,7 @@ class TokenVoice:
         self._ids += completion.token_ids
         self._sampled += len(completion.token_ids)
         parsed = self._renderer.parse(completion, self._tools)
-        return Utterance(
+        return ModelTurn(
             context_ids=self._context,
             completion=completion,
             message=self._cut_at_stop(parsed.message, completion),
@@ -154,7 +154,7 @@ class TokenVoice:
         return int(min(self._params.max_tokens, left))
 
 
-class _Uncharged:
+class _UnchargedQueue:
     """An engine whose queue is not charged to a chain's time, where it tells when it begins."""
 
     def __init__(self, engine: Engine, limits: Limits, time: TimeLimit) -> None:
@@ -198,7 +198,7 @@ class _Uncharged:
         """Leave the engine as it is: it belongs to all chains."""
 
 
-class ChatVoice:
+class ChatSession:
     """Speaks through a server that gives no ids: such turns can be evaluated, not trained on."""
 
     def __init__(
@@ -217,20 +217,20 @@ class ChatVoice:
     def open(self, messages: Sequence[Message]) -> None:
         self._history = list(messages)
 
-    def hear(self, history: Sequence[Message], replies: Sequence[Message]) -> None:
+    def observe(self, history: Sequence[Message], replies: Sequence[Message]) -> None:
         self._history = [*history, *replies]
 
-    def exhausted(self) -> StopReason | None:
+    def limit_reached(self) -> StopReason | None:
         return None
 
-    async def speak(self, turn: int, on_token: OnToken | None) -> Utterance:
+    async def generate(self, turn: int, on_token: OnToken | None) -> ModelTurn:
         del on_token
         with boundary(EngineError, f"asking for turn {turn}"):
             reply = self._model.reply(
                 self._history, self._tools, self._params, deadline=self._time.deadline
             )
             message = await supervised(reply, f"asking for turn {turn}")
-        return Utterance(context_ids=(), completion=None, message=message)
+        return ModelTurn(context_ids=(), completion=None, message=message)
 
 
 async def sample_turn(

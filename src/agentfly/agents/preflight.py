@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from agentfly.agents.named import (
+from agentfly.agents.registry import (
     find_kind,
     find_mask,
 )
@@ -24,7 +24,7 @@ from agentfly.models import resolve_model, zoo
 from agentfly.tasks import Rows, find_rows
 
 
-def mistakes_of_warm_start(settings: SftSettings, *, base: Path | None = None) -> Iterator[Problem]:
+def check_sft_settings(settings: SftSettings, *, base: Path | None = None) -> Iterator[Problem]:
     """Find all that is wrong with the settings of a warm start."""
     data = settings.data
     for key, names in {"files": data.files, "held_out": data.held_out}.items():
@@ -32,10 +32,10 @@ def mistakes_of_warm_start(settings: SftSettings, *, base: Path | None = None) -
             yield from _tried(f"data.{key}.{place}", find_existing, name, base)
     yield from _tried("data.mask", find_mask, data.mask, base)
     yield from _tried("data.kind", find_kind, data.kind, base)
-    yield from lacking(settings.model, settings.track)
+    yield from missing_requirements(settings.model, settings.track)
 
 
-def lacking(model: ModelSettings, track: TrackSettings) -> Iterator[Problem]:
+def missing_requirements(model: ModelSettings, track: TrackSettings) -> Iterator[Problem]:
     """Tell what is asked for and this machine has not: a model, a GPU, a tracker's package."""
     yield from _tried("model.name", _find_model, model.name, None)
     if model.device == "cuda" and not _has_gpu():
