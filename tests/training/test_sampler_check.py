@@ -9,6 +9,7 @@ from tests.training.folder_engine import FolderEngine, publishing_of
 from torch import Tensor, nn
 
 from agentfly.config import EngineSettings, LoraSettings, ModelSettings
+from agentfly.engines import ReplicatedEngine
 from agentfly.errors import EngineError, RunError
 from agentfly.training.learner.policy import Policy
 from agentfly.training.sampler_check import SamplerCheck
@@ -170,4 +171,26 @@ async def test_an_engine_that_fails_is_asked_again_and_then_later(
         engine.failures = 100
         await publisher.publish(1)
     assert "are compared after a later step" in caplog.text
+    await engine.close()
+
+
+async def test_a_replica_that_came_back_is_compared_again(tmp_path: Path) -> None:
+    class Failing(FolderEngine):
+        failing = True
+        sampled = 0
+
+        async def sample(self, *args: Any, **options: Any) -> Any:
+            if self.failing:
+                raise EngineError("the server died")
+            self.sampled += 1
+            return await super().sample(*args, **options)
+
+    trained = policy()
+    first = Failing(trained.causal_lm)
+    engine = ReplicatedEngine([first, FolderEngine(trained.causal_lm)])
+    async with publishing_of(trained, engine, tmp_path / "published", ALWAYS) as publisher:
+        await publisher.publish_first(0)
+        first.failing = False
+        await publisher.publish(1)
+    assert first.sampled
     await engine.close()

@@ -79,19 +79,21 @@ class SamplerCheck:
         # The first proves that both have the same model, the second that a change arrives.
         if self._compared >= 2 and version % self._settings.check_every:
             return
-        sampled = await self._sample()
+        sampled = await self._sample(version)
         if sampled:
             self._compared += 1
             await uninterrupted(partial(self._compare, sampled, version), self._thread)
 
-    async def _sample(self) -> list[_Sampled]:
+    async def _sample(self, version: int) -> list[_Sampled]:
         vocabulary = self._policy.causal_lm.get_input_embeddings().num_embeddings
         prompts = list(_prompts(PROMPTS * self._settings.count, vocabulary))
         for attempt in range(ATTEMPTS):
             try:
                 async with asyncio.TaskGroup() as group:
                     tasks = [
-                        group.create_task(self._complete(number, prompt))
+                        group.create_task(
+                            self._complete(f"check/{version}/{number}", number, prompt)
+                        )
                         for number, prompt in enumerate(prompts)
                     ]
             except* EngineError as errors:
@@ -102,10 +104,9 @@ class SamplerCheck:
                 return [_Sampled(p, task.result()) for p, task in zip(prompts, tasks, strict=True)]
         return []
 
-    async def _complete(self, number: int, prompt: tuple[int, ...]) -> Completion:
-        request = Request(
-            chain_id=f"check/{number}", group_id="check", turn=0, seed=Seed(0).child(number)
-        )
+    async def _complete(self, chain: str, number: int, prompt: tuple[int, ...]) -> Completion:
+        # A chain of the same name would stay with its replica, and leave out one that came back.
+        request = Request(chain_id=chain, group_id="check", turn=0, seed=Seed(0).child(number))
         params = SamplingParams(max_tokens=SAMPLED_TOKENS)
         return await self._engine.sample(prompt, params, request=request, deadline=math.inf)
 
