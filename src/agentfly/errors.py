@@ -5,6 +5,7 @@
     │   └── FormatError        a file on disk is not what its format says
     ├── ToolError              a tool's author speaks to the model, word for word
     ├── DeadlineError          something did not answer in time
+    ├── HttpError              a server refused, broke off or answered something unexpected
     ├── CallbackError          a user's callback raised: the run stops
     ├── RunError               a run can't go on: too many of its chains failed, the disk is full
     └── ChainError             ends one chain, never its siblings
@@ -41,6 +42,13 @@ class ToolError(AgentFlyError):
 
 class DeadlineError(AgentFlyError, TimeoutError):
     """Something did not answer before its deadline."""
+
+
+class HttpError(AgentFlyError):
+    """A server refused, broke off or answered something unexpected.
+
+    Engines, tools and environments raise it as an error of their own kind.
+    """
 
 
 class CallbackError(AgentFlyError):

@@ -7,9 +7,9 @@ from tests.engines.http_standin import Received, Reply, standing_in
 from tests.patience import PATIENCE
 
 from agentfly.engines.openai import OpenAIChat
-from agentfly.engines.remote.endpoint import Endpoint
 from agentfly.errors import ConfigError, EngineError
 from agentfly.runtime.clock import LoopClock
+from agentfly.runtime.http_client import Endpoint
 from agentfly.types import Image, Message, SamplingParams, ToolCall, ToolSpec
 
 SEARCH = ToolSpec(name="search", description="Look up.", parameters={"type": "object"})

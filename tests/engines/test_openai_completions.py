@@ -12,12 +12,12 @@ from tests.engines.http_standin import Handler, Received, Reply, StandIn, standi
 from tests.engines.vllm_standin import FakeVllm, logprob_of, text_of, token_at
 from tests.patience import PATIENCE
 
+from agentfly.engines.http_engine import Logprobs
 from agentfly.engines.openai import OpenAICompletions
-from agentfly.engines.remote.endpoint import Endpoint
-from agentfly.engines.remote.exact import Logprobs
-from agentfly.engines.remote.retry import Retry
 from agentfly.errors import ConfigError, EngineError
 from agentfly.runtime.clock import LoopClock
+from agentfly.runtime.http_client import Endpoint
+from agentfly.runtime.http_retry import Retry
 from agentfly.testing import check_engine
 from agentfly.types import Completion, FinishReason, OnToken, Request, SamplingParams, Seed
 

@@ -10,10 +10,10 @@ from tests.engines.http_standin import Handler, Received, Reply, StandIn, standi
 from tests.patience import PATIENCE
 
 from agentfly.engines.openai import OpenAIChat
-from agentfly.engines.remote.endpoint import Endpoint
-from agentfly.engines.remote.retry import Retry
 from agentfly.errors import DeadlineError, EngineError
 from agentfly.runtime.clock import LoopClock
+from agentfly.runtime.http_client import Endpoint
+from agentfly.runtime.http_retry import Retry
 from agentfly.types import Message, SamplingParams
 
 FAST = Retry(attempts=4, first_wait=0.01)
@@ -160,7 +160,7 @@ async def test_one_attempt_is_bounded_even_without_a_deadline(handler: Handler) 
 
 
 async def test_an_answer_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agentfly.engines.remote.answer.MAX_BYTES", 4 * 2**20)
+    monkeypatch.setattr("agentfly.runtime.http_client.MAX_BYTES", 4 * 2**20)
     async with chatting(flood) as (chat, server):
         with pytest.raises(EngineError, match="answered more than 4 MiB"):
             await ask(chat)
@@ -184,9 +184,9 @@ async def test_closing_ends_every_waiter() -> None:
         await server.until_received(2)
         await chat.close()
         for task in tasks:
-            with pytest.raises(EngineError, match="the engine was closed"):
+            with pytest.raises(EngineError, match="the client was closed"):
                 await task
-        with pytest.raises(EngineError, match="the engine is closed"):
+        with pytest.raises(EngineError, match="the client is closed"):
             await ask(chat)
 
 

@@ -8,11 +8,16 @@ from itertools import pairwise
 
 import pytest
 
-from agentfly.engines.remote.pace import Pace
-from agentfly.engines.remote.refusal import excerpt, seconds_of
-from agentfly.engines.remote.retry import Retry, UnavailableError, retrying
-from agentfly.errors import ConfigError, DeadlineError, EngineError
+from agentfly.errors import ConfigError, DeadlineError, HttpError
 from agentfly.runtime.clock import LoopClock
+from agentfly.runtime.http_retry import (
+    RateLimit,
+    Retry,
+    UnavailableError,
+    excerpt,
+    retrying,
+    seconds_of,
+)
 from agentfly.testing import run_in_virtual_time
 from agentfly.types import Seed
 
@@ -28,7 +33,7 @@ def waits(
         raise UnavailableError("busy", retry_after=after)
 
     async def main() -> None:
-        with pytest.raises(EngineError, match="busy"):
+        with pytest.raises(HttpError, match="busy"):
             await retrying(
                 attempt, retry=retry, seed=Seed(seed), clock=LoopClock(), deadline=deadline
             )
@@ -69,13 +74,13 @@ def test_at_least_one_attempt() -> None:
 
 def test_pace_spreads_requests_evenly() -> None:
     async def main() -> list[float]:
-        pace, clock = Pace(120, LoopClock()), LoopClock()
+        pace, clock = RateLimit(120, LoopClock()), LoopClock()
         moments = []
         for _ in range(4):
-            await pace.turn(math.inf)
+            await pace.acquire(math.inf)
             moments.append(clock.now())
         await clock.sleep(10)
-        await pace.turn(math.inf)
+        await pace.acquire(math.inf)
         return [*moments, clock.now()]
 
     # Every half second; a pause earns no burst.
@@ -84,12 +89,12 @@ def test_pace_spreads_requests_evenly() -> None:
 
 def test_a_turn_after_the_deadline_is_not_taken() -> None:
     async def main() -> float:
-        pace, clock = Pace(60, LoopClock()), LoopClock()
-        await pace.turn(math.inf)
+        pace, clock = RateLimit(60, LoopClock()), LoopClock()
+        await pace.acquire(math.inf)
         for _ in range(5):
             with pytest.raises(DeadlineError, match="60 requests a minute"):
-                await pace.turn(clock.now() + 0.5)
-        await pace.turn(math.inf)
+                await pace.acquire(clock.now() + 0.5)
+        await pace.acquire(math.inf)
         return clock.now()
 
     assert run_in_virtual_time(main()) == 1.0
@@ -97,10 +102,10 @@ def test_a_turn_after_the_deadline_is_not_taken() -> None:
 
 def test_turns_are_in_order() -> None:
     async def main() -> list[int]:
-        pace, order = Pace(60, LoopClock()), list[int]()
+        pace, order = RateLimit(60, LoopClock()), list[int]()
 
         async def one(number: int) -> None:
-            await pace.turn(math.inf)
+            await pace.acquire(math.inf)
             order.append(number)
 
         async with asyncio.TaskGroup() as group:

@@ -13,11 +13,11 @@ import pytest_asyncio
 from tests.patience import PATIENCE
 
 from agentfly.engines.openai import OpenAIChat, OpenAICompletions
-from agentfly.engines.remote.endpoint import Endpoint
-from agentfly.engines.remote.retry import Retry
 from agentfly.errors import EngineError
 from agentfly.models import resolve_model
 from agentfly.runtime.clock import LoopClock
+from agentfly.runtime.http_client import Endpoint
+from agentfly.runtime.http_retry import Retry
 from agentfly.runtime.process import Child, start
 from agentfly.types import Message, Request, SamplingParams, Seed, ToolSpec
 

@@ -16,10 +16,10 @@ from tests.engines.vllm_standin import FakeVllm
 
 from agentfly.chat import ByteTokenizer
 from agentfly.engines import Endpoint, OpenAICompletions, ScriptedEngine, VllmEngine
-from agentfly.engines.remote.retry import Retry
 from agentfly.engines.replicas import LONGEST_REST, ReplicatedEngine
 from agentfly.errors import ConfigError, DeadlineError, EngineError, StaleWeightsError
 from agentfly.runtime.clock import LoopClock
+from agentfly.runtime.http_retry import Retry
 from agentfly.testing import check_engine, run_in_virtual_time
 from agentfly.types import (
     Completion,

@@ -12,12 +12,12 @@ from tests.engines.http_standin import Handler, Received, Reply, StandIn, standi
 from tests.engines.vllm_standin import FakeVllm, logprob_of, text_of, token_at
 from tests.patience import PATIENCE, HandMovedClock
 
-from agentfly.engines.remote.endpoint import Endpoint
-from agentfly.engines.remote.retry import Retry
 from agentfly.engines.vllm import VllmEngine
 from agentfly.engines.vllm.versions import LabelSpan, runs
 from agentfly.errors import ConfigError, DeadlineError, EngineError
 from agentfly.runtime.clock import LoopClock
+from agentfly.runtime.http_client import Endpoint
+from agentfly.runtime.http_retry import Retry
 from agentfly.testing import check_engine
 from agentfly.types import Completion, Engine, FinishReason, OnToken, Request, SamplingParams, Seed
 

@@ -13,11 +13,11 @@ from tests.engines import vllm_standin
 from tests.engines.test_vllm_engine import sample
 from tests.patience import PATIENCE
 
-from agentfly.engines.remote.endpoint import Endpoint
-from agentfly.engines.remote.retry import Retry
 from agentfly.engines.replicas import ReplicatedEngine
 from agentfly.engines.vllm import VllmEngine, VllmServer, start_vllm
 from agentfly.errors import ConfigError, DeadlineError, EngineError
+from agentfly.runtime.http_client import Endpoint
+from agentfly.runtime.http_retry import Retry
 from agentfly.types import (
     AdapterFolder,
     SamplingParams,

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from typing import cast
 
 from agentfly.engines.publishing import require_taken
-from agentfly.engines.remote.retry import failing_over
 from agentfly.errors import ConfigError, DeadlineError, EngineError, StaleWeightsError
 from agentfly.runtime.clock import LoopClock
+from agentfly.runtime.http_retry import failing_over
 from agentfly.types import (
     Clock,
     Completion,

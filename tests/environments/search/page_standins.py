@@ -5,8 +5,8 @@ from typing import Any
 
 from tests.engines.http_standin import Received, Reply
 
-from agentfly.engines.remote import Retry
 from agentfly.environments.search import PageReader, Passage
+from agentfly.runtime.http_retry import Retry
 
 QUICK: dict[str, Any] = {
     "allow_private": True,

@@ -9,10 +9,10 @@ import pytest
 from tests.engines.http_standin import Received, Reply, StandIn, standing_in
 from tests.environments.search.provider_standins import HANDLERS, KEY, PAGES, serper
 
-from agentfly.engines.remote import Retry
 from agentfly.environments.search import Hit, WebSearch
 from agentfly.environments.search.web import PROVIDERS
 from agentfly.errors import ConfigError, EnvError, ToolError
+from agentfly.runtime.http_retry import Retry
 
 FAST = Retry(attempts=3, first_wait=0.001, longest_wait=0.01)
 

@@ -11,13 +11,14 @@ from contextlib import closing, contextmanager
 import pytest
 from tests.engines.http_standin import Received, Reply, standing_in
 
-from agentfly.engines.remote import Endpoint, Retry
 from agentfly.environments.search import Bm25, Passage, RemoteRetriever, retrieval_server
 from agentfly.environments.search.backend import ServerSpec, backend_spec
 from agentfly.environments.search.environment import SearchEnvironment
 from agentfly.errors import EnvError
 from agentfly.resources import wire
 from agentfly.runtime.http.address import split_token
+from agentfly.runtime.http_client import Endpoint
+from agentfly.runtime.http_retry import Retry
 from agentfly.types import EnvSpec
 
 PASSAGES = [

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any, Literal
 
+from agentfly.engines.http_engine import engine_errors
 from agentfly.engines.openai.messages import ChatAnswer, to_wire
-from agentfly.engines.remote.endpoint import Endpoint
-from agentfly.engines.remote.server import Call, Server
 from agentfly.runtime.clock import LoopClock
+from agentfly.runtime.http_client import Call, Endpoint, HttpClient
 from agentfly.types import Clock, Message, SamplingParams, Seed, ToolSpec
 
 LimitField = Literal["max_tokens", "max_completion_tokens"]
@@ -53,7 +53,7 @@ class OpenAIChat:
             seed: Of the waits between attempts.
             clock: Of the deadlines; by default the running event loop's.
         """
-        self._server = Server(Endpoint.of(server), clock or LoopClock())
+        self._server = HttpClient(Endpoint.of(server), clock or LoopClock())
         self._model = model
         self._limit_field = limit_field
         self._extra = dict(extra or {})
@@ -69,12 +69,13 @@ class OpenAIChat:
         deadline: float,
     ) -> Message:
         """Answer the conversation; raise EngineError, or DeadlineError at the deadline."""
-        answer = await self._server.request(
-            Call(path="/chat/completions", body=self._body(messages, tools, params)),
-            lambda answer: answer.json(ChatAnswer, "a chat completion with choices[0].message"),
-            deadline=deadline,
-            seed=self._seed.child(next(self._calls)),
-        )
+        with engine_errors():
+            answer = await self._server.request(
+                Call(path="/chat/completions", body=self._body(messages, tools, params)),
+                lambda answer: answer.json(ChatAnswer, "a chat completion with choices[0].message"),
+                deadline=deadline,
+                seed=self._seed.child(next(self._calls)),
+            )
         return answer.to_message()
 
     async def close(self) -> None:

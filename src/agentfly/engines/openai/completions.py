@@ -6,13 +6,17 @@ from typing import Any
 
 from pydantic import AliasChoices, BaseModel, Field, FiniteFloat
 
-from agentfly.engines.remote.answer import Answer
-from agentfly.engines.remote.endpoint import Endpoint
-from agentfly.engines.remote.exact import Logprobs, require_exact
-from agentfly.engines.remote.sampled import Gathered, Piece, one_version
-from agentfly.engines.remote.server import Call, Server
+from agentfly.engines.http_engine import (
+    Gathered,
+    Logprobs,
+    Piece,
+    engine_errors,
+    one_version,
+    require_exact,
+)
 from agentfly.errors import EngineError
 from agentfly.runtime.clock import LoopClock
+from agentfly.runtime.http_client import Call, Endpoint, HttpClient, HttpResponse
 from agentfly.types import Clock, Completion, OnToken, Request, SamplingParams, Tokenizer
 
 _EXPECTED = "a completion with choices[0].token_ids and choices[0].logprobs.token_logprobs"
@@ -27,7 +31,7 @@ class OpenAICompletions:
     It asks for `return_token_ids` and `logprobs`; a server that gives neither is refused at the
     first completion, and `OpenAIChat` is the way to use it. Which parameters give the
     log-probabilities that training needs depends on the server: see
-    `agentfly.engines.remote.exact`.
+    `agentfly.engines.http_engine`.
 
     Such a server has no interface for new weights, so it can't be trained. Where its weights are
     replaced by other means, `set_version` says under which version tokens are recorded.
@@ -61,7 +65,7 @@ class OpenAICompletions:
         """
         self.tokenizer = tokenizer
         self.context_length = context_length
-        self._server = Server(Endpoint.of(server), clock or LoopClock())
+        self._server = HttpClient(Endpoint.of(server), clock or LoopClock())
         self._model = model
         self._logprobs = logprobs
         self._version = version
@@ -81,19 +85,20 @@ class OpenAICompletions:
         gathered = Gathered(params, on_token)
         body = self._body(prompt_ids, params, request) | {"stream": on_token is not None}
 
-        async def read(answer: Answer) -> None:
+        async def read(answer: HttpResponse) -> None:
             if on_token is None:
                 gathered.add(_piece(await answer.json(_Answer, _EXPECTED), prompt_ids))
             else:
                 await gathered.add_all(_pieces(answer, prompt_ids))
 
-        await self._server.request(
-            Call(path="/completions", body=body),
-            read,
-            deadline=deadline,
-            seed=request.seed.child("retry"),
-            on_started=request.on_started,
-        )
+        with engine_errors():
+            await self._server.request(
+                Call(path="/completions", body=body),
+                read,
+                deadline=deadline,
+                seed=request.seed.child("retry"),
+                on_started=request.on_started,
+            )
         if self._version != version:
             raise EngineError(
                 f"the server's weights changed from version {version} to {self._version} under "
@@ -153,7 +158,7 @@ class _Answer(BaseModel):
     choices: list[_WireChoice]
 
 
-async def _pieces(answer: Answer, prompt_ids: Sequence[int]) -> AsyncGenerator[Piece, None]:
+async def _pieces(answer: HttpResponse, prompt_ids: Sequence[int]) -> AsyncGenerator[Piece, None]:
     async for data in answer.events():
         event = answer.read(data, _Answer, _EXPECTED)
         if event.choices:

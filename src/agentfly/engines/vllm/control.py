@@ -5,16 +5,20 @@ a key: keep such a server off the open network. Nothing here is tried twice, bec
 update that ran twice would be worse than none.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import BaseModel, Field
 
-from agentfly.engines.remote.answer import Answer
-from agentfly.engines.remote.retry import ONCE
-from agentfly.engines.remote.server import Call, Server
+from agentfly.engines.http_engine import engine_errors
 from agentfly.errors import EngineError
+from agentfly.runtime.http_client import Call, HttpClient, HttpResponse
+from agentfly.runtime.http_retry import ONCE, Retry
 from agentfly.types import AdapterFolder
+
+T = TypeVar("T")
 
 
 class _WorldSize(BaseModel):
@@ -55,7 +59,7 @@ class ServerInfo:
 class Control:
     """What can be asked of a vLLM server besides sampling."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: HttpClient) -> None:
         self._server = server
 
     async def pause(self, *, keep_cache: bool, deadline: float) -> None:
@@ -80,9 +84,7 @@ class Control:
         """Forget all keys and values, those of frozen requests included: they are recomputed."""
         query = {"reset_running_requests": "true", "reset_external": "true"}
         call = Call(path="/reset_prefix_cache", query=query)
-        if not (
-            await self._server.request(call, _succeeded, deadline=deadline, retry=ONCE)
-        ).success:
+        if not (await self._request(call, _succeeded, deadline, retry=ONCE)).success:
             raise EngineError("vLLM could not forget the keys that the old weights made")
 
     async def load_adapter(self, adapter: AdapterFolder, *, deadline: float) -> None:
@@ -99,12 +101,12 @@ class Control:
     async def world_size(self, *, deadline: float) -> int:
         """Ask how many workers hold the model."""
         call = Call(method="GET", path="/get_world_size")
-        return (await self._server.request(call, _world_size, deadline=deadline)).world_size
+        return (await self._request(call, _world_size, deadline)).world_size
 
     async def describe(self, *, deadline: float) -> ServerInfo:
         """Ask how the server was started."""
         call = Call(method="GET", path="/server_info", query={"config_format": "json"})
-        config = (await self._server.request(call, _info, deadline=deadline)).vllm_config
+        config = (await self._request(call, _info, deadline)).vllm_config
         model = config.model_config_
         return ServerInfo(
             device=config.device_config.device,
@@ -113,24 +115,35 @@ class Control:
         )
 
     async def _done(self, call: Call, deadline: float) -> None:
-        await self._server.request(call, _anything, deadline=deadline, retry=ONCE)
+        await self._request(call, _anything, deadline, retry=ONCE)
+
+    async def _request(
+        self,
+        call: Call,
+        read: Callable[[HttpResponse], Awaitable[T]],
+        deadline: float,
+        *,
+        retry: Retry | None = None,
+    ) -> T:
+        with engine_errors():
+            return await self._server.request(call, read, deadline=deadline, retry=retry)
 
 
 def _absolute(path: Path) -> str:
     return str(path.resolve())
 
 
-async def _anything(answer: Answer) -> None:
+async def _anything(answer: HttpResponse) -> None:
     await answer.body()
 
 
-async def _succeeded(answer: Answer) -> _Success:
+async def _succeeded(answer: HttpResponse) -> _Success:
     return await answer.json(_Success, "whether it succeeded")
 
 
-async def _info(answer: Answer) -> _ServerInfo:
+async def _info(answer: HttpResponse) -> _ServerInfo:
     return await answer.json(_ServerInfo, "vllm_config with device_config and model_config")
 
 
-async def _world_size(answer: Answer) -> _WorldSize:
+async def _world_size(answer: HttpResponse) -> _WorldSize:
     return await answer.json(_WorldSize, "its world size")

@@ -7,13 +7,14 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Literal, get_args
 
+from agentfly.engines.http_engine import (
+    Gathered,
+    Logprobs,
+    engine_errors,
+    one_version,
+    require_exact,
+)
 from agentfly.engines.publishing import require_taken
-from agentfly.engines.remote.answer import Answer
-from agentfly.engines.remote.endpoint import Endpoint
-from agentfly.engines.remote.exact import Logprobs, require_exact
-from agentfly.engines.remote.refusal import NotFoundError
-from agentfly.engines.remote.sampled import Gathered, one_version
-from agentfly.engines.remote.server import Call, Server
 from agentfly.engines.vllm.control import Control
 from agentfly.engines.vllm.folder import require_head
 from agentfly.engines.vllm.generate import PATH, Generation, generate_body
@@ -27,6 +28,8 @@ from agentfly.errors import (
     boundary,
 )
 from agentfly.runtime.clock import LoopClock
+from agentfly.runtime.http_client import Call, Endpoint, HttpClient, HttpResponse
+from agentfly.runtime.http_retry import NotFoundError
 from agentfly.runtime.invoke import invoke
 from agentfly.runtime.names import look_up
 from agentfly.types import (
@@ -103,7 +106,7 @@ class VllmEngine:
         self.tokenizer = tokenizer
         self.context_length = context_length
         self._clock = clock or LoopClock()
-        self._server = Server(require_root(Endpoint.of(server)), self._clock)
+        self._server = HttpClient(require_root(Endpoint.of(server)), self._clock)
         self._control = Control(self._server)
         self._logprobs = logprobs
         self._seeded = seeded
@@ -135,27 +138,28 @@ class VllmEngine:
         unlabeled, version = self._unlabeled, self._version
         gathered, generation = Gathered(params, on_token), Generation()
 
-        async def read(answer: Answer) -> None:
+        async def read(answer: HttpResponse) -> None:
             if on_token is None:
                 gathered.add(await generation.whole(answer))
             else:
                 await gathered.add_all(generation.stream(answer))
 
-        try:
-            await self._server.request(
-                self._call(prompt_ids, params, request, stream=on_token is not None),
-                read,
-                deadline=deadline,
-                seed=request.seed.child("retry"),
-                on_started=request.on_started,
-            )
-        except NotFoundError as error:
-            if self._adapter is None:
-                raise
-            raise StaleWeightsError(
-                f"the server does not know the adapter {self._adapter!r}, which was published to "
-                f"it. Was it restarted? {error}"
-            ) from error
+        with engine_errors():
+            try:
+                await self._server.request(
+                    self._call(prompt_ids, params, request, stream=on_token is not None),
+                    read,
+                    deadline=deadline,
+                    seed=request.seed.child("retry"),
+                    on_started=request.on_started,
+                )
+            except NotFoundError as error:
+                if self._adapter is None:
+                    raise
+                raise StaleWeightsError(
+                    f"the server does not know the adapter {self._adapter!r}, which was published "
+                    f"to it. Was it restarted? {error}"
+                ) from error
         if generation.labels is not None:
             labels = generation.labels
             return gathered.completion(lambda count: runs(labels, count, unlabeled=unlabeled))

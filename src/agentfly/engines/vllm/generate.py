@@ -5,10 +5,10 @@ from typing import Any
 
 from pydantic import BaseModel, FiniteFloat
 
-from agentfly.engines.remote.answer import Answer
-from agentfly.engines.remote.sampled import Piece
+from agentfly.engines.http_engine import Piece
 from agentfly.engines.vllm.versions import LabelSpan
 from agentfly.errors import ConfigError, EngineError
+from agentfly.runtime.http_client import HttpResponse
 from agentfly.types import Request, SamplingParams
 
 PATH = "/inference/v1/generate"
@@ -87,14 +87,14 @@ class Generation:
     def __init__(self) -> None:
         self.labels: list[LabelSpan] | None = None
 
-    async def whole(self, answer: Answer) -> Piece:
+    async def whole(self, answer: HttpResponse) -> Piece:
         """Read a completion that came in one piece."""
         generation = await answer.json(_Generation, _EXPECTED)
         if not generation.choices:
             raise EngineError(f"vLLM returned no choice; expected {_EXPECTED}")
         return self._piece(generation.choices[0])
 
-    async def stream(self, answer: Answer) -> AsyncGenerator[Piece, None]:
+    async def stream(self, answer: HttpResponse) -> AsyncGenerator[Piece, None]:
         """Read a completion as it is sampled."""
         async for data in answer.events():
             for choice in answer.read(data, _Generation, _EXPECTED).choices:

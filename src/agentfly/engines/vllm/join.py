@@ -2,11 +2,10 @@
 
 import math
 
-from agentfly.engines.remote.endpoint import Endpoint
-from agentfly.engines.remote.server import Server
 from agentfly.engines.vllm.control import Control, ServerInfo
 from agentfly.errors import ConfigError
 from agentfly.runtime.clock import LoopClock
+from agentfly.runtime.http_client import Endpoint, HttpClient
 
 DESCRIBE_SECONDS = 300.0
 """vLLM looks its whole machine over before it answers, which was seen to take 24 s."""
@@ -26,7 +25,7 @@ async def join_vllm(endpoint: Endpoint, *, context_length: float) -> "JoinedServ
         EngineError: It can't be reached.
     """
     clock = LoopClock()
-    server = Server(endpoint, clock)
+    server = HttpClient(endpoint, clock)
     try:
         info = await Control(server).describe(deadline=clock.now() + DESCRIBE_SECONDS)
     finally:

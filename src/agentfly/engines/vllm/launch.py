@@ -10,12 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from agentfly.engines.remote.answer import Answer
-from agentfly.engines.remote.endpoint import Endpoint
-from agentfly.engines.remote.retry import ONCE
-from agentfly.engines.remote.server import Call, Server
-from agentfly.errors import DeadlineError, EngineError
+from agentfly.errors import DeadlineError, EngineError, HttpError
 from agentfly.runtime.clock import LoopClock
+from agentfly.runtime.http_client import Call, Endpoint, HttpClient, HttpResponse
+from agentfly.runtime.http_retry import ONCE
 from agentfly.runtime.process import Child, start
 from agentfly.types import Clock
 
@@ -110,7 +108,7 @@ class VllmServer:
     async def become_healthy(self, seconds: float, clock: Clock) -> None:
         """Wait until it answers its health check."""
         deadline = clock.now() + seconds
-        probe = Server(self.endpoint, clock)
+        probe = HttpClient(self.endpoint, clock)
         try:
             while not await _is_healthy(probe, min(deadline, clock.now() + PROBE_SECONDS)):
                 self._require_alive()
@@ -137,7 +135,7 @@ class VllmServer:
 
     async def _answers(self) -> bool:
         clock = LoopClock()
-        probe = Server(self.endpoint, clock)
+        probe = HttpClient(self.endpoint, clock)
         try:
             return await _is_healthy(probe, clock.now() + SLOW_PROBE_SECONDS)
         finally:
@@ -170,11 +168,11 @@ class VllmServer:
         return f"Its log, {self._log}, ends with:\n{said}" if said else f"{self._log} is empty"
 
 
-async def _is_healthy(server: Server, deadline: float) -> bool:
+async def _is_healthy(server: HttpClient, deadline: float) -> bool:
     try:
         call = Call(method="GET", path="/health")
-        await server.request(call, Answer.body, deadline=deadline, retry=ONCE)
-    except (EngineError, DeadlineError):
+        await server.request(call, HttpResponse.body, deadline=deadline, retry=ONCE)
+    except (HttpError, DeadlineError):
         return False
     return True
 

@@ -13,14 +13,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from agentfly.engines.factory import EngineSpec
-from agentfly.engines.remote.endpoint import Endpoint
-from agentfly.engines.remote.retry import ONCE, Retry
 from agentfly.engines.vllm.engine import VllmEngine, require_root
 from agentfly.engines.vllm.join import join_vllm
 from agentfly.engines.vllm.launch import VllmServer, has_gpu, start_vllm
 from agentfly.engines.vllm.service import RunningServer, VllmService
 from agentfly.engines.vllm.transfer import NcclTransfer
 from agentfly.errors import ConfigError
+from agentfly.runtime.http_client import Endpoint
+from agentfly.runtime.http_retry import ONCE, Retry
 from agentfly.types import AdapterFolder, NamedTensors, Weights, WeightsFolder
 
 PYTHON_VARIABLE = "AGENTFLY_VLLM_PYTHON"

@@ -15,10 +15,10 @@ from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from agentfly.engines.publishing import require_taken
-from agentfly.engines.remote.endpoint import Endpoint
 from agentfly.engines.vllm.engine import VllmEngine
 from agentfly.errors import ConfigError, DeadlineError, EngineError, StaleWeightsError
 from agentfly.runtime.clock import LoopClock, in_seconds
+from agentfly.runtime.http_client import Endpoint
 from agentfly.types import (
     Clock,
     Completion,

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any, Protocol
 
-from agentfly.engines.remote.connection import CONNECT_SECONDS, import_httpx
-from agentfly.engines.remote.endpoint import Endpoint
-from agentfly.engines.remote.refusal import excerpt
 from agentfly.errors import ConfigError, EngineError
+from agentfly.runtime.http_client import CONNECT_SECONDS, Endpoint, import_httpx
+from agentfly.runtime.http_retry import excerpt
 from agentfly.types import NamedTensors
 
 

@@ -4,12 +4,10 @@ from typing import TypeVar
 
 from pydantic import BaseModel
 
-from agentfly.engines.remote import Endpoint
-from agentfly.engines.remote.answer import Answer
-from agentfly.engines.remote.server import Call, Server
-from agentfly.errors import DeadlineError, EngineError, EnvError
+from agentfly.errors import DeadlineError, EnvError, HttpError
 from agentfly.runtime.background import wait_for
 from agentfly.runtime.clock import LoopClock
+from agentfly.runtime.http_client import Call, Endpoint, HttpClient, HttpResponse
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -22,18 +20,18 @@ class Client:
 
     def __init__(self, endpoint: Endpoint, *, seconds: float = SECONDS) -> None:
         self._clock = LoopClock()
-        self._server = Server(endpoint, self._clock)
+        self._server = HttpClient(endpoint, self._clock)
         self._seconds = seconds
 
     def ask(self, call: Call, kind: type[M], expected: str) -> M:
         """Return the answer as an object of this kind, which people know as `expected`."""
         try:
             return wait_for(self._ask(call, kind, expected))
-        except (EngineError, DeadlineError) as error:
+        except (HttpError, DeadlineError) as error:
             raise EnvError(str(error)) from error
 
     async def _ask(self, call: Call, kind: type[M], expected: str) -> M:
-        async def read(answer: Answer) -> M:
+        async def read(answer: HttpResponse) -> M:
             return await answer.json(kind, expected)
 
         return await self._server.request(call, read, deadline=self._clock.now() + self._seconds)

@@ -9,14 +9,14 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator
 
-from agentfly.engines.remote import Endpoint, Retry
-from agentfly.engines.remote.server import Call
 from agentfly.environments.search.client import SECONDS, Client
 from agentfly.environments.search.corpus.rows import split_contents
 from agentfly.environments.search.passage import Hit, Passage
 from agentfly.environments.search.retrieval.retriever import MAX_HITS, MAX_QUERY, replace_surrogates
 from agentfly.errors import EnvError
 from agentfly.runtime.http.address import split_token
+from agentfly.runtime.http_client import Call, Endpoint
+from agentfly.runtime.http_retry import Retry
 
 PATH = "/retrieve"
 

@@ -9,17 +9,15 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult
 
-from agentfly.engines.remote.connection import broken, import_httpx
-from agentfly.engines.remote.pace import Pace
-from agentfly.engines.remote.refusal import refusal
-from agentfly.engines.remote.retry import Retry, retrying
 from agentfly.environments.search.html_text import decode_html, extract_text
 from agentfly.environments.search.passage import Passage
 from agentfly.environments.search.web.address import join_url, parse_url, resolve_public_address
 from agentfly.environments.search.web.cache import DiskCache
-from agentfly.errors import DeadlineError, EngineError, ToolError
+from agentfly.errors import DeadlineError, HttpError, ToolError
 from agentfly.runtime.background import wait_for
 from agentfly.runtime.clock import LoopClock
+from agentfly.runtime.http_client import broken, import_httpx
+from agentfly.runtime.http_retry import RateLimit, Retry, refusal, retrying
 from agentfly.types import Seed
 
 if TYPE_CHECKING:
@@ -71,7 +69,7 @@ class PageReader:
         self._allow_private = allow_private
         self._clock = LoopClock()
         # Only the shared loop uses them, so no lock is needed.
-        self._pace_of = lru_cache(MAX_HOSTS)(lambda _: Pace(requests_per_minute, self._clock))
+        self._pace_of = lru_cache(MAX_HOSTS)(lambda _: RateLimit(requests_per_minute, self._clock))
         self._retry = retry or Retry(attempts=3)
         self._seconds = seconds
 
@@ -83,7 +81,7 @@ class PageReader:
             return Passage(**json.loads(kept))
         try:
             page = _passage(url, wait_for(self._within_time(url)))
-        except (EngineError, DeadlineError) as error:
+        except (HttpError, DeadlineError) as error:
             raise ToolError(f"the page can't be had now: {error}") from error
         except TimeoutError as error:
             raise ToolError(f"{url} did not answer within {self._seconds:g} s.") from error
@@ -115,7 +113,7 @@ class PageReader:
         parts = parse_url(url)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         address = await resolve_public_address(host, port, allow_private=self._allow_private)
-        await self._pace_of(host).turn(deadline)
+        await self._pace_of(host).acquire(deadline)
         return await self._exchange(parts, address)
 
     async def _exchange(self, parts: SplitResult, address: str) -> _Fetched:

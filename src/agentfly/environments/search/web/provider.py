@@ -7,9 +7,9 @@ from typing import Protocol
 
 from pydantic import BaseModel
 
-from agentfly.engines.remote.server import Call
 from agentfly.environments.search.html_tokens import unescape_html
 from agentfly.environments.search.retrieval.retriever import MAX_QUERY
+from agentfly.runtime.http_client import Call
 
 
 class WebResult(BaseModel):

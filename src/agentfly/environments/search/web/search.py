@@ -3,13 +3,14 @@
 import os
 from typing import cast
 
-from agentfly.engines.remote import Endpoint, Retry
 from agentfly.environments.search.client import SECONDS, Client
 from agentfly.environments.search.passage import Hit, Passage
 from agentfly.environments.search.retrieval.retriever import MAX_HITS, replace_surrogates
 from agentfly.environments.search.web.provider import Provider, WebAnswer, WebResult
 from agentfly.environments.search.web.providers import PROVIDERS
 from agentfly.errors import ConfigError, ToolError
+from agentfly.runtime.http_client import Endpoint
+from agentfly.runtime.http_retry import Retry
 from agentfly.runtime.names import look_up
 
 MAX_CONCURRENT = 8

@@ -2,8 +2,8 @@
 
 from pydantic import BaseModel
 
-from agentfly.engines.remote.server import Call
 from agentfly.environments.search.web.provider import Provider, WebResult, strip_tags
+from agentfly.runtime.http_client import Call
 
 MAX_RESULTS = 20
 """It refuses to give more at once."""

@@ -2,8 +2,8 @@
 
 from pydantic import BaseModel
 
-from agentfly.engines.remote.server import Call
 from agentfly.environments.search.web.provider import Provider, WebResult
+from agentfly.runtime.http_client import Call
 
 
 class _Found(BaseModel):

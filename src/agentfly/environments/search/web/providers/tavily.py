@@ -2,8 +2,8 @@
 
 from pydantic import BaseModel, Field
 
-from agentfly.engines.remote.server import Call
 from agentfly.environments.search.web.provider import Provider, WebResult
+from agentfly.runtime.http_client import Call
 
 MAX_RESULTS = 20
 """It refuses to give more at once."""

@@ -4,9 +4,9 @@ from typing import Self
 
 from pydantic import BaseModel, model_validator
 
-from agentfly.engines.remote.server import Call
 from agentfly.environments.search.web.provider import Provider, WebResult, strip_tags
 from agentfly.errors import EnvError, ToolError
+from agentfly.runtime.http_client import Call
 
 SITE = "https://en.wikipedia.org"
 MAX_RESULTS = 50

@@ -1,17 +1,72 @@
-"""From what a server returned to a `Completion`, believed only so far as it fits together."""
+"""Parts that the engines over HTTP share: errors, log-probabilities, and completions.
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+A `Completion` records log-probabilities of the temperature-scaled, untruncated distribution. No
+parameter of a request asks a server for these; which it gives is a matter of how it was started:
+
+| a server's `logprobs` | are taken | so they are right for |
+|---|---|---|
+| `scaled`: SGLang | after temperature, before top-p, top-k, min-p | everything |
+| `processed`: vLLM with `--logprobs-mode processed_logprobs` | after both | any temperature, no truncation |
+| `raw`: vLLM by default | before both | temperature 1, any truncation |
+| not known | | temperature 1, no truncation |
+
+Greedy completions record those of temperature 1, which is what all of them give.
+"""  # noqa: E501 - a table
+
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
-from agentfly.engines.remote.retry import UnavailableError
-from agentfly.errors import EngineError
+from agentfly.errors import ConfigError, EngineError, HttpError
+from agentfly.runtime.http_retry import UnavailableError
 from agentfly.types import Completion, FinishReason, OnToken, SamplingParams, VersionRuns
 
+Logprobs = Literal["scaled", "processed", "raw"]
+"""Distribution that a server's log-probabilities are of; see above."""
+
+_TAKES_TRUNCATION = ("scaled", "raw")
+_TAKES_TEMPERATURE = ("scaled", "processed")
+
 NO_LOGPROB = -9999.0
-"""What servers write for a token whose log-probability they don't have."""
+"""Value that servers write for a token whose log-probability they don't have."""
 ROUNDING = 1e-3
-"""How far above 0 a log-probability may be by rounding; logits are further."""
+"""Maximum of a log-probability above 0 by rounding; logits are further."""
+
+
+@contextmanager
+def engine_errors() -> Iterator[None]:
+    """Raise an HttpError of the block as EngineError."""
+    try:
+        yield
+    except HttpError as error:
+        raise EngineError(str(error)) from error
+
+
+def require_exact(params: SamplingParams, logprobs: Logprobs | None) -> None:
+    """Raise ConfigError where the server's log-probabilities would be wrong."""
+    if params.temperature == 0:
+        return
+    wrong = []
+    if params.temperature != 1 and logprobs not in _TAKES_TEMPERATURE:
+        wrong.append(f"temperature={params.temperature:g} (expected 0 or 1)")
+    if truncates(params) and logprobs not in _TAKES_TRUNCATION:
+        wrong.append(
+            f"top_p={params.top_p:g}, top_k={params.top_k}, min_p={params.min_p:g} "
+            "(expected 1, 0, 0)"
+        )
+    if wrong:
+        raise ConfigError(
+            f"a server whose log-probabilities are {logprobs or 'of an unknown kind'!r} can't give "
+            f"right ones for {' and '.join(wrong)}. Change that; or say logprobs='scaled' for "
+            "SGLang, 'processed' for vLLM started with --logprobs-mode processed_logprobs, 'raw' "
+            "for vLLM otherwise; or, where log-probabilities don't matter, use OpenAIChat"
+        )
+
+
+def truncates(params: SamplingParams) -> bool:
+    """Return whether some tokens can't be sampled at all."""
+    return params.top_p < 1 or params.top_k > 0 or params.min_p > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +95,7 @@ class Piece:
 
 
 class Gathered:
-    """A completion in the making."""
+    """A completion whose tokens are still arriving."""
 
     def __init__(self, params: SamplingParams, on_token: OnToken | None) -> None:
         self._params = params
@@ -53,7 +108,7 @@ class Gathered:
         return len(self._ids)
 
     def add(self, piece: Piece) -> None:
-        """Take some tokens, and pass them on to whoever listens."""
+        """Append tokens, and pass them to `on_token`."""
         logprobs = [float(p) for p in piece.logprobs if p is not None]
         self._ids += piece.token_ids
         self._logprobs += logprobs
@@ -64,7 +119,7 @@ class Gathered:
                 self._on_token(token_id, logprob)
 
     async def add_all(self, pieces: AsyncGenerator[Piece, None]) -> None:
-        """Take a stream; once a token was passed on, a break can't be mended by asking again."""
+        """Append a stream. Once a token was passed on, a broken stream can't be retried."""
         if self._ids:
             raise EngineError(f"the stream broke after {len(self)} tokens")
         try:
@@ -77,7 +132,7 @@ class Gathered:
             raise EngineError(f"the stream broke after {len(self)} tokens: {error}") from error
 
     def completion(self, versions: Callable[[int], VersionRuns]) -> Completion:
-        """Return it whole; `versions` tells the weights of so many tokens."""
+        """Return the whole completion; `versions` gives the versions of so many tokens."""
         last = self._require_end()
         return Completion(
             token_ids=tuple(self._ids),
@@ -116,5 +171,5 @@ class Gathered:
 
 
 def one_version(version: int) -> Callable[[int], VersionRuns]:
-    """Say that all tokens were sampled under one version."""
+    """Return a function that gives all tokens one version."""
     return lambda count: ((version, count),)
