@@ -12,7 +12,7 @@ from tests.environments.scienceworld.scienceworld_play import needs_simulator
 from agentfly.environments.alfworld.engine.game import Game
 from agentfly.environments.alfworld.engine.solution import solve
 from agentfly.environments.alfworld.source.rows import generated_rows, script_of
-from agentfly.runtime.registry import FOLDER_VARIABLE, Record, records
+from agentfly.runtime.process_registry import FOLDER_VARIABLE, Record, records
 
 ALFWORLD = ("alfworld", "size=small", 'task_types=["pick_heat_then_place_in_recep"]')
 SCIENCEWORLD = (

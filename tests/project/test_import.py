@@ -28,7 +28,8 @@ def test_importing_the_package_imports_nothing_heavy(code: str) -> None:
 
 
 def test_the_command_line_and_clients_of_servers_need_no_server() -> None:
-    code = "import agentfly.cli.main, agentfly.resources.homes.http, agentfly.environments.search"
+    clients = "agentfly.resources.placement.http_instance, agentfly.environments.search"
+    code = f"import agentfly.cli.main, {clients}"
     found = heavy_after(code)
     assert not [name for name in SERVERS if repr(name) in found], found
 

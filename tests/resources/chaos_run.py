@@ -28,7 +28,7 @@ from agentfly import Agent, Limits, ScriptedEngine, Trajectory
 from agentfly.chat import CHATML_TOKENS, ByteTokenizer
 from agentfly.resources import EnvironmentManager
 from agentfly.runtime.launch import read_stat
-from agentfly.runtime.registry import records
+from agentfly.runtime.process_registry import records
 from agentfly.runtime.threads import shared_threads
 from agentfly.sandbox.keeper import keeper
 from agentfly.types import Context, EnvSpec, Event, Score, Stopped, StopReason

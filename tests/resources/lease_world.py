@@ -18,8 +18,8 @@ from unittest.mock import patch
 
 from agentfly.errors import EnvError, LeaseTimeout
 from agentfly.resources import EnvironmentManager, Pooling
-from agentfly.resources.homes import HOMES
-from agentfly.resources.upkeep import CHECK_SECONDS
+from agentfly.resources.maintenance import CHECK_SECONDS
+from agentfly.resources.placement import PLACEMENTS
 from agentfly.types import Clock, EnvSpec
 
 UNIT = 0.1
@@ -496,7 +496,7 @@ def simulated(world: World) -> Iterator[None]:
     log = logging.getLogger("agentfly.resources")
     log.addHandler(handler)
     try:
-        with patch.dict(HOMES, {"simulated": world.make}):
+        with patch.dict(PLACEMENTS, {"simulated": world.make}):
             yield
     finally:
         log.removeHandler(handler)

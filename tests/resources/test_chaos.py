@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly.runtime.registry import FOLDER_VARIABLE
+from agentfly.runtime.process_registry import FOLDER_VARIABLE
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,7 +16,7 @@ from tests.resources.pool_environments import TASK, Box, Odd, soon, until
 from agentfly.environments import ENVIRONMENTS, find_definition
 from agentfly.errors import ConfigError, EnvError
 from agentfly.resources import EnvironmentManager, Pooling, SessionLimits, environment_server
-from agentfly.resources.serving.clients import OfferedOptions
+from agentfly.resources.client_options import OfferedOptions
 from agentfly.runtime.http.address import split_token, with_token
 from agentfly.sandbox import PythonSandbox, SandboxLimits
 from agentfly.types import EnvSpec, Seed, Step, Task
@@ -511,7 +511,7 @@ async def test_no_client_learns_of_anothers_session(monkeypatch: pytest.MonkeyPa
     ):
         ids = {(await opened(url)).removeprefix("/sessions/") for _ in range(2)}
         assert all(len(one) >= 32 for one in ids)
-        monkeypatch.setattr("agentfly.resources.serving.sessions.LEASE_SECONDS", 0.1)
+        monkeypatch.setattr("agentfly.resources.server_sessions.LEASE_SECONDS", 0.1)
         status, answer = await ask(url, "POST", "/sessions", {})
         assert status == 503
         told = json.dumps(answer) + pool.snapshot().text
@@ -586,11 +586,13 @@ async def test_a_server_of_another_language_needs_no_token() -> None:
 
 
 def test_steps_and_tasks_survive_the_wire() -> None:
-    from agentfly.resources import wire
+    from agentfly.resources import http_protocol
 
     task = Task(id="t", messages=(), fields={"goal": 2})
-    assert wire.task_of(wire.to_plain(task)) == task == TASK
+    assert http_protocol.task_of(http_protocol.to_plain(task)) == task == TASK
     step = Step(observation="x", reward=0.5, done=True, info={"a": 1}, state_key="k")
-    assert wire.observed(wire.to_plain(step)) == step
-    call = wire.read_call("reset", {"number": 1, "args": [wire.to_plain(task), 7]}, b"")
+    assert http_protocol.observed(http_protocol.to_plain(step)) == step
+    call = http_protocol.read_call(
+        "reset", {"number": 1, "args": [http_protocol.to_plain(task), 7]}, b""
+    )
     assert call.args == (task, Seed(7))

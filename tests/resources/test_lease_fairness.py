@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.resources.lease_world import NOT_MADE, Chain, Kind, Scenario, World, live, simulated
 
-from agentfly.resources.upkeep import CHECK_SECONDS
+from agentfly.resources.maintenance import CHECK_SECONDS
 from agentfly.testing import run_in_virtual_time
 
 

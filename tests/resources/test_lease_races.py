@@ -11,8 +11,8 @@ from tests.resources.pool_environments import Box, soon, until
 
 from agentfly.errors import EnvError, LeaseTimeout
 from agentfly.resources import EnvironmentManager, Pooling
-from agentfly.resources.homes import HOMES, Instance
-from agentfly.resources.homes.here import HereInstance, make_here
+from agentfly.resources.placement import PLACEMENTS, Instance
+from agentfly.resources.placement.in_process import InProcessInstance, make_in_process
 from agentfly.runtime.clock import LoopClock
 from agentfly.testing import run_in_virtual_time
 from agentfly.types import EnvSpec
@@ -217,9 +217,9 @@ async def test_what_a_place_raises_is_told_to_the_waiter_and_takes_no_place() ->
     async def crowded(spec: EnvSpec, pooling: Pooling, clock: LoopClock) -> Instance:
         if refusals:
             raise refusals.pop()
-        return await make_here(spec, pooling, clock)
+        return await make_in_process(spec, pooling, clock)
 
-    HOMES["crowded"] = crowded  # type: ignore[assignment]
+    PLACEMENTS["crowded"] = crowded  # type: ignore[assignment]
     try:
         async with manager(where="crowded", max_instances=1, max_uses=9) as pool:
             for words in ("can't start new thread", "Too many open files"):
@@ -228,11 +228,11 @@ async def test_what_a_place_raises_is_told_to_the_waiter_and_takes_no_place() ->
                         pytest.fail("it can't be made")
             await hold_all(pool, 1)
     finally:
-        del HOMES["crowded"]
+        del PLACEMENTS["crowded"]
 
 
 async def test_an_instance_that_can_not_even_be_looked_at_is_replaced() -> None:
-    class Unlookable(HereInstance):
+    class Unlookable(InProcessInstance):
         looks = 0
 
         @property
@@ -243,15 +243,15 @@ async def test_an_instance_that_can_not_even_be_looked_at_is_replaced() -> None:
             return None
 
     async def odd(spec: EnvSpec, pooling: Pooling, clock: LoopClock) -> Instance:
-        made = await make_here(spec, pooling, clock)
+        made = await make_in_process(spec, pooling, clock)
         return Unlookable(made.environment, spec, pooling, clock)
 
-    HOMES["odd"] = odd  # type: ignore[assignment]
+    PLACEMENTS["odd"] = odd  # type: ignore[assignment]
     try:
         async with manager(where="odd", max_instances=2, max_uses=9) as pool:
             for _ in range(6):
                 await hold_all(pool, 2)
             assert len(Box.made) > 2
     finally:
-        del HOMES["odd"]
+        del PLACEMENTS["odd"]
     await until(lambda: all(box.closed for box in Box.made))

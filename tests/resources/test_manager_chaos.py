@@ -16,7 +16,7 @@ from tests.resources.pool_environments import soon, until
 from agentfly.resources import EnvironmentManager
 from agentfly.runtime.launch import start_time
 from agentfly.runtime.process import reap
-from agentfly.runtime.registry import FOLDER_VARIABLE, Identity, Record, records
+from agentfly.runtime.process_registry import FOLDER_VARIABLE, Identity, Record, records
 from agentfly.types import EnvSpec, StopReason, Trajectory
 
 ROOT = Path(__file__).parents[2]

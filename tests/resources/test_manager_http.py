@@ -160,7 +160,7 @@ async def test_all_instances_in_use_means_ask_again(monkeypatch: pytest.MonkeyPa
         leased(url),
     ):
         owners.append(pool.snapshot().leases[0].owner)
-        monkeypatch.setattr("agentfly.resources.serving.sessions.LEASE_SECONDS", 0.05)
+        monkeypatch.setattr("agentfly.resources.server_sessions.LEASE_SECONDS", 0.05)
         status, answer = await ask(url, "POST", "/sessions", {})
         assert (status, answer["error"]["kind"]) == (503, "LeaseTimeout")
         group.create_task(wait(url))

@@ -16,7 +16,7 @@ from tests.resources.pool_environments import TASK, Odd, broken, soon, until
 from agentfly.errors import ConfigError, EnvError, ToolError
 from agentfly.resources import EnvironmentManager, Pooling
 from agentfly.runtime.launch import start_time
-from agentfly.runtime.registry import FOLDER_VARIABLE, records
+from agentfly.runtime.process_registry import FOLDER_VARIABLE, records
 from agentfly.types import EnvSpec, Seed, Step
 
 ODD = EnvSpec(Odd)

@@ -20,7 +20,7 @@ from tests.resources.pool_environments import Box, Crate, soon
 
 from agentfly.errors import ConfigError
 from agentfly.resources import EnvironmentManager, Pooling, Report, Snapshot, ask, reporting
-from agentfly.runtime.registry import Identity
+from agentfly.runtime.process_registry import Identity
 from agentfly.testing import run_in_virtual_time
 from agentfly.types import EnvSpec
 

@@ -20,8 +20,13 @@ from tests.resources.http_requests import ask
 from tests.resources.pool_environments import Box, soon, until
 from tests.resources.server_fuzzer import Attack, Fuzzer
 
-from agentfly.resources import EnvironmentManager, Pooling, SessionLimits, environment_server
-from agentfly.resources.serving import server as serving_module
+from agentfly.resources import (
+    EnvironmentManager,
+    Pooling,
+    SessionLimits,
+    env_server,
+    environment_server,
+)
 from agentfly.runtime import threads
 from agentfly.runtime.http import connection, guard
 from agentfly.runtime.http.address import split_token
@@ -86,7 +91,7 @@ async def test_a_thousand_hostile_requests_change_nothing(
 ) -> None:
     monkeypatch.setattr(threads, "IDLE_SECONDS", 0.2)
     monkeypatch.setattr(guard, "DRAIN_SECONDS", 0.1)
-    monkeypatch.setattr(serving_module, "BODY_SECONDS", 2.0)
+    monkeypatch.setattr(env_server, "BODY_SECONDS", 2.0)
     monkeypatch.setattr(connection, "HEAD_SECONDS", 2.0)
     monkeypatch.setattr(connection, "LINGER_SECONDS", 0.5)
     caplog.set_level(logging.ERROR)
@@ -152,7 +157,7 @@ async def target(spec: EnvSpec, planted: Path, seed: int) -> AsyncIterator[Targe
 
 
 def leased(target: Target) -> int:
-    return sum(stock.leased for stock in target.pool.snapshot().stocks)
+    return sum(pool.leased for pool in target.pool.snapshot().stocks)
 
 
 def servers_threads() -> set[threading.Thread]:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from agentfly.runtime import background
-from agentfly.runtime.background import wait_for
+from agentfly.runtime.background import run_blocking
 
 
 def test_threads_that_begin_at_once_share_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,7 +24,7 @@ def test_threads_that_begin_at_once_share_a_loop(monkeypatch: pytest.MonkeyPatch
 
     def ask_at_once(_: int) -> int:
         together.wait()
-        return wait_for(one())
+        return run_blocking(one())
 
     monkeypatch.setattr(asyncio, "new_event_loop", slowly)
     with ThreadPoolExecutor(16) as threads:

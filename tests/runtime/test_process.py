@@ -14,7 +14,7 @@ from tests.patience import PATIENCE, until
 from agentfly.errors import ConfigError, DeadlineError
 from agentfly.runtime import process
 from agentfly.runtime.process import DEVNULL, PIPE, Child, reap, start
-from agentfly.runtime.registry import FOLDER_VARIABLE, TOKEN_VARIABLE, Identity, records
+from agentfly.runtime.process_registry import FOLDER_VARIABLE, TOKEN_VARIABLE, Identity, records
 from agentfly.runtime.threads import WorkerThreads
 
 pytestmark = [

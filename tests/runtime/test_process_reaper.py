@@ -18,7 +18,13 @@ from tests.patience import wait_until
 from agentfly.runtime import launch
 from agentfly.runtime.launch import start_time
 from agentfly.runtime.process import Reaped, reap
-from agentfly.runtime.registry import FOLDER_VARIABLE, TOKEN_VARIABLE, Identity, intend, records
+from agentfly.runtime.process_registry import (
+    FOLDER_VARIABLE,
+    TOKEN_VARIABLE,
+    Identity,
+    intend,
+    records,
+)
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc"),

@@ -29,7 +29,7 @@ from tests.sandbox.escape_attempts import (
 )
 from tests.sandbox.escape_planting import plant, plant_services, plant_shared, unchanged
 
-from agentfly.runtime.registry import FOLDER_VARIABLE
+from agentfly.runtime.process_registry import FOLDER_VARIABLE
 from agentfly.sandbox.interpreter.cell import Cells
 from agentfly.sandbox.limits import SandboxLimits
 from agentfly.sandbox.python import PythonSandbox

@@ -10,7 +10,7 @@ import os
 import struct
 import sys
 
-from agentfly.sandbox.inside import denied, kernel
+from agentfly.sandbox.inside import denied_calls, kernel
 
 LOAD, JUMP_IF_EQUAL, JUMP_IF_ANY_BIT, RETURN = 0x20, 0x15, 0x45, 0x06
 NUMBER, FIRST_ARGUMENT = 0, 16
@@ -28,7 +28,7 @@ def without_landlock() -> Instructions:
 
 
 def without_user_namespaces() -> Instructions:
-    calls = (denied.NAMESPACES["unshare"], denied.CLONE)
+    calls = (denied_calls.NAMESPACES["unshare"], denied_calls.CLONE)
     unshare, clone = (getattr(call, kernel.machine()) for call in calls)
     return [
         (LOAD, 0, 0, NUMBER),

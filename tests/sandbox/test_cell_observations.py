@@ -15,7 +15,7 @@ from agentfly.sandbox.box import Box
 from agentfly.sandbox.isolation import Isolation
 from agentfly.sandbox.keeper import Keeper
 from agentfly.sandbox.levels import Launcher, warm_settings
-from agentfly.sandbox.process import ProcessBox, ProcessLauncher
+from agentfly.sandbox.process_box import ProcessBox, ProcessLauncher
 from agentfly.sandbox.warm import WarmBox
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux namespaces")

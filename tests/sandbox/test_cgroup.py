@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.sandbox.test_sandbox_life import gone
 
-from agentfly.runtime.registry import FOLDER_VARIABLE, Identity
+from agentfly.runtime.process_registry import FOLDER_VARIABLE, Identity
 from agentfly.sandbox import CellResult, PythonSandbox, SandboxLimits, levels, probe
 from agentfly.sandbox.keeper import Keeper
 

@@ -24,15 +24,15 @@ from tests.sandbox import hostile_answers as hostile
 from tests.sandbox.escape_runner import descendants
 
 from agentfly.errors import EnvError, ToolError
-from agentfly.sandbox import CellResult, CellStatus, PythonSandbox, SandboxLimits, answers, wire
+from agentfly.sandbox import CellResult, CellStatus, PythonSandbox, SandboxLimits, answers, framing
 from agentfly.sandbox.box import BoxFailedError, Ending
-from agentfly.sandbox.inside.server import ForkServer
+from agentfly.sandbox.inside.fork_server import ForkServer
 from agentfly.sandbox.interpreter import plots
 from agentfly.sandbox.interpreter.files import LARGEST_LIST
 from agentfly.sandbox.isolation import Isolation
 from agentfly.sandbox.keeper import Keeper
 from agentfly.sandbox.levels import warm_settings
-from agentfly.sandbox.process import ProcessLauncher
+from agentfly.sandbox.process_box import ProcessLauncher
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux namespaces")
 
@@ -186,7 +186,7 @@ heads = st.dictionaries(
 )
 names = st.sampled_from(["stdout", "stderr", "value", "error", "image", "content", "names", "x"])
 packed = st.builds(
-    lambda head, parts: wire.pack_answer(head, parts)[wire.HEADER.size :],
+    lambda head, parts: framing.pack_answer(head, parts)[framing.HEADER.size :],
     heads,
     st.lists(st.tuples(names, st.binary(max_size=40)), max_size=4),
 )
@@ -201,7 +201,7 @@ def test_reading_raises_nothing_but_nonsense(body: bytes, place: int, change: by
         answers.read_names,
         answers.read_written,
     ):
-        with suppress(wire.NonsenseError, ToolError):
+        with suppress(framing.NonsenseError, ToolError):
             read(body, 1, LIMITS)
 
 
@@ -211,7 +211,7 @@ def test_an_honest_answer_is_never_too_long() -> None:
     parts = [(name, text) for name in ("stdout", "stderr", "value", "error")]
     parts.append(("image", b"x" * plots.MAX_BYTES))
     head = {"number": 1, "interrupted": False, "limit": "output", "exit_code": 1}
-    body = wire.pack_answer(head, parts)[wire.HEADER.size :]
+    body = framing.pack_answer(head, parts)[framing.HEADER.size :]
     assert len(body) <= answers.max_cell_bytes(LIMITS)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly.sandbox.inside import memory
+from agentfly.sandbox.inside import memory_watch
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
@@ -17,7 +17,7 @@ def test_a_process_that_ends_while_it_is_looked_at_holds_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     proc = os.open("/proc", os.O_RDONLY)
-    watch = memory.MemoryWatch(proc)
+    watch = memory_watch.MemoryWatch(proc)
     victim = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     real_open, ended = os.open, []
 
@@ -70,7 +70,7 @@ def proc(tmp_path: Path) -> Path:
 def over_limit(proc: Path, limits_mb: dict[int, int]) -> list[int]:
     descriptor = os.open(proc, os.O_RDONLY)
     try:
-        return sorted(memory.MemoryWatch(descriptor).over_limit(limits_mb))
+        return sorted(memory_watch.MemoryWatch(descriptor).over_limit(limits_mb))
     finally:
         os.close(descriptor)
 

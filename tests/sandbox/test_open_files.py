@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from agentfly.runtime.registry import FOLDER_VARIABLE
+from agentfly.runtime.process_registry import FOLDER_VARIABLE
 
 if sys.platform != "linux":
     pytest.skip("needs Linux namespaces", allow_module_level=True)
 
-from agentfly.sandbox.inside import server, stage
+from agentfly.sandbox.inside import fork_server, rootfs
 
 OWNER = """
 import asyncio, json, os, resource, shutil
 from pathlib import Path
-from agentfly.runtime.registry import records
+from agentfly.runtime.process_registry import records
 from agentfly.sandbox import Isolation, SandboxLimits, answers
 from agentfly.sandbox.box import BoxFailedError
 from agentfly.sandbox.keeper import keeper
 from agentfly.sandbox.levels import warm_settings
-from agentfly.sandbox.process import ProcessLauncher
+from agentfly.sandbox.process_box import ProcessLauncher
 from agentfly.sandbox.warm import WarmServer
 
 SOFT, HARD = {soft}, {hard}
@@ -168,13 +168,13 @@ print(json.dumps({"said": await refusal(start())}))
 
 KEEPING = """
 import os, socket, stat, sys
-from agentfly.sandbox.inside import birth
+from agentfly.sandbox.inside import confine
 ours, theirs = socket.socketpair()
 proc, number = os.open("/proc", os.O_RDONLY), int(sys.argv[1])
 os.dup2(theirs.fileno(), number)
 if os.fork() == 0:
-    birth.keep_only(number, proc)
-    os.write(birth.CHANNEL, repr(os.listdir(proc)[:0]).encode())
+    confine.keep_only(number, proc)
+    os.write(confine.CHANNEL, repr(os.listdir(proc)[:0]).encode())
     os._exit(0)
 os.close(number)
 theirs.close()
@@ -190,12 +190,12 @@ def test_a_channel_is_kept_whichever_descriptor_it_was(number: int) -> None:
 
 
 def test_a_server_without_uids_for_more_refuses_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_UIDS_PER_SERVER", 10)
+    monkeypatch.setattr(fork_server, "_UIDS_PER_SERVER", 10)
     ours, theirs = socket.socketpair()
     proc = os.open("/proc", os.O_RDONLY)
     with ours, theirs:
-        made = server.ForkServer(
-            theirs, stage.Proc(proc, own=True), outer_pid=1, own_uids=True, groups=None
+        made = fork_server.ForkServer(
+            theirs, rootfs.Proc(proc, own=True), outer_pid=1, own_uids=True, groups=None
         )
         most, said = made._capacity()
         made._selector.close()

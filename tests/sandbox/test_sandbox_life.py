@@ -20,12 +20,12 @@ from agentfly import Agent, ScriptedEngine, tool
 from agentfly.chat import CHATML_TOKENS, ByteTokenizer
 from agentfly.errors import ConfigError, EnvError
 from agentfly.runtime import process
-from agentfly.runtime.registry import FOLDER_VARIABLE, Identity, records
+from agentfly.runtime.process_registry import FOLDER_VARIABLE, Identity, records
 from agentfly.sandbox import Isolation, PythonSandbox, SandboxLimits, levels, probe, probing, warm
 from agentfly.sandbox.box import BoxFailedError, UnsupportedError
 from agentfly.sandbox.keeper import Keeper, keeper
 from agentfly.sandbox.levels import warm_settings
-from agentfly.sandbox.process import bubblewrap, container
+from agentfly.sandbox.process_box import bubblewrap, container
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux namespaces")
 
@@ -103,7 +103,7 @@ def own_records() -> set[str]:
 OWNER = """
 import asyncio
 from agentfly.sandbox import PythonSandbox
-from agentfly.sandbox.inside import birth
+from agentfly.sandbox.inside import confine
 async def main():
     sandbox = PythonSandbox()
     await sandbox.run('''

@@ -8,7 +8,7 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("the filter is Linux's", allow_module_level=True)
 
-from agentfly.sandbox.inside import denied, kernel, seccomp
+from agentfly.sandbox.inside import denied_calls, kernel, seccomp
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 ALLOW, KILL = 0x7FFF0000, 0x80000000
@@ -38,9 +38,12 @@ machines = pytest.mark.parametrize("machine", ARCHITECTURES)
 
 @machines
 def test_every_denied_call_is_refused_and_its_neighbors_are_not(machine: str) -> None:
-    numbers = {getattr(number, machine) for number in denied.DENIED.values()} - {None}
-    special = {getattr(n, machine) for n in (denied.SOCKETPAIR, denied.CLONE3, denied.FLOCK)}
-    for number in range(denied.NEWEST_REVIEWED + 1):
+    numbers = {getattr(number, machine) for number in denied_calls.DENIED.values()} - {None}
+    special = {
+        getattr(n, machine)
+        for n in (denied_calls.SOCKETPAIR, denied_calls.CLONE3, denied_calls.FLOCK)
+    }
+    for number in range(denied_calls.NEWEST_REVIEWED + 1):
         if number not in special:
             expected = REFUSE if number in numbers else ALLOW
             assert verdict(machine, number) == expected, number
@@ -48,7 +51,7 @@ def test_every_denied_call_is_refused_and_its_neighbors_are_not(machine: str) ->
 
 @machines
 def test_newer_calls_do_not_exist(machine: str) -> None:
-    assert verdict(machine, denied.NEWEST_REVIEWED + 1) == ABSENT
+    assert verdict(machine, denied_calls.NEWEST_REVIEWED + 1) == ABSENT
     assert verdict(machine, 0x40000000 + READ[machine]) == ABSENT
     assert verdict(machine, 435) == ABSENT
 
@@ -60,8 +63,8 @@ def test_another_processors_calls_are_fatal(machine: str) -> None:
 
 @machines
 def test_arguments_decide_where_they_must(machine: str) -> None:
-    clone, pair = (getattr(n, machine) for n in (denied.CLONE, denied.SOCKETPAIR))
-    ioctl, prctl = (getattr(n, machine) for n in (denied.IOCTL, denied.PRCTL))
+    clone, pair = (getattr(n, machine) for n in (denied_calls.CLONE, denied_calls.SOCKETPAIR))
+    ioctl, prctl = (getattr(n, machine) for n in (denied_calls.IOCTL, denied_calls.PRCTL))
     assert verdict(machine, clone, 17) == ALLOW
     assert verdict(machine, clone, 17 | kernel.CLONE_NEWUSER) == REFUSE
     assert verdict(machine, clone, kernel.CLONE_NEWNET) == REFUSE
@@ -82,7 +85,7 @@ def test_arguments_decide_where_they_must(machine: str) -> None:
 @machines
 def test_no_memory_is_shared_without_a_file(machine: str) -> None:
     def mapping(flags: int) -> int:
-        return verdict(machine, getattr(denied.MMAP, machine), 0, 4096, 3, flags)
+        return verdict(machine, getattr(denied_calls.MMAP, machine), 0, 4096, 3, flags)
 
     shared, private, validate, anonymous, fixed, huge = 1, 2, 3, 0x20, 0x10, 0x40000
     for flags in (private, private | anonymous, private | anonymous | fixed, shared, validate):
@@ -96,9 +99,9 @@ def test_no_memory_is_shared_without_a_file(machine: str) -> None:
 @machines
 def test_locks_are_granted_unset_and_all_else_on_shared_inodes_is_refused(machine: str) -> None:
     def control(command: int) -> int:
-        return verdict(machine, getattr(denied.FCNTL, machine), 3, command)
+        return verdict(machine, getattr(denied_calls.FCNTL, machine), 3, command)
 
-    assert verdict(machine, getattr(denied.FLOCK, machine), 3, 2) == DONE
+    assert verdict(machine, getattr(denied_calls.FLOCK, machine), 3, 2) == DONE
     assert {control(command) for command in (6, 7, 37, 38)} == {DONE}
     assert {control(command) for command in (0, 1, 2, 3, 4, 5, 36, 1030)} == {ALLOW}
     leases, notifies, pipe_size, hints, newer = (1024, 1025), 1026, 1031, 1036, 1039

@@ -187,8 +187,8 @@ import multiprocessing, sys
 from multiprocessing import context
 context._default_context._default_context = multiprocessing.get_context("forkserver")
 sys.version_info = (3, 14)
-from agentfly.sandbox.inside import birth, seccomp
-birth.fork_workers()
+from agentfly.sandbox.inside import confine, seccomp
+confine.fork_workers()
 seccomp.load()
 with multiprocessing.Pool(2) as pool:
     print(pool.map(abs, [-7, 7]))

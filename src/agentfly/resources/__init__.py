@@ -10,15 +10,11 @@ serving/        the environment server; wire.py: the protocol it speaks
 snapshot.py     who holds what and since when; report.py: as a file that others can ask for
 """
 
+from agentfly.resources.client_options import ClientOptions, SessionLimits
+from agentfly.resources.env_server import environment_server, serve_environment
 from agentfly.resources.manager import EnvironmentManager
 from agentfly.resources.pooling import Pooling
 from agentfly.resources.report import Report, ask, reporting
-from agentfly.resources.serving import (
-    ClientOptions,
-    SessionLimits,
-    environment_server,
-    serve_environment,
-)
 from agentfly.resources.snapshot import Snapshot
 
 __all__ = [

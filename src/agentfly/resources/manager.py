@@ -63,11 +63,11 @@ class EnvironmentManager:
         Those with a smaller `priority` come first; within one, those who came first.
         """
         dispatcher = await self._dispatcher()
-        loans = await dispatcher.take(specs, owner=owner, deadline=deadline, priority=priority)
+        leases = await dispatcher.take(specs, owner=owner, deadline=deadline, priority=priority)
         try:
-            yield {spec: loans[spec].value for spec in dict.fromkeys(specs)}
+            yield {spec: leases[spec].value for spec in dict.fromkeys(specs)}
         finally:
-            if endings := dispatcher.give_back(loans.values()):
+            if endings := dispatcher.give_back(leases.values()):
                 await asyncio.wait(endings, timeout=RELEASE_SECONDS)
 
     async def warm_up(self, specs: Sequence[EnvSpec]) -> None:

@@ -21,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from agentfly.errors import ConfigError, FormatError
 from agentfly.resources.snapshot import Snapshot
-from agentfly.runtime.registry import Identity
+from agentfly.runtime.process_registry import Identity
 
 FILE = "environments.json"
 ASK_SECONDS = 5.0

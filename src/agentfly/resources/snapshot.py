@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from agentfly.resources.dispatcher import Dispatcher
-from agentfly.resources.stock import Stock
-from agentfly.runtime.registry import Identity
+from agentfly.resources.pool import InstancePool
+from agentfly.runtime.process_registry import Identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StockState:
+class PoolState:
     """How many instances of one kind there are, and what became of others."""
 
     environment: str
@@ -49,7 +49,7 @@ class Snapshot:
     pid: int
     started: int
     """With the pid, this names the process once and for all."""
-    stocks: tuple[StockState, ...] = ()
+    stocks: tuple[PoolState, ...] = ()
     leases: tuple[Held, ...] = ()
     waits: tuple[Held, ...] = ()
 
@@ -59,8 +59,8 @@ class Snapshot:
         counted = ("waiting", "leased", "warm", "created", "recycled", "crashed")
         timed = ("lease_p50", "lease_p99")
         found = {
-            f"env/{stock.environment}/{name}": getattr(stock, name)
-            for stock in self.stocks
+            f"env/{pool.environment}/{name}": getattr(pool, name)
+            for pool in self.stocks
             for name in (*counted, *timed)
         }
         return {name: float(value) for name, value in found.items() if value is not None}
@@ -68,7 +68,7 @@ class Snapshot:
     @property
     def text(self) -> str:
         """Show it to a person."""
-        lines = [line for stock in self.stocks for line in _stock_lines(stock)]
+        lines = [line for pool in self.stocks for line in _pool_lines(pool)]
         lines += [f"{'held by':>10} {_line(held)}" for held in self.leases]
         lines += [f"{'waiting':>10} {_line(wait)}" for wait in self.waits]
         return "\n".join(lines or ["no environments"])
@@ -82,17 +82,17 @@ def snapshot_of(dispatcher: Dispatcher | None) -> Snapshot:
     if dispatcher is None:
         return Snapshot(**taken)  # type: ignore[arg-type]
     now = dispatcher.clock.now()
-    waiters = sorted(dispatcher.line, key=lambda waiter: waiter.place)
-    loans = [loan for stock in dispatcher.stocks.values() for loan in stock.loans]
+    waiters = sorted(dispatcher.queue, key=lambda waiter: waiter.place)
+    leases = [lease for pool in dispatcher.pools.values() for lease in pool.leases]
     return Snapshot(
         **taken,  # type: ignore[arg-type]
         stocks=tuple(
-            _state(stock, sum(stock.spec in waiter.specs for waiter in waiters))
-            for stock in dispatcher.stocks.values()
+            _state(pool, sum(pool.spec in waiter.specs for waiter in waiters))
+            for pool in dispatcher.pools.values()
         ),
         leases=tuple(
-            _held(loan.owner, [loan.stock.spec.name], now - loan.since)
-            for loan in sorted(loans, key=lambda loan: loan.since)
+            _held(lease.owner, [lease.pool.spec.name], now - lease.since)
+            for lease in sorted(leases, key=lambda lease: lease.since)
         ),
         waits=tuple(
             _held(waiter.owner, sorted(spec.name for spec in waiter.specs), now - waiter.since)
@@ -101,20 +101,20 @@ def snapshot_of(dispatcher: Dispatcher | None) -> Snapshot:
     )
 
 
-def _state(stock: Stock, waiting: int) -> StockState:
-    latencies = sorted(stock.latencies)
-    return StockState(
-        environment=stock.spec.name,
-        where=stock.pooling.where,
+def _state(pool: InstancePool, waiting: int) -> PoolState:
+    latencies = sorted(pool.latencies)
+    return PoolState(
+        environment=pool.spec.name,
+        where=pool.pooling.where,
         waiting=waiting,
-        leased=len(stock.loans),
-        warm=len(stock.warm),
-        making=stock.making,
-        ending=stock.ending + stock.checking,
-        max_instances=stock.pooling.max_instances,
-        created=stock.created,
-        recycled=stock.recycled,
-        crashed=stock.crashed,
+        leased=len(pool.leases),
+        warm=len(pool.warm),
+        making=pool.making,
+        ending=pool.ending + pool.checking,
+        max_instances=pool.pooling.max_instances,
+        created=pool.created,
+        recycled=pool.recycled,
+        crashed=pool.crashed,
         lease_p50=_percentile(latencies, 50),
         lease_p99=_percentile(latencies, 99),
     )
@@ -133,16 +133,16 @@ def _held(owner: str, environments: Sequence[str], seconds: float) -> Held:
     return Held(owner=owner, environments=tuple(environments), seconds=seconds)
 
 
-def _stock_lines(stock: StockState) -> Iterator[str]:
+def _pool_lines(pool: PoolState) -> Iterator[str]:
     yield (
-        f"{stock.environment} ({stock.where}): {stock.leased} leased, {stock.warm} warm, "
-        f"{stock.waiting} waiting, {stock.making} being made, {stock.ending} ending, "
-        f"of at most {stock.max_instances}"
+        f"{pool.environment} ({pool.where}): {pool.leased} leased, {pool.warm} warm, "
+        f"{pool.waiting} waiting, {pool.making} being made, {pool.ending} ending, "
+        f"of at most {pool.max_instances}"
     )
     times = "no lease yet"
-    if stock.lease_p50 is not None and stock.lease_p99 is not None:
-        times = f"a lease takes {stock.lease_p50:.3g} s (p50), {stock.lease_p99:.3g} s (p99)"
-    made = f"{stock.created} created, {stock.recycled} recycled, {stock.crashed} crashed"
+    if pool.lease_p50 is not None and pool.lease_p99 is not None:
+        times = f"a lease takes {pool.lease_p50:.3g} s (p50), {pool.lease_p99:.3g} s (p99)"
+    made = f"{pool.created} created, {pool.recycled} recycled, {pool.crashed} crashed"
     yield f"{'':10} {made}; {times}"
 
 

@@ -22,18 +22,18 @@ def in_background(work: Coroutine[Any, Any, T]) -> Future[T]:
     return asyncio.run_coroutine_threadsafe(work, _own_loop())
 
 
-def wait_for(work: Coroutine[Any, Any, T]) -> T:
+def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine there, and wait; it must have a deadline of its own.
 
     >>> async def two() -> int:
     ...     return 2
-    >>> wait_for(two())
+    >>> run_blocking(two())
     2
     """
     return in_background(work).result()
 
 
-def later(seconds: float, work: Callable[[], None]) -> None:
+def call_later(seconds: float, work: Callable[[], None]) -> None:
     """Call a function there after a while."""
     loop = _own_loop()
     loop.call_soon_threadsafe(loop.call_later, seconds, work)

@@ -10,7 +10,7 @@ Nothing that is started here is left behind:
 - `close` ends the child and its whole process group, and waits for its end.
 - If this process dies, `kill -9` included, the kernel kills the child (on Linux). What is below it,
   and on other systems the child itself, is ended by the next `reap`, from the records of
-  `agentfly.runtime.registry`.
+  `agentfly.runtime.process_registry`.
 - A child that outlives its lifetime is killed with its group by this process or, should this one
   hang, by the `reap` of any other.
 
@@ -37,8 +37,8 @@ from typing import IO, Any, Self
 
 from agentfly.errors import ConfigError, DeadlineError
 from agentfly.runtime import launch
+from agentfly.runtime.process_registry import TOKEN_VARIABLE, Record, intend
 from agentfly.runtime.reaper import Reaped, reap
-from agentfly.runtime.registry import TOKEN_VARIABLE, Record, intend
 from agentfly.runtime.threads import WorkerThreads
 
 __all__ = ["DEVNULL", "PIPE", "Child", "Reaped", "Stdio", "reap", "start"]

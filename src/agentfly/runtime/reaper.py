@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from agentfly.runtime.launch import read_stat
-from agentfly.runtime.registry import TOKEN_VARIABLE, Identity, Record, records
+from agentfly.runtime.process_registry import TOKEN_VARIABLE, Identity, Record, records
 
 REAP_SECONDS = 5.0
 """What survives SIGKILL for this long stays on record, for the next reaper."""

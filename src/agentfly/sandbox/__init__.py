@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agentfly.sandbox.probing import probe as probe
     from agentfly.sandbox.python import PythonSandbox as PythonSandbox
 
-_HOMES = {
+_MODULES = {
     "CellResult": "cell",
     "CellStatus": "cell",
     "Isolation": "isolation",
@@ -30,6 +30,6 @@ __all__ += ["probe"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'agentfly.sandbox' has no attribute {name!r}")
-    return getattr(import_module(f"agentfly.sandbox.{_HOMES[name]}"), name)
+    return getattr(import_module(f"agentfly.sandbox.{_MODULES[name]}"), name)

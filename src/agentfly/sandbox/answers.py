@@ -8,17 +8,17 @@ request raises NonsenseError, and nothing else.
 from collections.abc import Collection
 
 from agentfly.errors import ToolError
-from agentfly.sandbox import wire
+from agentfly.sandbox import framing
 from agentfly.sandbox.cell import CellResult, CellStatus, harmless, shown
+from agentfly.sandbox.framing import NonsenseError
 from agentfly.sandbox.interpreter import hints, plots
 from agentfly.sandbox.interpreter.files import LARGEST_LIST, LARGEST_READ, MOST_LISTED
 from agentfly.sandbox.interpreter.main import PROBLEM_CHARS
 from agentfly.sandbox.interpreter.output import MARK_ROOM
 from agentfly.sandbox.limits import SandboxLimits
-from agentfly.sandbox.wire import NonsenseError
 from agentfly.types import Image
 
-MAX_FILE_BYTES = wire.MAX_HEAD_BYTES + max(LARGEST_READ, LARGEST_LIST)
+MAX_FILE_BYTES = framing.MAX_HEAD_BYTES + max(LARGEST_READ, LARGEST_LIST)
 """Size of the largest answer to a request for files."""
 _TEXTS = ("stdout", "stderr", "value", "error")
 _EXIT_CODES = range(-255, 256)
@@ -28,7 +28,7 @@ _COUNTS = range(1 << 16)
 def max_cell_bytes(limits: SandboxLimits) -> int:
     """Return the size of the largest answer that an honest interpreter gives to a cell."""
     texts = len(_TEXTS) * 4 * (limits.output_chars + MARK_ROOM)
-    return wire.HEADER.size + wire.MAX_HEAD_BYTES + texts + plots.MAX_BYTES
+    return framing.HEADER.size + framing.MAX_HEAD_BYTES + texts + plots.MAX_BYTES
 
 
 def read_cell(body: bytes, number: int, limits: SandboxLimits) -> CellResult:
@@ -71,9 +71,9 @@ def read_written(body: bytes, number: int, limits: SandboxLimits) -> None:
     _read_part(body, number, None, limits)
 
 
-def _read(body: bytes, number: int, names: Collection[str]) -> wire.Answer:
+def _read(body: bytes, number: int, names: Collection[str]) -> framing.Answer:
     """Read an answer to this request with parts of these names; of texts, one of each."""
-    answer = wire.unpack_answer(body)
+    answer = framing.unpack_answer(body)
     if not _is_number(answer.head.get("number")) or answer.head["number"] != number:
         raise NonsenseError(f"not the answer to request {number}")
     found = [name for name, _ in answer.parts]
@@ -101,7 +101,7 @@ def _text(data: bytes, limit: int) -> str:
     return shown(data.decode("utf-8", "replace"), limit)
 
 
-def _images(parts: list[wire.Part]) -> tuple[Image, ...]:
+def _images(parts: list[framing.Part]) -> tuple[Image, ...]:
     images = [data for name, data in parts if name == "image"]
     if not plots.fits(images):
         raise NonsenseError(f"{len(images)} images that no interpreter sends")

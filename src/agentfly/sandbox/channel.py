@@ -4,7 +4,7 @@ import asyncio
 from enum import StrEnum
 from typing import Any
 
-from agentfly.sandbox import wire
+from agentfly.sandbox import framing
 
 
 class Fault(StrEnum):
@@ -43,18 +43,18 @@ class Channel:
     def send(self, request: dict[str, Any]) -> None:
         """Send a request under the next number, without waiting until it is read."""
         self.number += 1
-        self._writer.write(wire.pack({**request, "number": self.number}))
+        self._writer.write(framing.pack({**request, "number": self.number}))
 
     def interrupt(self, number: int) -> None:
         """Name the request that the next SIGINT is meant for; one that is done ignores it."""
-        self._writer.write(wire.pack({"op": "interrupt", "number": number}))
+        self._writer.write(framing.pack({"op": "interrupt", "number": number}))
 
     async def receive(self, max_bytes: int) -> bytes:
         """Wait for a message and return its bytes; raise ChannelError if none can come."""
         try:
             if self._expected is None:
-                header = await self._reader.readexactly(wire.HEADER.size)
-                self._expected = wire.HEADER.unpack(header)[0]
+                header = await self._reader.readexactly(framing.HEADER.size)
+                self._expected = framing.HEADER.unpack(header)[0]
             if self._expected > max_bytes:
                 reason = f"{self._expected} bytes announced, at most {max_bytes} allowed"
                 raise ChannelError(Fault.NONSENSE, reason)
@@ -67,8 +67,8 @@ class Channel:
     async def greeting(self) -> dict[str, Any]:
         """Wait for the first message, which is sent before any foreign code runs."""
         try:
-            return wire.unpack(await self.receive(wire.MAX_HEAD_BYTES))
-        except wire.NonsenseError as error:
+            return framing.unpack(await self.receive(framing.MAX_HEAD_BYTES))
+        except framing.NonsenseError as error:
             raise ChannelError(Fault.NONSENSE, str(error)) from error
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from agentfly.sandbox.inside import kernel, seccomp
 from agentfly.sandbox.isolation import Isolation
 from agentfly.sandbox.keeper import keeper
 from agentfly.sandbox.limits import SandboxLimits
-from agentfly.sandbox.process import ProcessLauncher
+from agentfly.sandbox.process_box import ProcessLauncher
 from agentfly.sandbox.warm import WarmSettings, readable_folders
 
 ALWAYS_PRELOADED = ("numpy", "numpy.random", "sympy")

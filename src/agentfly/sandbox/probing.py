@@ -4,11 +4,11 @@ import shutil
 from dataclasses import dataclass
 
 from agentfly.sandbox.box import BoxFailedError, UnsupportedError
-from agentfly.sandbox.inside.denied import DENIED
+from agentfly.sandbox.inside.denied_calls import DENIED
 from agentfly.sandbox.isolation import Isolation
 from agentfly.sandbox.levels import NO_LANDLOCK, bubblewrap_refusal, warm_settings
 from agentfly.sandbox.limits import SandboxLimits
-from agentfly.sandbox.process import ProcessLauncher
+from agentfly.sandbox.process_box import ProcessLauncher
 from agentfly.sandbox.warm import Layers, WarmServer
 
 

@@ -15,10 +15,10 @@ from agentfly.sandbox import answers
 from agentfly.sandbox.box import Box, BoxFailedError, Ending
 from agentfly.sandbox.cell import CellResult, CellStatus
 from agentfly.sandbox.channel import ChannelError, Fault
+from agentfly.sandbox.framing import NonsenseError
 from agentfly.sandbox.isolation import Isolation
 from agentfly.sandbox.levels import Level, choose
 from agentfly.sandbox.limits import SandboxLimits
-from agentfly.sandbox.wire import NonsenseError
 from agentfly.types import Seed, Step, Task
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from agentfly.errors import ConfigError, DeadlineError
 from agentfly.runtime.process import DEVNULL, Child, start
 from agentfly.sandbox.box import BoxFailedError, Ending, UnsupportedError
 from agentfly.sandbox.channel import Channel, ChannelError
-from agentfly.sandbox.inside import boot, cgroup, open_files, stage
+from agentfly.sandbox.inside import boot, cgroup, open_files, rootfs
 from agentfly.sandbox.isolation import Isolation
 from agentfly.sandbox.limits import SandboxLimits
 
@@ -308,11 +308,11 @@ def environment() -> dict[str, str]:
     """Return all variables that code in a sandbox sees: none of them is this process's own."""
     return {
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
-        "HOME": stage.WORK,
-        "TMPDIR": f"{stage.BOX}/tmp",
+        "HOME": rootfs.WORK,
+        "TMPDIR": f"{rootfs.BOX}/tmp",
         "LANG": "C.UTF-8",
         "MPLBACKEND": "Agg",
-        "MPLCONFIGDIR": f"{stage.BOX}/tmp",
+        "MPLCONFIGDIR": f"{rootfs.BOX}/tmp",
         # The server must have one thread only, and a sandbox few.
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",

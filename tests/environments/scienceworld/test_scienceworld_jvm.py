@@ -29,7 +29,7 @@ from agentfly.environments.scienceworld.simulator.wire import Refused
 from agentfly.environments.scienceworld.simulator.world import World
 from agentfly.errors import ConfigError, EnvError
 from agentfly.resources import EnvironmentManager
-from agentfly.runtime.registry import records
+from agentfly.runtime.process_registry import records
 from agentfly.types import Seed, StopReason
 
 pytestmark = needs_simulator

@@ -15,7 +15,7 @@ from agentfly.environments.search import Bm25, Passage, RemoteRetriever, retriev
 from agentfly.environments.search.backend import ServerSpec, backend_spec
 from agentfly.environments.search.environment import SearchEnvironment
 from agentfly.errors import EnvError
-from agentfly.resources import wire
+from agentfly.resources import http_protocol
 from agentfly.runtime.http.address import split_token
 from agentfly.runtime.http_client import Endpoint
 from agentfly.runtime.http_retry import Retry
@@ -100,7 +100,7 @@ def test_the_token_is_shown_nowhere() -> None:
         assert place == ServerSpec(BARE, "s3cret")
         assert "s3cret" not in repr(place)
         assert "s3cret" not in EnvSpec(SearchEnvironment, (("place", place),)).name
-        assert "s3cret" not in str(wire.plain_option(place))
+        assert "s3cret" not in str(http_protocol.plain_option(place))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import TypeVar
 from pydantic import BaseModel
 
 from agentfly.errors import DeadlineError, EnvError, HttpError
-from agentfly.runtime.background import wait_for
+from agentfly.runtime.background import run_blocking
 from agentfly.runtime.clock import LoopClock
 from agentfly.runtime.http_client import Call, Endpoint, HttpClient, HttpResponse
 
@@ -26,7 +26,7 @@ class Client:
     def ask(self, call: Call, kind: type[M], expected: str) -> M:
         """Return the answer as an object of this kind, which people know as `expected`."""
         try:
-            return wait_for(self._ask(call, kind, expected))
+            return run_blocking(self._ask(call, kind, expected))
         except (HttpError, DeadlineError) as error:
             raise EnvError(str(error)) from error
 
@@ -38,4 +38,4 @@ class Client:
 
     def close(self) -> None:
         """End what is under way, and close the connections."""
-        wait_for(self._server.close())
+        run_blocking(self._server.close())

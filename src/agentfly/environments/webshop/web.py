@@ -15,7 +15,7 @@ from agentfly.environments.webshop.visit import Visit, Visits
 from agentfly.environments.webshop.web_page import message_page, visit_page
 from agentfly.runtime.http.address import Listen
 from agentfly.runtime.http.guard import Application, BodyLimits
-from agentfly.runtime.http.messages import RefusalError, run_blocking
+from agentfly.runtime.http.messages import RefusalError, run_in_thread
 from agentfly.runtime.http.server import serving_in_thread
 
 MAX_BODY = 1 << 16
@@ -50,7 +50,7 @@ def _routes(visits: Visits) -> Sequence[BaseRoute]:
     """Answer GET with a page, and POST with an action and a redirection to its page."""
 
     async def begin(request: Request) -> Response:
-        visit = await run_blocking(visits.begin, name="begin a visit", seconds=SECONDS)
+        visit = await run_in_thread(visits.begin, name="begin a visit", seconds=SECONDS)
         return await _after(visit, request)
 
     async def go_on(request: Request) -> Response:
@@ -59,7 +59,7 @@ def _routes(visits: Visits) -> Sequence[BaseRoute]:
             raise RefusalError(HTTPStatus.NOT_FOUND, "NoVisit", "")
         if request.method == "POST":
             return await _after(visit, request)
-        page = await run_blocking(partial(visit_page, visit), name="a page", seconds=SECONDS)
+        page = await run_in_thread(partial(visit_page, visit), name="a page", seconds=SECONDS)
         return _page(page)
 
     return [
@@ -72,7 +72,7 @@ async def _after(visit: Visit, request: Request) -> Response:
     """Do what a button asks for, and show what became of it."""
     sent = (await request.body()).decode(errors="replace")
     form = {name: values[-1] for name, values in parse_qs(sent, keep_blank_values=True).items()}
-    await run_blocking(partial(_do, visit, form), name="an action", seconds=SECONDS)
+    await run_in_thread(partial(_do, visit, form), name="an action", seconds=SECONDS)
     return RedirectResponse(f"/visits/{visit.id}", HTTPStatus.SEE_OTHER, _HEADERS)
 
 

@@ -87,7 +87,7 @@ async def read_json(request: Request) -> dict[str, Any]:
     return value
 
 
-async def run_blocking(call: Callable[[], T], *, name: str, seconds: float) -> T:
+async def run_in_thread(call: Callable[[], T], *, name: str, seconds: float) -> T:
     """Return what a call gives that blocks its thread; refuse the request when its time is up."""
     clock = LoopClock()
     try:

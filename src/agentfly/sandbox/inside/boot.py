@@ -21,8 +21,16 @@ PASSING = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 def main(settings: dict[str, Any]) -> None:
     """Prepare, say so, and serve; or say what failed."""
     sys.path.insert(0, str(Path(__file__).parents[3]))
-    from agentfly.runtime.registry import TOKEN_VARIABLE
-    from agentfly.sandbox.inside import birth, cgroup, kernel, landlock, open_files, server, stage
+    from agentfly.runtime.process_registry import TOKEN_VARIABLE
+    from agentfly.sandbox.inside import (
+        cgroup,
+        confine,
+        fork_server,
+        kernel,
+        landlock,
+        open_files,
+        rootfs,
+    )
 
     sys.path.pop(0)
     os.environ.pop(TOKEN_VARIABLE, None)
@@ -33,11 +41,11 @@ def main(settings: dict[str, Any]) -> None:
         open_files.raise_limit()
         own_uids = _enter_namespaces(kernel)
         _continue_as_first_process(kernel)
-        proc = stage.build(settings["readable"])
+        proc = rootfs.build(settings["readable"])
         unimportable = _preload(settings["preload"])
-        birth.fork_workers()
-        stage.seal()
-        serving = server.ForkServer(
+        confine.fork_workers()
+        rootfs.seal()
+        serving = fork_server.ForkServer(
             control,
             proc,
             outer_pid=outer_pid,

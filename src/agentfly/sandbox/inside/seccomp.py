@@ -14,7 +14,7 @@ import struct
 from collections.abc import Mapping
 from functools import cache
 
-from agentfly.sandbox.inside import denied, kernel
+from agentfly.sandbox.inside import denied_calls, kernel
 
 _LOAD, _RETURN = 0x20, 0x06
 _JUMP_IF_EQUAL, _JUMP_IF_GREATER, _JUMP_IF_ANY_BIT = 0x15, 0x25, 0x45
@@ -60,31 +60,31 @@ def program(machine: str) -> list[Instruction]:
         (_JUMP_IF_EQUAL, 1, 0, _ARCHITECTURES[machine]),
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER),
-        (_JUMP_IF_GREATER, 0, 1, denied.NEWEST_REVIEWED),
+        (_JUMP_IF_GREATER, 0, 1, denied_calls.NEWEST_REVIEWED),
         _PRETEND_ABSENT,
     ]
     for number in sorted(_numbers(machine)):
         instructions += [(_JUMP_IF_EQUAL, 0, 1, number), _DENY]
-    instructions += [(_JUMP_IF_EQUAL, 0, 1, _on(machine, denied.CLONE3)), _PRETEND_ABSENT]
-    instructions += [(_JUMP_IF_EQUAL, 0, 1, _on(machine, denied.FLOCK)), _PRETEND_DONE]
+    instructions += [(_JUMP_IF_EQUAL, 0, 1, _on(machine, denied_calls.CLONE3)), _PRETEND_ABSENT]
+    instructions += [(_JUMP_IF_EQUAL, 0, 1, _on(machine, denied_calls.FLOCK)), _PRETEND_DONE]
     rules = {
-        denied.CLONE: _deny_bits(0, _NEW_NAMESPACES),
-        denied.SOCKETPAIR: [
-            *_deny_unless(0, denied.AF_UNIX),
-            *_deny_bits(1, denied.DATAGRAMS),
+        denied_calls.CLONE: _deny_bits(0, _NEW_NAMESPACES),
+        denied_calls.SOCKETPAIR: [
+            *_deny_unless(0, denied_calls.AF_UNIX),
+            *_deny_bits(1, denied_calls.DATAGRAMS),
         ],
-        denied.IOCTL: _cases(1, dict.fromkeys(denied.FORBIDDEN_IOCTLS.values(), _DENY)),
-        denied.PRCTL: _cases(0, dict.fromkeys(denied.FORBIDDEN_PRCTLS.values(), _DENY)),
-        denied.MMAP: [
-            *_deny_bits(3, denied.MAP_HUGETLB),
-            (_JUMP_IF_ANY_BIT, 0, 2, denied.MAP_ANONYMOUS),
-            (_JUMP_IF_ANY_BIT, 0, 1, denied.MAP_SHARED),
+        denied_calls.IOCTL: _cases(1, dict.fromkeys(denied_calls.FORBIDDEN_IOCTLS.values(), _DENY)),
+        denied_calls.PRCTL: _cases(0, dict.fromkeys(denied_calls.FORBIDDEN_PRCTLS.values(), _DENY)),
+        denied_calls.MMAP: [
+            *_deny_bits(3, denied_calls.MAP_HUGETLB),
+            (_JUMP_IF_ANY_BIT, 0, 2, denied_calls.MAP_ANONYMOUS),
+            (_JUMP_IF_ANY_BIT, 0, 1, denied_calls.MAP_SHARED),
             _DENY,
         ],
-        denied.FCNTL: _cases(
+        denied_calls.FCNTL: _cases(
             1,
-            dict.fromkeys(denied.FILE_COMMANDS.values(), _PERMIT)
-            | dict.fromkeys(denied.LOCK_COMMANDS.values(), _PRETEND_DONE),
+            dict.fromkeys(denied_calls.FILE_COMMANDS.values(), _PERMIT)
+            | dict.fromkeys(denied_calls.LOCK_COMMANDS.values(), _PRETEND_DONE),
             otherwise=_DENY,
         ),
     }
@@ -110,11 +110,11 @@ def load() -> None:
 
 
 def _numbers(machine: str) -> set[int]:
-    numbers = (getattr(number, machine) for number in denied.DENIED.values())
+    numbers = (getattr(number, machine) for number in denied_calls.DENIED.values())
     return {number for number in numbers if number is not None}
 
 
-def _on(machine: str, number: denied.Number) -> int:
+def _on(machine: str, number: denied_calls.Number) -> int:
     return int(getattr(number, machine))
 
 

@@ -20,7 +20,7 @@ from contextlib import suppress
 from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
-from agentfly.sandbox import wire
+from agentfly.sandbox import framing
 from agentfly.sandbox.interpreter import cell, files, hints, plots
 from agentfly.sandbox.interpreter.output import Output, shorten
 from agentfly.sandbox.limits import SandboxLimits
@@ -40,7 +40,7 @@ class Failure(NamedTuple):
 class Outcome(NamedTuple):
     """The result of foreign code."""
 
-    parts: list[wire.Part]
+    parts: list[framing.Part]
     exit_code: int | None = None
     figures_left_out: int = 0
 
@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
 def serve(interpreter: "Interpreter", reading: int, writing: int) -> None:
     """Answer requests until the channel ends."""
     interpreter.reading = reading
-    _send(writing, wire.pack({"ready": True}))
+    _send(writing, framing.pack({"ready": True}))
     while (request := _receive(reading)) is not None:
         if request["op"] == "interrupt":
             interpreter.expect_signal()
@@ -141,7 +141,7 @@ class Interpreter:
         }
         texts = {"stdout": printed.stdout, "stderr": printed.stderr, "error": failure.error}
         said = [(name, _encoded(text)) for name, text in texts.items() if text is not None]
-        return wire.pack_answer(head, [*said, *outcome.parts])
+        return framing.pack_answer(head, [*said, *outcome.parts])
 
     def _failure(self, error: BaseException) -> Failure:
         if issubclass(type(error), SystemExit):
@@ -200,19 +200,19 @@ def _exit_code(error: BaseException) -> int:
     return 1
 
 
-def _written(path: str, data: str) -> list[wire.Part]:
+def _written(path: str, data: str) -> list[framing.Part]:
     files.write(path, data)
     return []
 
 
-def _file_answer(number: int, action: Callable[[], list[wire.Part]]) -> bytes:
+def _file_answer(number: int, action: Callable[[], list[framing.Part]]) -> bytes:
     head: dict[str, Any] = {"number": number, "limit": None}
     try:
-        return wire.pack_answer(head, action())
+        return framing.pack_answer(head, action())
     except (OSError, ValueError, MemoryError) as error:
         problem = shorten(f"{type(error).__name__}: {error}", PROBLEM_CHARS)
         head["limit"] = hints.limit_of(error)
-        return wire.pack_answer(head, [("problem", _encoded(problem))])
+        return framing.pack_answer(head, [("problem", _encoded(problem))])
 
 
 def _encoded(text: str) -> bytes:
@@ -243,11 +243,11 @@ def _fresh_main() -> dict[str, Any]:
 
 
 def _receive(descriptor: int) -> dict[str, Any] | None:
-    header = _read(descriptor, wire.HEADER.size)
+    header = _read(descriptor, framing.HEADER.size)
     if header is None:
         return None
-    body = _read(descriptor, wire.HEADER.unpack(header)[0])
-    return None if body is None else wire.unpack(body)
+    body = _read(descriptor, framing.HEADER.unpack(header)[0])
+    return None if body is None else framing.unpack(body)
 
 
 def _read(descriptor: int, size: int) -> bytes | None:

@@ -19,7 +19,7 @@ ADDRESS_SPACE = 256 << 20
 def main(settings: dict[str, Any]) -> None:
     """Limit this process, confine it if asked to, and serve."""
     sys.path.insert(0, str(Path(__file__).parents[3]))
-    from agentfly.sandbox.inside import birth
+    from agentfly.sandbox.inside import confine
     from agentfly.sandbox.interpreter import main as interpreter
     from agentfly.sandbox.limits import SandboxLimits
 
@@ -27,10 +27,10 @@ def main(settings: dict[str, Any]) -> None:
     limits = SandboxLimits(**settings["limits"])
     _enter(Path(settings["box"]))
     _move_channel()
-    birth.set_limits(limits, ADDRESS_SPACE, count_processes=settings["count_processes"])
+    confine.set_limits(limits, ADDRESS_SPACE, count_processes=settings["count_processes"])
     if settings["confine"]:
-        birth.fork_workers()
-        birth.confine()
+        confine.fork_workers()
+        confine.restrict_process()
     interpreter.seed_generators(settings["seed"])
     interpreter.serve(interpreter.Interpreter(limits), READING, WRITING)
 

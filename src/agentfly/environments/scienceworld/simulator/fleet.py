@@ -7,7 +7,7 @@ import time
 from functools import cache, partial
 
 from agentfly.environments.scienceworld.simulator.jvm import Jvm
-from agentfly.runtime.background import later
+from agentfly.runtime.background import call_later
 
 WORLDS_PER_JVM = 8
 """Above this the loads of one JVM, which are one at a time, wait for each other too long."""
@@ -48,7 +48,7 @@ class Fleet:
             jvm.worlds -= 1
             if jvm.worlds == 0 and jvm.alive:
                 jvm.idle_since = time.monotonic()
-                later(IDLE_SECONDS, partial(self._end_idle, jvm, jvm.idle_since))
+                call_later(IDLE_SECONDS, partial(self._end_idle, jvm, jvm.idle_since))
 
     def close(self) -> None:
         """End all of them, and wait for it."""

@@ -72,7 +72,7 @@ def _routes(retriever: Retriever) -> "Sequence[BaseRoute]":
         json_answer,
         json_bytes,
         read_json,
-        run_blocking,
+        run_in_thread,
     )
 
     async def describe(request: "Request") -> "Response":
@@ -84,7 +84,7 @@ def _routes(retriever: Retriever) -> "Sequence[BaseRoute]":
         except ValidationError as error:
             raise RefusalError(HTTPStatus.BAD_REQUEST, "BadRequest", str(error)) from error
         answer = partial(_answer, retriever, asked)
-        body = await run_blocking(answer, name="search", seconds=SEARCH_SECONDS)
+        body = await run_in_thread(answer, name="search", seconds=SEARCH_SECONDS)
         return json_bytes(body)
 
     return [Route("/", describe), Route(PATH, retrieve, methods=["POST"])]

@@ -14,7 +14,7 @@ from agentfly.environments.search.passage import Passage
 from agentfly.environments.search.web.address import join_url, parse_url, resolve_public_address
 from agentfly.environments.search.web.cache import DiskCache
 from agentfly.errors import DeadlineError, HttpError, ToolError
-from agentfly.runtime.background import wait_for
+from agentfly.runtime.background import run_blocking
 from agentfly.runtime.clock import LoopClock
 from agentfly.runtime.http_client import broken, import_httpx
 from agentfly.runtime.http_retry import RateLimit, Retry, refusal, retrying
@@ -80,7 +80,7 @@ class PageReader:
         if kept is not None:
             return Passage(**json.loads(kept))
         try:
-            page = _passage(url, wait_for(self._within_time(url)))
+            page = _passage(url, run_blocking(self._within_time(url)))
         except (HttpError, DeadlineError) as error:
             raise ToolError(f"the page can't be had now: {error}") from error
         except TimeoutError as error:

@@ -4,12 +4,12 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from agentfly.resources.homes import Home, Instance
+from agentfly.resources.placement import Instance, Placement
 from agentfly.resources.pooling import Cost, Pooling
 from agentfly.types import EnvSpec
 
 if TYPE_CHECKING:
-    from agentfly.resources.loan import Loan
+    from agentfly.resources.lease import Lease
 
 LATENCIES = 4096
 """So many last leases tell how long a lease takes."""
@@ -33,15 +33,15 @@ class Member:
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
-class Stock:
+class InstancePool:
     """All instances of one spec, by state; and what has happened to those before."""
 
     spec: EnvSpec
     pooling: Pooling
-    home: Home
+    placement: Placement
     warm: list[Member] = field(default_factory=list)
     """Ready to be lent; the last is the next."""
-    loans: set["Loan"] = field(default_factory=set)
+    leases: set["Lease"] = field(default_factory=set)
     making: int = 0
     checking: int = 0
     """Given back, and asked whether they are healthy."""
@@ -65,7 +65,7 @@ class Stock:
     @property
     def size(self) -> int:
         """Number of instances in any state."""
-        return len(self.warm) + len(self.loans) + self.making + self.checking + self.ending
+        return len(self.warm) + len(self.leases) + self.making + self.checking + self.ending
 
     @property
     def supply(self) -> int:
@@ -82,6 +82,6 @@ class Stock:
 
         For example `t/0/1 for 5.2 s, t/0/3 for 0.1 s, …`.
         """
-        loans = sorted(self.loans, key=lambda loan: loan.since)
-        said = [f"{loan.owner} for {now - loan.since:.1f} s" for loan in loans[:5]]
-        return ", ".join([*said, "…"] if len(loans) > len(said) else said)
+        leases = sorted(self.leases, key=lambda lease: lease.since)
+        said = [f"{lease.owner} for {now - lease.since:.1f} s" for lease in leases[:5]]
+        return ", ".join([*said, "…"] if len(leases) > len(said) else said)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentfly.sandbox.inside import kernel, landlock, open_files, seccomp, stage
+from agentfly.sandbox.inside import kernel, landlock, open_files, rootfs, seccomp
 from agentfly.sandbox.limits import SandboxLimits
 
 _NAMESPACES_OF_THE_USERS = (
@@ -35,7 +35,7 @@ CHANNEL = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cradle:
+class SpawnContext:
     """What the server gives every sandbox on its way."""
 
     proc: int
@@ -46,18 +46,18 @@ class Cradle:
     """Bytes of address space that the server itself takes."""
 
 
-def become_sandbox(limits: SandboxLimits, cradle: Cradle) -> None:
+def become_sandbox(limits: SandboxLimits, context: SpawnContext) -> None:
     """Turn this process, the first of a new pid namespace, into a sandbox."""
     os.setsid()
-    if cradle.uid is not None:
-        _take_on(cradle.uid)
-    _enter_namespaces(cradle.proc)
-    os.close(cradle.proc)
+    if context.uid is not None:
+        _take_on(context.uid)
+    _enter_namespaces(context.proc)
+    os.close(context.proc)
     _mount_scratch(limits)
-    set_limits(limits, cradle.address_space)
+    set_limits(limits, context.address_space)
     kernel.drop_capabilities()
     kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-    confine()
+    restrict_process()
 
 
 def await_channel() -> int:
@@ -71,12 +71,12 @@ def await_channel() -> int:
     return int(data)
 
 
-def confine() -> None:
+def restrict_process() -> None:
     """Put in force what needs no rights: Landlock, where the kernel has it, and seccomp."""
     if landlock.abi():
         rights = {
             "/": landlock.READ,
-            stage.BOX: landlock.everything(),
+            rootfs.BOX: landlock.everything(),
             "/dev/null": landlock.READ_FILE | landlock.WRITE_FILE,
         }
         landlock.restrict(rights)
@@ -158,20 +158,20 @@ def _mount_scratch(limits: SandboxLimits) -> None:
     flags = kernel.MS_NOSUID | kernel.MS_NODEV
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     room = f"size={limits.output_mb}m,nr_inodes=8,mode=700"
-    kernel.mount("tmpfs", stage.BOX, "tmpfs", flags, room)
+    kernel.mount("tmpfs", rootfs.BOX, "tmpfs", flags, room)
     _open_standard_streams()
     quota = f"size={limits.disk_mb}m,nr_inodes={limits.files},mode=700"
-    kernel.mount("tmpfs", stage.BOX, "tmpfs", flags, quota)
+    kernel.mount("tmpfs", rootfs.BOX, "tmpfs", flags, quota)
     for folder in ("work", "tmp", "shm"):
-        Path(stage.BOX, folder).mkdir()
-    os.chdir(stage.WORK)
+        Path(rootfs.BOX, folder).mkdir()
+    os.chdir(rootfs.WORK)
 
 
 def _open_standard_streams() -> None:
     """Read from nothing, and write into files that have no name."""
     _open_as(0, "/dev/null", os.O_RDONLY)
     for number in (1, 2):
-        _open_as(number, stage.BOX, os.O_RDWR | os.O_APPEND | os.O_TMPFILE)
+        _open_as(number, rootfs.BOX, os.O_RDWR | os.O_APPEND | os.O_TMPFILE)
 
 
 def _open_as(number: int, path: str, flags: int) -> None:

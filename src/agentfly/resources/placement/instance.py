@@ -30,7 +30,7 @@ class Instance(Protocol):
         """End it within the time it has for that, whatever its state. May be called again."""
 
 
-Home = Callable[[EnvSpec, Pooling, Clock], Awaitable[Instance]]
+Placement = Callable[[EnvSpec, Pooling, Clock], Awaitable[Instance]]
 """Makes an instance within `make_seconds`, or raises EnvError and leaves nothing behind."""
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 
 from agentfly.errors import AgentFlyError, EnvError, boundary
+from agentfly.resources.pool import InstancePool, Member
 from agentfly.resources.pooling import Budget
-from agentfly.resources.stock import Member, Stock
 from agentfly.runtime.invoke import invoke
 from agentfly.types import Clock
 
@@ -24,16 +24,16 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
-class Upkeep:
+class Maintenance:
     """Keeps instances in order, within the budget."""
 
     clock: Clock
     budget: Budget
     on_change: Callable[[], None]
     """Called whenever an instance or a place has become free, or one that was to be is not."""
-    on_failure: Callable[[Stock, AgentFlyError], None]
+    on_failure: Callable[[InstancePool, AgentFlyError], None]
     """Called when an instance could not be made."""
-    _members: dict[Member, Stock] = field(default_factory=dict)
+    _members: dict[Member, InstancePool] = field(default_factory=dict)
     """All that are not ended yet."""
     _endings: dict[Member, asyncio.Task[None]] = field(default_factory=dict)
     """Those of them that are being ended."""
@@ -41,32 +41,32 @@ class Upkeep:
     _rounds: asyncio.Task[None] | None = None
     _is_closed: bool = False
 
-    def make(self, stock: Stock) -> None:
+    def make(self, pool: InstancePool) -> None:
         """Begin to make one more."""
-        stock.making += 1
-        self.budget.taken += stock.cost
-        self._begin(self._make(stock), f"make {stock.spec.name}")
+        pool.making += 1
+        self.budget.taken += pool.cost
+        self._begin(self._make(pool), f"make {pool.spec.name}")
 
-    def shelve(self, stock: Stock, member: Member) -> None:
+    def shelve(self, pool: InstancePool, member: Member) -> None:
         """Make an instance ready to be lent, and look after it while it is."""
         if self._is_closed:
-            self.retire(stock, member)
+            self.retire(pool, member)
             return
-        stock.warm.append(member)
-        may_wait = stock.pooling.may_be_reused or stock.pooling.min_warm
+        pool.warm.append(member)
+        may_wait = pool.pooling.may_be_reused or pool.pooling.min_warm
         if may_wait and (self._rounds is None or self._rounds.done()):
             self._rounds = self._begin(self._make_rounds(), "check warm environments")
 
-    def check(self, stock: Stock, member: Member) -> None:
+    def check(self, pool: InstancePool, member: Member) -> None:
         """Ask an instance whether it is healthy, if it has a method for that; then shelve it."""
         if "healthy" not in member.instance.methods:
-            self._recycle(stock, member)
+            self._recycle(pool, member)
             return
-        stock.checking += 1
-        self._begin(self._check(stock, member), f"check {stock.spec.name}")
+        pool.checking += 1
+        self._begin(self._check(pool, member), f"check {pool.spec.name}")
 
     def retire(
-        self, stock: Stock, member: Member, why: str | None = None
+        self, pool: InstancePool, member: Member, why: str | None = None
     ) -> asyncio.Task[None] | None:
         """Begin to end an instance; `why` says what is wrong with it, if anything is.
 
@@ -77,11 +77,11 @@ class Upkeep:
         if member not in self._members or (ending is not None and not ending.done()):
             return ending
         if why is not None:
-            stock.crashed += 1
-            _log.warning("environment %s is replaced: %s", stock.spec.name, why)
-        stock.ending += 1
-        self.budget.leaving += stock.cost
-        ending = self._begin(self._retire(stock, member), f"close {stock.spec.name}")
+            pool.crashed += 1
+            _log.warning("environment %s is replaced: %s", pool.spec.name, why)
+        pool.ending += 1
+        self.budget.leaving += pool.cost
+        ending = self._begin(self._retire(pool, member), f"close {pool.spec.name}")
         self._endings[member] = ending
         return ending
 
@@ -90,71 +90,71 @@ class Upkeep:
         self._is_closed = True
         for task in self._tasks.difference(self._endings.values()):
             task.cancel()
-        for member, stock in list(self._members.items()):
-            self.retire(stock, member)
+        for member, pool in list(self._members.items()):
+            self.retire(pool, member)
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _make(self, stock: Stock) -> None:
-        doing = f"making environment {stock.spec.name}"
+    async def _make(self, pool: InstancePool) -> None:
+        doing = f"making environment {pool.spec.name}"
         try:
             with boundary(EnvError, doing):
-                instance = await stock.home(stock.spec, stock.pooling, self.clock)
+                instance = await pool.placement(pool.spec, pool.pooling, self.clock)
         except BaseException as error:
-            self.budget.taken -= stock.cost
-            stock.making -= 1
+            self.budget.taken -= pool.cost
+            pool.making -= 1
             if not isinstance(error, AgentFlyError):
                 raise
-            stock.crashed += 1
-            self.on_failure(stock, error)
+            pool.crashed += 1
+            self.on_failure(pool, error)
         else:
-            stock.making -= 1
-            stock.created += 1
+            pool.making -= 1
+            pool.created += 1
             member = Member(instance, made_at=self.clock.now())
-            self._members[member] = stock
-            self.shelve(stock, member)
+            self._members[member] = pool
+            self.shelve(pool, member)
         self.on_change()
 
-    async def _check(self, stock: Stock, member: Member) -> None:
+    async def _check(self, pool: InstancePool, member: Member) -> None:
         try:
-            why = await self._problem_of(stock, member)
+            why = await self._problem_of(pool, member)
         finally:
-            stock.checking -= 1
+            pool.checking -= 1
         if why is None:
-            self._recycle(stock, member)
+            self._recycle(pool, member)
         else:
-            self.retire(stock, member, why)
+            self.retire(pool, member, why)
         self.on_change()
 
-    def _recycle(self, stock: Stock, member: Member) -> None:
-        stock.recycled += 1
-        self.shelve(stock, member)
+    def _recycle(self, pool: InstancePool, member: Member) -> None:
+        pool.recycled += 1
+        self.shelve(pool, member)
 
-    async def _retire(self, stock: Stock, member: Member) -> None:
+    async def _retire(self, pool: InstancePool, member: Member) -> None:
         try:
-            await self._end(stock, member)
+            await self._end(pool, member)
         finally:
             del self._endings[member]
-            stock.ending -= 1
-            self.budget.leaving -= stock.cost
+            pool.ending -= 1
+            self.budget.leaving -= pool.cost
         # Not if that was cut off: `close` ends it then.
         del self._members[member]
-        self.budget.taken -= stock.cost
+        self.budget.taken -= pool.cost
         self.on_change()
 
-    async def _end(self, stock: Stock, member: Member) -> None:
+    async def _end(self, pool: InstancePool, member: Member) -> None:
         try:
-            with boundary(EnvError, f"closing environment {stock.spec.name}"):
+            with boundary(EnvError, f"closing environment {pool.spec.name}"):
                 await member.instance.close()
         except EnvError:
             # The chain's outcome stands: what failed is only the cleaning up after it.
-            _log.exception("environment %s did not close cleanly", stock.spec.name)
+            _log.exception("environment %s did not close cleanly", pool.spec.name)
 
-    async def _problem_of(self, stock: Stock, member: Member) -> str | None:
+    async def _problem_of(self, pool: InstancePool, member: Member) -> str | None:
         """Return what is wrong with an instance; None if it is healthy."""
         if (fault := member.fault) is not None or "healthy" not in member.instance.methods:
             return fault
-        name = f"healthy {stock.spec.name}"
+        name = f"healthy {pool.spec.name}"
         deadline = self.clock.now() + HEALTH_SECONDS
         try:
             with boundary(EnvError, name):
@@ -166,35 +166,35 @@ class Upkeep:
 
     async def _make_rounds(self) -> None:
         """Look after those that are warm, for as long as there are any."""
-        while any(stock.warm for stock in self._stocks()):
+        while any(pool.warm for pool in self._pools()):
             await self.clock.sleep(CHECK_SECONDS)
-            for stock in self._stocks():
-                stock.can_be_made = True
-                for member in list(stock.warm):
-                    await self._look_at(stock, member)
+            for pool in self._pools():
+                pool.can_be_made = True
+                for member in list(pool.warm):
+                    await self._look_at(pool, member)
                     self.on_change()
             self.on_change()
 
-    async def _look_at(self, stock: Stock, member: Member) -> None:
+    async def _look_at(self, pool: InstancePool, member: Member) -> None:
         """Check one that is warm, unless it was lent meanwhile."""
-        if member not in stock.warm:
+        if member not in pool.warm:
             return
-        stock.warm.remove(member)
-        if stock.is_worn(member, self.clock.now()):
-            self.retire(stock, member)
+        pool.warm.remove(member)
+        if pool.is_worn(member, self.clock.now()):
+            self.retire(pool, member)
             return
-        stock.checking += 1
+        pool.checking += 1
         try:
-            why = await self._problem_of(stock, member)
+            why = await self._problem_of(pool, member)
         finally:
-            stock.checking -= 1
+            pool.checking -= 1
         if why is None:
             # In front: what has not been looked at longest is lent first.
-            stock.warm.insert(0, member)
+            pool.warm.insert(0, member)
         else:
-            self.retire(stock, member, why)
+            self.retire(pool, member, why)
 
-    def _stocks(self) -> Iterable[Stock]:
+    def _pools(self) -> Iterable[InstancePool]:
         return dict.fromkeys(self._members.values())
 
     def _begin(self, work: Coroutine[None, None, None], name: str) -> asyncio.Task[None]:

@@ -5,19 +5,23 @@ import itertools
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from typing import Any
 
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
 from agentfly.errors import ConfigError, DeadlineError, EnvError, LeaseTimeout
-from agentfly.resources import wire
-from agentfly.resources.homes.instance import methods_of
-from agentfly.resources.loan import Handle
-from agentfly.resources.serving.clients import OfferedOptions, OptionError, SessionLimits
-from agentfly.runtime.http.messages import RefusalError, dump
+from agentfly.resources import http_protocol
+from agentfly.resources.client_options import OfferedOptions, OptionError, SessionLimits
+from agentfly.resources.lease import Handle
+from agentfly.resources.placement.instance import methods_of
+from agentfly.runtime.http.messages import RefusalError, dump, json_answer, json_bytes, read_json
 from agentfly.runtime.invoke import invoke
 from agentfly.runtime.threads import shared_threads
 from agentfly.types import Clock, EnvSpec, Pool
@@ -94,7 +98,7 @@ class Sessions:
             session, attribute, partial(getattr, session.environment, attribute)
         )
 
-    async def call(self, name: str, method: str, request: wire.CallRequest) -> bytes:
+    async def call(self, name: str, method: str, request: http_protocol.CallRequest) -> bytes:
         """Call a method, or answer again what was called already."""
         session = self._session(name)
         if method not in session.methods:
@@ -181,7 +185,7 @@ class Sessions:
         return session
 
     async def _again(
-        self, session: Session, answer: asyncio.Future[bytes], request: wire.CallRequest
+        self, session: Session, answer: asyncio.Future[bytes], request: http_protocol.CallRequest
     ) -> bytes:
         if request.digest != session.last_digest:
             raise _conflict("OutOfOrder", "that number was another call", request)
@@ -235,17 +239,17 @@ def _public_methods(environment: object) -> frozenset[str]:
     return frozenset(name for name in names if not name.startswith("_") and name != "close")
 
 
-def _called(environment: Any, method: str, request: wire.CallRequest) -> Any:
+def _called(environment: Any, method: str, request: http_protocol.CallRequest) -> Any:
     return getattr(environment, method)(*request.args, **request.kwargs)
 
 
 def _written(name: str, value: object) -> bytes:
     try:
-        body = dump({"value": wire.to_plain(value)})
+        body = dump({"value": http_protocol.to_plain(value)})
     except (TypeError, ValueError) as error:
         raise _raised("NotJSON", f"{name} gave a value that JSON can't hold: {error}") from error
-    if len(body) > wire.MAX_BYTES:
-        message = f"{name} gave {len(body)} bytes of JSON, more than {wire.MAX_BYTES}"
+    if len(body) > http_protocol.MAX_BYTES:
+        message = f"{name} gave {len(body)} bytes of JSON, more than {http_protocol.MAX_BYTES}"
         raise _raised("AnswerTooLarge", message)
     return body
 
@@ -266,7 +270,7 @@ def _later(status: HTTPStatus, kind: str, message: str) -> RefusalError:
     return RefusalError(status, kind, message, {"Retry-After": "1"})
 
 
-def _conflict(kind: str, reason: str, request: wire.CallRequest) -> RefusalError:
+def _conflict(kind: str, reason: str, request: http_protocol.CallRequest) -> RefusalError:
     message = f"call {request.number} came out of order: {reason}"
     return RefusalError(HTTPStatus.CONFLICT, kind, message)
 
@@ -275,3 +279,58 @@ def _retrieved(answer: asyncio.Future[bytes]) -> None:
     """Fetch the error, so that asyncio doesn't complain if nobody asks for it again."""
     if not answer.cancelled():
         answer.exception()
+
+
+def routes(name: str, sessions: Sessions) -> Sequence[BaseRoute]:
+    """Return the routes of the protocol.
+
+    Args:
+        name: The environment's name.
+        sessions: The instances in clients' hands.
+    """
+    offered = {
+        key: http_protocol.plain_option(list(values))
+        for key, values in sessions.options.offered.items()
+    }
+
+    async def describe(request: Request) -> Response:
+        return json_answer(
+            {"protocol": http_protocol.PROTOCOL, "environment": name, "options": offered}
+        )
+
+    async def open_session(request: Request) -> Response:
+        body = await read_json(request)
+        if unknown := body.keys() - {"options"}:
+            raise _bad_request(f'unknown key {min(unknown):.100}: write {{"options": {{...}}}}')
+        opened = await sessions.open(_client(request), body.get("options", {}))
+        return json_answer(opened, HTTPStatus.CREATED)
+
+    async def close_session(request: Request) -> Response:
+        await sessions.close(request.path_params["session"])
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+
+    async def use_session(request: Request) -> Response:
+        session, attribute = request.path_params["session"], request.path_params["attribute"]
+        if request.method != "POST":
+            return json_bytes(await sessions.read(session, attribute))
+        body = await read_json(request)
+        try:
+            call = http_protocol.read_call(attribute, body, await request.body())
+        except ConfigError as error:
+            raise _bad_request(str(error)) from error
+        return json_bytes(await sessions.call(session, attribute, call))
+
+    return [
+        Route("/", describe),
+        Route("/sessions", open_session, methods=["POST"]),
+        Route("/sessions/{session}", close_session, methods=["DELETE"]),
+        Route("/sessions/{session}/{attribute}", use_session, methods=["GET", "POST"]),
+    ]
+
+
+def _bad_request(message: str) -> RefusalError:
+    return RefusalError(HTTPStatus.BAD_REQUEST, "BadRequest", message)
+
+
+def _client(request: Request) -> str:
+    return request.client.host if request.client else "unknown"

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from agentfly.errors import DeadlineError, EnvError, boundary
-from agentfly.resources.homes.instance import methods_of
+from agentfly.resources.placement.instance import methods_of
 from agentfly.resources.pooling import Pooling
 from agentfly.runtime.invoke import invoke
 from agentfly.types import Clock, EnvSpec
 
 
-async def make_here(spec: EnvSpec, pooling: Pooling, clock: Clock) -> "HereInstance":
+async def make_in_process(spec: EnvSpec, pooling: Pooling, clock: Clock) -> "InProcessInstance":
     """Make an instance in a thread, so that a slow constructor blocks nobody."""
     making = _Making(spec)
     try:
@@ -22,12 +22,12 @@ async def make_here(spec: EnvSpec, pooling: Pooling, clock: Clock) -> "HereInsta
         )
     except (asyncio.CancelledError, EnvError):
         if (late := making.give_up()) is not None:
-            await HereInstance(late, spec, pooling, clock).close()
+            await InProcessInstance(late, spec, pooling, clock).close()
         raise
-    return HereInstance(environment, spec, pooling, clock)
+    return InProcessInstance(environment, spec, pooling, clock)
 
 
-class HereInstance:
+class InProcessInstance:
     """An object of this process."""
 
     unfit = None

@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from agentfly.errors import ConfigError, EnvError, ToolError, boundary
-from agentfly.resources import wire
-from agentfly.resources.homes.remote import BrokenInstanceError, RemoteInstance, in_own_thread
+from agentfly.resources import http_protocol
+from agentfly.resources.placement.remote import BrokenInstanceError, RemoteInstance, in_own_thread
 from agentfly.resources.pooling import Pooling
 from agentfly.runtime.invoke import is_async
 from agentfly.types import Clock, EnvSpec
@@ -58,7 +58,7 @@ class HttpInstance(RemoteInstance):
         doing = f"making environment {spec.name} at {self._pooling.where}"
         with boundary(EnvError, doing):
             try:
-                body = {"options": {k: wire.plain_option(v) for k, v in spec.options}}
+                body = {"options": {k: http_protocol.plain_option(v) for k, v in spec.options}}
                 opened = self._server.request("POST", "/sessions", body, deadline, "a session")
                 self._session = f"/sessions/{opened['session']}"
                 # As the class has it here: tools were written against that.
@@ -80,13 +80,13 @@ class HttpInstance(RemoteInstance):
             return self._server.request("GET", path, None, deadline, name)["value"]
         body = {
             "number": self._calls + 1,
-            "args": [wire.to_plain(value) for value in args],
-            "kwargs": {key: wire.to_plain(value) for key, value in kwargs.items()},
+            "args": [http_protocol.to_plain(value) for value in args],
+            "kwargs": {key: http_protocol.to_plain(value) for key, value in kwargs.items()},
         }
         frame = json.dumps(body, allow_nan=False).encode()  # What can't be sent is not a call.
         self._calls += 1
         value = self._server.request("POST", path, frame, deadline, name)["value"]
-        return wire.observed(value) if name in _STEP_METHODS else value
+        return http_protocol.observed(value) if name in _STEP_METHODS else value
 
     def _stop(self) -> None:
         """Do nothing: the server ends a session without requests."""
@@ -164,8 +164,8 @@ class _Server:
         while part := response.read1(1 << 16):
             parts += part
             _allow_until(connection, deadline)
-            if len(parts) > wire.MAX_BYTES:
-                raise http.client.HTTPException(f"more than {wire.MAX_BYTES} bytes")
+            if len(parts) > http_protocol.MAX_BYTES:
+                raise http.client.HTTPException(f"more than {http_protocol.MAX_BYTES} bytes")
         response.close()  # Or the connection could not be used again.
         if response.will_close:
             self.close()

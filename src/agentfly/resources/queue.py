@@ -5,8 +5,8 @@ import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from agentfly.resources.loan import Loan
-from agentfly.resources.stock import Stock
+from agentfly.resources.lease import Lease
+from agentfly.resources.pool import InstancePool
 from agentfly.types import EnvSpec
 
 
@@ -14,18 +14,18 @@ from agentfly.types import EnvSpec
 class Waiter:
     """One chain that waits for all of its environments together."""
 
-    stocks: tuple[Stock, ...]
+    pools: tuple[InstancePool, ...]
     """The kinds that it needs, one instance of each."""
     owner: str
     since: float
     priority: int
     number: int
     """The order in which they came."""
-    granted: asyncio.Future[dict[EnvSpec, Loan]] = field(repr=False)
+    granted: asyncio.Future[dict[EnvSpec, Lease]] = field(repr=False)
     group: "Group" = field(init=False)
 
     def __post_init__(self) -> None:
-        self.group = self.priority, frozenset(stock.spec for stock in self.stocks)
+        self.group = self.priority, frozenset(pool.spec for pool in self.pools)
 
     @property
     def specs(self) -> frozenset[EnvSpec]:
@@ -50,7 +50,7 @@ Group = tuple[int, frozenset[EnvSpec]]
 """Those of one priority that need the same kinds."""
 
 
-class Line:
+class WaitQueue:
     """Waiters, grouped by what they need, so that a thousand who need the same cost as one."""
 
     def __init__(self) -> None:

@@ -10,18 +10,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from agentfly.errors import EnvError, ToolError
-from agentfly.resources.stock import Member, Stock
+from agentfly.resources.pool import InstancePool, Member
 from agentfly.runtime.invoke import is_async
 
 _CHANGES_STATE = ("reset", "step")
 """What fails in these leaves an unknown state behind."""
 
 
-class Loan:
+class Lease:
     """One instance, lent to one chain."""
 
-    def __init__(self, stock: Stock, member: Member, owner: str, since: float) -> None:
-        self.stock = stock
+    def __init__(self, pool: InstancePool, member: Member, owner: str, since: float) -> None:
+        self.pool = pool
         self.member = member
         self.owner = owner
         self.since = since
@@ -35,7 +35,7 @@ class Loan:
     def value(self) -> Any:
         """What the chain is given: a handle, or the object itself where nobody uses it after."""
         own = self.member.instance.environment
-        return own if own is not None and not self.stock.pooling.may_be_reused else Handle(self)
+        return own if own is not None and not self.pool.pooling.may_be_reused else Handle(self)
 
     def end(self) -> str | None:
         """Take it back; return why it can't be lent again, if so."""
@@ -99,7 +99,7 @@ class Loan:
                 self._under_way.remove(name)
 
     def _begin(self, name: str) -> None:
-        environment = self.stock.spec.name
+        environment = self.pool.spec.name
         with self._lock:
             if self._has_ended:
                 raise EnvError(f"{environment} was given back: {name} came after the lease's end")
@@ -111,16 +111,16 @@ class Loan:
 class Handle:
     """Stands for an environment that lives elsewhere or longer: the same methods and attributes."""
 
-    __slots__ = ("_loan",)
-    _loan: Loan
+    __slots__ = ("_lease",)
+    _lease: Lease
 
-    def __init__(self, loan: Loan) -> None:
-        object.__setattr__(self, "_loan", loan)
+    def __init__(self, lease: Lease) -> None:
+        object.__setattr__(self, "_lease", lease)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)  # Asked by Python itself, to copy or to inspect.
-        return self._loan.attribute(name)
+        return self._lease.attribute(name)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(
@@ -128,7 +128,7 @@ class Handle:
         )
 
     def __dir__(self) -> list[str]:
-        return sorted(self._loan.member.instance.methods)
+        return sorted(self._lease.member.instance.methods)
 
     def __repr__(self) -> str:
-        return f"<{self._loan.stock.spec.name} lent to {self._loan.owner}>"
+        return f"<{self._lease.pool.spec.name} lent to {self._lease.owner}>"

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-from agentfly.resources import wire
+from agentfly.resources import http_protocol
+from agentfly.resources.client_options import ClientOptions, OfferedOptions, SessionLimits
 from agentfly.resources.manager import EnvironmentManager
 from agentfly.resources.pooling import pooling_of
-from agentfly.resources.serving.clients import ClientOptions, OfferedOptions, SessionLimits
 from agentfly.runtime.clock import LoopClock
 from agentfly.runtime.http import require_server_packages
 from agentfly.runtime.http.address import Listen, split_token
@@ -78,8 +78,7 @@ async def environment_server(
         pool: Where the instances come from; by default a manager of the server's own.
     """
     require_server_packages("an environment server")
-    from agentfly.resources.serving.app import routes
-    from agentfly.resources.serving.sessions import Sessions
+    from agentfly.resources.server_sessions import Sessions, routes
     from agentfly.runtime.http.guard import Application, BodyLimits
     from agentfly.runtime.http.server import serving
 
@@ -98,7 +97,7 @@ async def environment_server(
         name = getattr(spec.factory, "__qualname__", "environment")
         application = Application(
             routes=routes(name, sessions),
-            limits=BodyLimits(max_bytes=wire.MAX_BYTES, seconds=BODY_SECONDS),
+            limits=BodyLimits(max_bytes=http_protocol.MAX_BYTES, seconds=BODY_SECONDS),
         )
         yield await stack.enter_async_context(serving(application, listen))
 

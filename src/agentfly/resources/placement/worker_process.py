@@ -14,9 +14,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from agentfly.errors import ConfigError, EnvError, boundary
-from agentfly.resources.homes.frames import Answer, Channel, Load, Request, pack
-from agentfly.resources.homes.remote import BrokenInstanceError, RemoteInstance, in_own_thread
-from agentfly.resources.homes.worker import LOADING_VARIABLE
+from agentfly.resources.placement.frames import Answer, Channel, Load, Request, pack
+from agentfly.resources.placement.remote import BrokenInstanceError, RemoteInstance, in_own_thread
+from agentfly.resources.placement.worker import LOADING_VARIABLE
 from agentfly.resources.pooling import Pooling
 from agentfly.runtime.process import Child, reap, start
 from agentfly.types import Clock, EnvSpec
@@ -30,11 +30,11 @@ AFTERMATH_SECONDS = 1.0
 
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from agentfly.resources.homes.worker import main; main()"
+    "from agentfly.resources.placement.worker import main; main()"
 )
 
 
-async def make_in_process(spec: EnvSpec, pooling: Pooling, clock: Clock) -> "ProcessInstance":
+async def make_in_worker(spec: EnvSpec, pooling: Pooling, clock: Clock) -> "WorkerInstance":
     """Start a process that makes an instance."""
     del clock  # Processes live in real time.
     load = _load(spec)
@@ -54,7 +54,7 @@ async def make_in_process(spec: EnvSpec, pooling: Pooling, clock: Clock) -> "Pro
     return instance
 
 
-async def _started(spec: EnvSpec, pooling: Pooling) -> "ProcessInstance":
+async def _started(spec: EnvSpec, pooling: Pooling) -> "WorkerInstance":
     ours, theirs = socket.socketpair()
     try:
         child = await start(
@@ -68,10 +68,10 @@ async def _started(spec: EnvSpec, pooling: Pooling) -> "ProcessInstance":
         raise
     finally:
         theirs.close()
-    return ProcessInstance(spec, pooling, child, Channel(ours))
+    return WorkerInstance(spec, pooling, child, Channel(ours))
 
 
-class ProcessInstance(RemoteInstance):
+class WorkerInstance(RemoteInstance):
     """An instance in a process of its own."""
 
     def __init__(self, spec: EnvSpec, pooling: Pooling, child: Child, channel: Channel) -> None:

@@ -25,10 +25,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from agentfly.sandbox import wire
-from agentfly.sandbox.inside import birth, kernel, open_files, seccomp, stage
+from agentfly.sandbox import framing
+from agentfly.sandbox.inside import confine, kernel, open_files, rootfs, seccomp
 from agentfly.sandbox.inside.cgroup import Group, Groups
-from agentfly.sandbox.inside.memory import TICK_SECONDS, MemoryWatch
+from agentfly.sandbox.inside.memory_watch import TICK_SECONDS, MemoryWatch
 from agentfly.sandbox.interpreter import main as interpreter
 from agentfly.sandbox.limits import SandboxLimits
 
@@ -68,7 +68,7 @@ class ForkServer:
     def __init__(
         self,
         control: socket.socket,
-        proc: stage.Proc,
+        proc: rootfs.Proc,
         *,
         outer_pid: int,
         own_uids: bool,
@@ -222,14 +222,16 @@ class ForkServer:
         try:
             if group is not None:
                 group.enter()
-            birth.keep_only(waiting_room.detach(), self._proc)
+            confine.keep_only(waiting_room.detach(), self._proc)
             self._serve_one(limits, uid)
         finally:
             os._exit(1)
 
     def _confine_and_report(self, writing: int) -> NoReturn:
         try:
-            birth.become_sandbox(SandboxLimits(), self._cradle(next(iter(self._uids), None)))
+            confine.become_sandbox(
+                SandboxLimits(), self._spawn_context(next(iter(self._uids), None))
+            )
         except Exception as error:  # noqa: BLE001 - any error is reported to the server
             number = error.errno if isinstance(error, OSError) else None
             reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -237,23 +239,23 @@ class ForkServer:
         finally:
             os._exit(0)
 
-    def _cradle(self, uid: int | None) -> birth.Cradle:
-        return birth.Cradle(proc=self._proc, uid=uid, address_space=self._address_space)
+    def _spawn_context(self, uid: int | None) -> confine.SpawnContext:
+        return confine.SpawnContext(proc=self._proc, uid=uid, address_space=self._address_space)
 
     def _serve_one(self, limits: SandboxLimits, uid: int | None) -> None:
         ready: interpreter.Interpreter | str
         try:
-            birth.become_sandbox(limits, self._cradle(uid))
+            confine.become_sandbox(limits, self._spawn_context(uid))
             gc.enable()
             ready = interpreter.Interpreter(limits)
         except BaseException as error:  # noqa: BLE001 - any error is sent to the owner
             ready = str(error)
-        seed = birth.await_channel()
+        seed = confine.await_channel()
         if isinstance(ready, str):
-            os.write(birth.CHANNEL, wire.pack({"failed": ready}))
+            os.write(confine.CHANNEL, framing.pack({"failed": ready}))
             return
         interpreter.seed_generators(seed)
-        interpreter.serve(ready, birth.CHANNEL, birth.CHANNEL)
+        interpreter.serve(ready, confine.CHANNEL, confine.CHANNEL)
         os._exit(0)
 
     def _reap(self, sandbox: _Sandbox) -> None:
@@ -296,10 +298,10 @@ class ForkServer:
         limit, spares = open_files.limit(), 2 * _SPARES
         free = limit - self._open_now() - _FILES_IN_PASSING
         most = free - spares * _FILES_PER_SPARE
-        if limit < birth.OPEN_FILES or most < 1:
+        if limit < confine.OPEN_FILES or most < 1:
             raise RuntimeError(
                 f"a limit of {limit} open files is too low: sandboxes need at least "
-                f"{birth.OPEN_FILES}, and one more for each that is alive"
+                f"{confine.OPEN_FILES}, and one more for each that is alive"
             )
         if self._uids and len(self._uids) - spares < most:
             most = len(self._uids) - spares
@@ -339,7 +341,7 @@ def _refuse(channel: socket.socket, message: dict[str, Any]) -> None:
     """Tell an owner, if it is still there, that its sandbox can't be had."""
     with suppress(OSError):
         channel.setblocking(False)  # noqa: FBT003 - takes no keywords
-        channel.send(wire.pack(message))
+        channel.send(framing.pack(message))
     channel.close()
 
 

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import Any
 
 from agentfly.errors import ConfigError
-from agentfly.resources.wire import plain_option
+from agentfly.resources.http_protocol import plain_option
 from agentfly.types import EnvSpec
 
 ClientOptions = Mapping[str, Sequence[Any]]
@@ -51,7 +51,7 @@ class OfferedOptions:
     (('color', 'red'), ('size', 5))
     >>> offered.spec_for({"size": 7})
     Traceback (most recent call last):
-    agentfly.resources.serving.clients.OptionError: ... 'size' ... Clients may choose: size: 3, 5
+    agentfly.resources.client_options.OptionError: ... 'size' ... Clients may choose: size: 3, 5
     """
 
     def __init__(self, spec: EnvSpec, offered: ClientOptions | None = None) -> None:

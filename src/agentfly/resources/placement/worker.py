@@ -12,8 +12,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeVar
 
-from agentfly.resources.homes.frames import Answer, Channel, Load, Request, pack
-from agentfly.resources.homes.instance import methods_of
+from agentfly.resources.placement.frames import Answer, Channel, Load, Request, pack
+from agentfly.resources.placement.instance import methods_of
 
 M = TypeVar("M")
 

@@ -18,7 +18,7 @@ from agentfly.errors import ConfigError, DeadlineError
 from agentfly.runtime.process import DEVNULL, PIPE, Child, start
 from agentfly.sandbox.box import BoxFailedError, Ending
 from agentfly.sandbox.channel import Channel, ChannelError
-from agentfly.sandbox.inside import open_files, stage
+from agentfly.sandbox.inside import open_files, rootfs
 from agentfly.sandbox.interpreter import start as program
 from agentfly.sandbox.isolation import Isolation
 from agentfly.sandbox.limits import SandboxLimits
@@ -149,18 +149,18 @@ def bubblewrap(limits: SandboxLimits, readable: tuple[str, ...]) -> Plan:
     shown = (*_SYSTEM, *readable_folders(), *readable, str(PACKAGE))
     for path in shown:
         arguments += ["--ro-bind-try", path, path]
-    for name in stage.devices_shown():
+    for name in rootfs.devices_shown():
         arguments += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
-    arguments += ["--size", str(limits.disk_mb << 20), "--tmpfs", stage.BOX]
+    arguments += ["--size", str(limits.disk_mb << 20), "--tmpfs", rootfs.BOX]
     # What is shown below /tmp, such as this package, makes it a folder: TMPDIR leads past it.
     if not any(Path(path).is_relative_to("/tmp") for path in shown):
-        arguments += ["--symlink", f"{stage.BOX}/tmp", "/tmp"]
-    arguments += ["--symlink", f"{stage.BOX}/shm", "/dev/shm"]
+        arguments += ["--symlink", f"{rootfs.BOX}/tmp", "/tmp"]
+    arguments += ["--symlink", f"{rootfs.BOX}/shm", "/dev/shm"]
     for name, value in environment().items():
         arguments += ["--setenv", name, value]
     return Plan(
         command=(*arguments, sys.executable, "-I", program.__file__),
-        box=stage.BOX,
+        box=rootfs.BOX,
         confine=True,
         count_processes=True,
         variables=(),
@@ -179,7 +179,7 @@ def container(engine: str, limits: SandboxLimits, readable: tuple[str, ...]) -> 
     arguments += ["--memory", memory, "--memory-swap", memory]
     arguments += ["--pids-limit", str(limits.processes)]
     quota = f"rw,exec,mode=1777,size={limits.disk_mb}m,nr_inodes={limits.files}"
-    arguments += ["--tmpfs", f"{stage.BOX}:{quota}"]
+    arguments += ["--tmpfs", f"{rootfs.BOX}:{quota}"]
     for path in (*readable, str(PACKAGE)):
         arguments += ["--volume", f"{path}:{path}:ro"]
     for variable, value in environment().items():
@@ -188,7 +188,7 @@ def container(engine: str, limits: SandboxLimits, readable: tuple[str, ...]) -> 
     image = os.environ.get(IMAGE_VARIABLE, DEFAULT_IMAGE)
     return Plan(
         command=(*arguments, image, "python", "-I", program.__file__),
-        box=stage.BOX,
+        box=rootfs.BOX,
         confine=False,  # The engine brings a seccomp filter of its own.
         count_processes=False,
         variables=tuple(os.environ.items()),
@@ -199,7 +199,7 @@ def container(engine: str, limits: SandboxLimits, readable: tuple[str, ...]) -> 
 def bare() -> Plan:
     """Plan an interpreter without any isolation, in a folder of its own."""
     scratch = tempfile.mkdtemp(prefix="agentfly-unsafe-")
-    variables = {name: value.replace(stage.BOX, scratch) for name, value in environment().items()}
+    variables = {name: value.replace(rootfs.BOX, scratch) for name, value in environment().items()}
     return Plan(
         command=(sys.executable, "-I", program.__file__),
         box=scratch,
