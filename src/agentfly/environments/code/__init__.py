@@ -1,11 +1,10 @@
 """Code: an interpreter as a tool, and answers that are numbers or programs."""
 
 from agentfly.environments.code.builtin import CODE, CodeOptions
-from agentfly.environments.code.final_code import final_code
 from agentfly.environments.code.judging import Verdict, judge
-from agentfly.environments.code.one_shot import OneShotPython
-from agentfly.environments.code.rewards import hidden_tests, stdin_cases, unit_tests
+from agentfly.environments.code.rewards import final_code, hidden_tests, stdin_cases, unit_tests
 from agentfly.environments.code.tools import (
+    OneShotPython,
     code_interpreter,
     list_files,
     python,

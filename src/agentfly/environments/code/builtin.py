@@ -14,7 +14,6 @@ from pydantic import Field, model_validator
 from agentfly.config import Settings
 from agentfly.environments.code import tools
 from agentfly.environments.code.judging.literal import MAX_CHARACTERS
-from agentfly.environments.code.one_shot import OneShotPython
 from agentfly.environments.code.players import gold, make_expert
 from agentfly.environments.code.rewards import hidden_tests
 from agentfly.environments.code.tasks import (
@@ -25,8 +24,8 @@ from agentfly.environments.code.tasks import (
     mbpp_rows,
     program_rows,
 )
-from agentfly.environments.code.tasks.program_template import Row
-from agentfly.environments.code.tasks.split import is_held_out
+from agentfly.environments.code.tasks.program_template import Row, is_held_out
+from agentfly.environments.code.tools import OneShotPython
 from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.rewards import numeric_match
 from agentfly.sandbox import PythonSandbox, SandboxLimits

@@ -1,14 +1,38 @@
 """Tools over a sandbox. All of a chain's tools work in the same one, but for `python`."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from agentfly.environments.code.one_shot import OneShotPython
 from agentfly.errors import ToolError
 from agentfly.sandbox import CellResult, PythonSandbox, SandboxLimits
 from agentfly.sandbox.cell import shown
 from agentfly.tools import FunctionTool, tool
-from agentfly.types import EnvSpec, ToolResult
+from agentfly.types import EnvSpec, Seed, Task, ToolResult
+
+
+class OneShotPython(PythonSandbox):
+    """Runs each piece of code in an interpreter of its own."""
+
+    def __init__(self, **options: Any) -> None:
+        """Take what `PythonSandbox` takes."""
+        super().__init__(**options)
+        self._chain_seed = Seed(0)
+        self._runs = 0
+        self._one_run = asyncio.Lock()
+
+    async def reset(self, task: Task | None = None, seed: Seed | None = None) -> str:
+        """Begin a chain, whose runs draw their random numbers from the seed."""
+        self._chain_seed, self._runs = seed or Seed(0), 0
+        return await super().reset(task, seed)
+
+    async def run(self, code: str) -> CellResult:
+        """Run code in a fresh interpreter; calls at the same time wait for each other."""
+        async with self._one_run:
+            self._runs += 1
+            await super().reset(None, self._chain_seed.child("run", self._runs))
+            return await super().run(code)
+
 
 SLACK_SECONDS = 20.0
 """Beyond a cell's own time, for making the interpreter: a limit must be told by the sandbox."""

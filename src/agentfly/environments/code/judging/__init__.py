@@ -7,7 +7,15 @@ What is expected never enters the candidate's sandbox, and what comes out of it 
 value, so there is nothing in there that forging could gain.
 """
 
-from agentfly.environments.code.judging.case import Call, Case, Check, Program, read_cases
-from agentfly.environments.code.judging.judge import JUDGE, Verdict, judge
+from agentfly.environments.code.judging.judge import (
+    JUDGE,
+    Call,
+    Case,
+    Check,
+    Program,
+    Verdict,
+    judge,
+    read_cases,
+)
 
 __all__ = ["JUDGE", "Call", "Case", "Check", "Program", "Verdict", "judge", "read_cases"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from agentfly.environments.code.tasks.split import is_held_out
+from agentfly.environments.code.tasks.program_template import is_held_out
 from agentfly.types import content_id
 
 Row = dict[str, Any]
