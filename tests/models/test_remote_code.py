@@ -13,7 +13,7 @@ from tests.training.small_trainer import ROWS, letters, settings, train
 
 import agentfly
 from agentfly import Agent, SamplingParams, Source
-from agentfly.environments.search.retrieval.embedder import SentenceEmbedder
+from agentfly.environments.search.retrieval.dense import SentenceEmbedder
 from agentfly.errors import ConfigError
 from agentfly.models import hub, load_model, resolve_model
 

@@ -27,7 +27,7 @@ from agentfly.environments.search.retrieval import (
     SentenceEmbedder,
     retrieval_server,
 )
-from agentfly.environments.search.retrieval.embedder import SMALL
+from agentfly.environments.search.retrieval.dense import SMALL
 from agentfly.environments.search.retrieval.index import ProgressCallback
 
 search = typer.Typer(help="Search documents: index, query, serve.", no_args_is_help=True)

@@ -15,7 +15,6 @@ from agentfly.environments.search import Dense, Hit, Passage, SentenceEmbedder, 
 from agentfly.environments.search.backend import QuestionFileSpec
 from agentfly.environments.search.retrieval import RetrievalMethod
 from agentfly.environments.search.retrieval import dense as dense_module
-from agentfly.environments.search.retrieval import embedder as embedder_module
 
 WORDS = ("abc", "acb", "xyz", "abd", "aab", "zzz", "xyy", "b")
 PASSAGES = tuple(Passage(id=word, title="", text=word) for word in WORDS)
@@ -61,7 +60,7 @@ def test_embedders_of_one_model_take_turns(monkeypatch: pytest.MonkeyPatch) -> N
             return len(texts)
 
     library = SimpleNamespace(SentenceTransformer=Model)
-    monkeypatch.setattr(embedder_module, "import_extra", lambda package, **_: library)
+    monkeypatch.setattr(dense_module, "import_extra", lambda package, **_: library)
     together = threading.Barrier(8)
 
     def embed(_: int) -> object:

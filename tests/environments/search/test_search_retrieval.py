@@ -24,7 +24,7 @@ from agentfly.environments.search import (
 )
 from agentfly.environments.search.corpus import write_corpus
 from agentfly.environments.search.questions import load_questions
-from agentfly.environments.search.retrieval.hybrid import fuse
+from agentfly.environments.search.retrieval.index import fuse
 from agentfly.errors import ConfigError, FormatError
 
 SQUAD = Path(__file__).parents[3].parent / "shared" / "data" / "squad" / "dev-v2.0.json.gz"

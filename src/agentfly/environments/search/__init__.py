@@ -11,8 +11,7 @@ environment    one chain's search; tools, reward, players: how it is used, score
 
 from agentfly.environments.search.builtin import SEARCH, SearchOptions
 from agentfly.environments.search.corpus import Chunking, Corpus
-from agentfly.environments.search.environment import SearchEnvironment
-from agentfly.environments.search.passage import Hit, Passage
+from agentfly.environments.search.environment import SearchEnvironment, search_tools
 from agentfly.environments.search.retrieval import (
     Bm25,
     Dense,
@@ -23,8 +22,8 @@ from agentfly.environments.search.retrieval import (
     SentenceEmbedder,
     retrieval_server,
 )
+from agentfly.environments.search.retriever import Hit, Passage
 from agentfly.environments.search.reward import search_reward
-from agentfly.environments.search.tools import search_tools
 from agentfly.environments.search.web import CachedSearch, DiskCache, PageReader, WebSearch
 
 __all__ = [

@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
-from agentfly.environments.search.passage import Passage
 from agentfly.environments.search.questions import QuestionFormat, load_questions
 from agentfly.environments.search.retrieval import (
     Bm25,
@@ -23,6 +22,7 @@ from agentfly.environments.search.retrieval import (
     SearchIndex,
     SentenceEmbedder,
 )
+from agentfly.environments.search.retriever import Passage
 from agentfly.environments.search.web import CachedSearch, DiskCache, PageReader, WebSearch
 from agentfly.environments.search.web.page import PER_MINUTE
 from agentfly.environments.search.world import World

@@ -20,7 +20,7 @@ from agentfly.environments.search.backend import (
     backend_spec,
     get_world,
 )
-from agentfly.environments.search.environment import SearchEnvironment
+from agentfly.environments.search.environment import SearchEnvironment, ToolName, search_tools
 from agentfly.environments.search.questions import (
     MAX_HOPS,
     QuestionFormat,
@@ -29,7 +29,6 @@ from agentfly.environments.search.questions import (
 )
 from agentfly.environments.search.retrieval import RetrievalMethod
 from agentfly.environments.search.reward import Correct, search_reward
-from agentfly.environments.search.tools import ToolName, search_tools
 from agentfly.environments.search.web.page import PER_MINUTE
 from agentfly.environments.search.world import held_out_rows, train_rows
 from agentfly.runtime.extra import missing_packages

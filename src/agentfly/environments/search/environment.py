@@ -1,19 +1,20 @@
 """One chain's search: what it asked, what it was shown, what it opened."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
-from typing import ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
 from agentfly.chat.formats import tag_format
 from agentfly.environments.search.backend import BackendSpec, open_backend
-from agentfly.environments.search.passage import Hit, Passage
-from agentfly.environments.search.retrieval.retriever import MAX_QUERY
+from agentfly.environments.search.retriever import MAX_QUERY, Hit, Passage
 from agentfly.errors import ToolError
 from agentfly.resources import ClientOptions, Pooling
 from agentfly.rewards.gold import listed_answers
 from agentfly.rewards.qa import normalize_answer
-from agentfly.types import Seed, Step, Task, ToolCall
+from agentfly.tools import tool
+from agentfly.types import EnvSpec, Seed, Step, Task, Tool, ToolCall
 
 MAX_K = 20
 """Hits that a model may ask for at once."""
@@ -139,3 +140,45 @@ def format_passage(passage: Passage, length: int | None = None) -> str:
     if passage.id == passage.title:
         return text if passage.text.startswith(passage.id) else f"[{passage.id}] {text}"
     return f"[{passage.id}] {passage.title}: {text}" if passage.title else f"[{passage.id}] {text}"
+
+
+ToolName = Literal["search", "retrieve", "open_page"]
+
+
+def search(query: str, env: SearchEnvironment) -> str:  # noqa: D417 - a model is not told of `env`
+    """Search for passages.
+
+    Args:
+        query: A few words, such as a name.
+    """
+    return env.search(query)
+
+
+def retrieve(query: str, env: SearchEnvironment, k: int = 3) -> str:  # noqa: D417 - a model is not told of `env`
+    """Search for passages and read them in whole.
+
+    Args:
+        query: A few words, such as a name.
+        k: How many passages.
+    """
+    return env.retrieve(query, k)
+
+
+def open_page(page: str, env: SearchEnvironment, part: int = 1) -> str:  # noqa: D417 - a model is not told of `env`
+    """Read a page.
+
+    Args:
+        page: An id in [brackets], a name or an address that a search has shown.
+        part: Which part of a long page.
+    """
+    return env.open_page(page, part)
+
+
+_FUNCTIONS: Mapping[ToolName, Callable[..., Any]] = MappingProxyType(
+    {"search": search, "retrieve": retrieve, "open_page": open_page}
+)
+
+
+def search_tools(spec: EnvSpec, names: tuple[ToolName, ...] = ("search",)) -> tuple[Tool, ...]:
+    """Make tools that use an environment of this spec."""
+    return tuple(tool(_FUNCTIONS[name], env=spec) for name in names)

@@ -3,11 +3,12 @@
 import bz2
 import gzip
 import io
+import json
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from agentfly.errors import ConfigError, FormatError
 
@@ -67,3 +68,40 @@ def _first_line_not_utf8(path: Path) -> int:
             except UnicodeDecodeError:
                 return number
     raise AssertionError(f"{path} was not UTF-8 a moment ago")
+
+
+def read_json(path: Path) -> Any:
+    """Return what a file holds."""
+    with open_text(path) as file:
+        text = file.read()
+    try:
+        return _parsed(text, str(path))
+    except json.JSONDecodeError as error:
+        raise FormatError(f"{path}:{error.lineno} is not JSON: {error.msg}") from error
+
+
+def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each line's place and object; empty lines are skipped."""
+    with open_text(path) as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = _parsed(line, f"{path}:{number}")
+            except json.JSONDecodeError as error:
+                raise FormatError(f"{path}:{number} is not JSON: {error.msg}") from error
+            if not isinstance(row, dict):
+                raise FormatError(f"{path}:{number} should hold an object, got {row!r:.80}")
+            yield f"{path}:{number}", row
+
+
+def _parsed(text: str, where: str) -> Any:
+    """Read what is JSON, unless it is deeper or has longer numbers than Python takes."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        raise
+    except RecursionError as error:
+        raise FormatError(f"{where} can't be read: it is nested too deeply") from error
+    except ValueError as error:
+        raise FormatError(f"{where} can't be read: {error}") from error

@@ -7,7 +7,7 @@ import re
 from collections.abc import Generator
 
 from agentfly.environments.player import Say, Scene, call
-from agentfly.environments.search.retrieval.retriever import MAX_QUERY
+from agentfly.environments.search.retriever import MAX_QUERY
 from agentfly.environments.search.world import parse_question
 from agentfly.rewards.gold import gold_answers
 from agentfly.rewards.qa import normalize_answer

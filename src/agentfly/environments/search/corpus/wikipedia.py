@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-from agentfly.environments.search.corpus.document import Document
+from agentfly.environments.search.corpus.chunking import Document
 from agentfly.environments.search.input_files import open_bytes
 from agentfly.errors import FormatError
 

@@ -1,13 +1,15 @@
 """Questions of a file, and the passages that the file brings along."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from agentfly.environments.search.passage import Passage
+from agentfly.environments.search.retriever import Passage
 from agentfly.errors import FormatError
+from agentfly.rewards.qa import normalize_answer
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -26,14 +28,14 @@ class PassageCollector:
     """Passages as they are met, each once, known by its title.
 
     >>> shelf = PassageCollector()
-    >>> shelf.put("Cats", "Cats purr."), shelf.put("Cats", "More."), shelf.put("Cats", "Cats purr.")
+    >>> shelf.add("Cats", "Cats purr."), shelf.add("Cats", "More."), shelf.add("Cats", "Cats purr.")
     ('Cats', 'Cats#1', 'Cats')
     """
 
     _ids: dict[tuple[str, str], str] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
 
-    def put(self, title: str, text: str) -> str:
+    def add(self, title: str, text: str) -> str:
         """Return the id of this passage, new or known."""
         if (title, text) not in self._ids:
             count = self._counts.get(title, 0)
@@ -67,3 +69,32 @@ def validate_record(kind: type[M], raw: object, where: str) -> M:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "the whole"
         raise FormatError(f"{where}: {place}: {first['msg']}") from error
+
+
+HELD_OUT = 10
+"""One answer in so many is held out, with all its questions."""
+
+Rows = list[dict[str, Any]]
+
+
+def split_rows(rows: Iterable[dict[str, Any]]) -> tuple[Rows, Rows]:
+    """Split by the answers, so that it stays the same whatever the order of the rows.
+
+    A question is held out by its first answer; one to train on that shares any answer with those
+    is left out.
+    """
+    train: Rows = []
+    held_out: Rows = []
+    for row in rows:
+        (held_out if _is_held_out(row["answer"][0]) else train).append(row)
+    secret = {normalize_answer(answer) for row in held_out for answer in row["answer"]}
+    return [row for row in train if secret.isdisjoint(_answers(row))], held_out
+
+
+def _answers(row: dict[str, Any]) -> set[str]:
+    return {normalize_answer(answer) for answer in row["answer"]}
+
+
+def _is_held_out(answer: str) -> bool:
+    digest = hashlib.blake2b(normalize_answer(answer).encode(), digest_size=8).digest()
+    return int.from_bytes(digest) % HELD_OUT == 0

@@ -1,13 +1,10 @@
 """Retrievers behind one protocol: by words, by meaning, by both, or by a server."""
 
 from agentfly.environments.search.retrieval.bm25 import Bm25
-from agentfly.environments.search.retrieval.dense import Dense
-from agentfly.environments.search.retrieval.embedder import Embedder, SentenceEmbedder
-from agentfly.environments.search.retrieval.hybrid import Hybrid
-from agentfly.environments.search.retrieval.index import RetrievalMethod, SearchIndex
-from agentfly.environments.search.retrieval.remote import RemoteRetriever
-from agentfly.environments.search.retrieval.retriever import Retriever
-from agentfly.environments.search.retrieval.server import retrieval_server
+from agentfly.environments.search.retrieval.dense import Dense, Embedder, SentenceEmbedder
+from agentfly.environments.search.retrieval.index import Hybrid, RetrievalMethod, SearchIndex
+from agentfly.environments.search.retrieval.remote import RemoteRetriever, retrieval_server
+from agentfly.environments.search.retriever import Retriever
 
 __all__ = [
     "Bm25",

@@ -14,8 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from agentfly.environments.search.atomic_folder import new_folder, read_manifest, write_manifest
 from agentfly.environments.search.corpus import Corpus
-from agentfly.environments.search.passage import Hit, Passage
-from agentfly.environments.search.retrieval.retriever import MAX_HITS, MAX_QUERY, replace_surrogates
+from agentfly.environments.search.retriever import (
+    MAX_HITS,
+    MAX_QUERY,
+    Hit,
+    Passage,
+    replace_surrogates,
+)
 from agentfly.errors import ConfigError, FormatError, boundary
 from agentfly.runtime.extra import import_extra
 

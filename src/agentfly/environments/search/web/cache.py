@@ -8,8 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from agentfly.environments.search.passage import Hit, Passage
-from agentfly.environments.search.retrieval.retriever import Retriever
+from agentfly.environments.search.retriever import Hit, Passage, Retriever
 from agentfly.errors import ConfigError
 
 DAY = 24 * 3600.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult
 
 from agentfly.environments.search.html_text import decode_html, extract_text
-from agentfly.environments.search.passage import Passage
+from agentfly.environments.search.retriever import Passage
 from agentfly.environments.search.web.address import join_url, parse_url, resolve_public_address
 from agentfly.environments.search.web.cache import DiskCache
 from agentfly.errors import DeadlineError, HttpError, ToolError

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from pydantic import BaseModel
 
-from agentfly.environments.search.html_tokens import unescape_html
-from agentfly.environments.search.retrieval.retriever import MAX_QUERY
+from agentfly.environments.search.html_text import unescape_html
+from agentfly.environments.search.retriever import MAX_QUERY
 from agentfly.runtime.http_client import Call
 
 

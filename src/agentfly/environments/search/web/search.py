@@ -4,8 +4,7 @@ import os
 from typing import cast
 
 from agentfly.environments.search.client import SECONDS, Client
-from agentfly.environments.search.passage import Hit, Passage
-from agentfly.environments.search.retrieval.retriever import MAX_HITS, replace_surrogates
+from agentfly.environments.search.retriever import MAX_HITS, Hit, Passage, replace_surrogates
 from agentfly.environments.search.web.provider import Provider, WebAnswer, WebResult
 from agentfly.environments.search.web.providers import PROVIDERS
 from agentfly.errors import ConfigError, ToolError

@@ -1,7 +1,12 @@
 """The embedded default: an invented world whose questions can't be answered from memory."""
 
-from agentfly.environments.search.world.question import Question, parse_question, write_question
-from agentfly.environments.search.world.tasks import held_out_rows, train_rows
+from agentfly.environments.search.world.questions import (
+    Question,
+    held_out_rows,
+    parse_question,
+    train_rows,
+    write_question,
+)
 from agentfly.environments.search.world.world import World
 
 __all__ = ["Question", "World", "held_out_rows", "parse_question", "train_rows", "write_question"]

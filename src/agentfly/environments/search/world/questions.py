@@ -1,15 +1,63 @@
 """Rows of questions about a world."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from random import Random
 from typing import Any
 
-from agentfly.environments.search.world.question import Question, write_question
 from agentfly.environments.search.world.relation import RELATIONS, Relation
 from agentfly.environments.search.world.world import Half, World
 from agentfly.errors import ConfigError
 from agentfly.types import Seed
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Where to begin, and which facts to follow."""
+
+    start: str
+    path: tuple[Relation, ...]
+
+
+def write_question(question: Question, random: Random, *, held_out: bool = False) -> str:
+    """Write a question, in one of the wordings to train on or in those that are held out.
+
+    >>> birthplace, river = RELATIONS[0], RELATIONS[3]
+    >>> write_question(Question("Mira Dovel", (birthplace, river)), Random(5))
+    'Which river flows through the birthplace of Mira Dovel?'
+    """
+    subject = question.start
+    *inner, last = question.path
+    for relation in inner:
+        form = random.choice(relation.wordings(relation.phrases, held_out=held_out))
+        subject = form.format(subject)
+    return random.choice(last.wordings(last.asks, held_out=held_out)).format(subject)
+
+
+def parse_question(text: str) -> Question | None:
+    """Understand a question; None for one that is not of this world.
+
+    >>> question = parse_question("Which river flows through the birthplace of Mira Dovel?")
+    >>> question.start, [relation.name for relation in question.path]
+    ('Mira Dovel', ['birthplace', 'river'])
+    """
+    for relation in RELATIONS:
+        asked_of = relation.read_ask(text.strip())
+        if asked_of is not None:
+            start, inner = _read_phrase(asked_of, relation.subject)
+            return Question(start, (*inner, relation))
+    return None
+
+
+def _read_phrase(text: str, kind: str) -> tuple[str, tuple[Relation, ...]]:
+    """Unwrap phrases from the outside in, down to a name."""
+    for relation in RELATIONS:
+        if relation.object == kind and (subject := relation.read_phrase(text)) is not None:
+            start, inner = _read_phrase(subject, relation.subject)
+            return start, (*inner, relation)
+    return text, ()
+
 
 TRIES = 50
 """Draws for each question that is wanted; a small world has only so many."""

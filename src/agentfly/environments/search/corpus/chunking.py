@@ -1,13 +1,32 @@
 """Cutting documents into passages."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Self
 
 from pydantic import Field, model_validator
 
 from agentfly.config import Settings
-from agentfly.environments.search.corpus.document import Document
-from agentfly.environments.search.passage import Passage
+from agentfly.environments.search.retriever import Passage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One text with a title.
+
+    >>> Document(id="cats", title="Cats", text="Cats purr.").where
+    'cats'
+    """
+
+    id: str
+    title: str
+    text: str
+    where: str = ""
+    """File and line that it came from, for messages."""
+
+    def __post_init__(self) -> None:
+        if not self.where:
+            object.__setattr__(self, "where", self.id)
 
 
 class Chunking(Settings):

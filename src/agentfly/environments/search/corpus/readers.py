@@ -1,0 +1,193 @@
+"""Documents from wherever they are."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from agentfly.environments.search.corpus.chunking import Document
+from agentfly.environments.search.corpus.wikipedia import read_dump
+from agentfly.environments.search.html_text import decode_html, extract_text
+from agentfly.environments.search.input_files import (
+    document_suffix,
+    open_bytes,
+    open_text,
+    read_json_lines,
+)
+from agentfly.errors import ConfigError, FormatError, boundary
+from agentfly.runtime.extra import import_extra
+from agentfly.runtime.names import look_up
+from agentfly.tasks.hub import HUB, HubDataset
+
+_CODE = re.compile(
+    r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n]*\n(?P<block>.*?)(?:^[ \t]*(?P=fence)[`~]*[ \t]*$|\Z)"
+    r"|(?<!`)(?P<ticks>`{1,2})(?!`)(?P<span>.+?)(?<!`)(?P=ticks)(?!`)",
+    re.MULTILINE | re.DOTALL,
+)
+_KEPT = re.compile("\ue000(\\d+)\ue001")
+"""Stands for a piece of code meanwhile: characters that no text has."""
+_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
+_LINE_MARKS = re.compile(r"^ {0,3}(?:#{1,6}|>|[-*+]|\d+\.)[ \t]+", re.MULTILINE)
+_EMPHASIS = re.compile(
+    r"(?<![\w*])(\*{1,3})(?=[^\s*])([^*]*[^*\s])\1(?![\w*])"
+    # `__init__` is a name and no bold word.
+    r"|(?<!\w)(?!__\w+__)(_{1,3})(?=[^\s_])([^_]*[^_\s])\3(?!\w)"
+)
+NESTED = 3
+"""Emphasis inside emphasis that is taken out; what is deeper stays."""
+
+
+def plain_markdown(source: str) -> str:
+    """Take the marks out of Markdown, where they are marks.
+
+    >>> plain_markdown("## A [link](x.md) and *more*")
+    'A link and more'
+    >>> plain_markdown("**Call** `f(*a)`, or read_file(a_b) for 2*3*4")
+    'Call f(*a), or read_file(a_b) for 2*3*4'
+    """
+    codes: list[str] = []
+
+    def keep(found: re.Match[str]) -> str:
+        codes.append(found["block"] if found["fence"] else found["span"])
+        return f"\ue000{len(codes) - 1}\ue001"
+
+    text = _CODE.sub(keep, source.replace("\ue000", ""))
+    text = _LINE_MARKS.sub("", _LINK.sub(r"\1", text))
+    for _ in range(NESTED):
+        text = _EMPHASIS.sub(r"\2\4", text)
+    return _KEPT.sub(lambda kept: codes[int(kept[1])], text).strip()
+
+
+_HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
+
+
+def read_text(path: Path) -> Iterator[Document]:
+    """Read a plain text, known by its file's name."""
+    with open_text(path) as file:
+        yield Document(id=path.name, title=path.stem, text=file.read(), where=str(path))
+
+
+def read_markdown(path: Path) -> Iterator[Document]:
+    """Read a text with its marks taken out; the first heading is the title."""
+    with open_text(path) as file:
+        source = file.read()
+    heading = _HEADING.search(source)
+    title = plain_markdown(heading[1]) if heading else path.stem
+    yield Document(id=path.name, title=title, text=plain_markdown(source), where=str(path))
+
+
+def read_html(path: Path) -> Iterator[Document]:
+    """Read what a person would read of a page."""
+    with open_bytes(path) as file:
+        page = extract_text(decode_html(file.read()))
+    yield Document(id=path.name, title=page.title or path.stem, text=page.text, where=str(path))
+
+
+_FORM = 'a row looks like {"id": "7", "title": "Cats", "text": "Cats purr."}'
+
+
+def parse_row(row: Mapping[str, Any], *, where: str, fallback_id: str) -> Document:
+    r"""Read one row.
+
+    >>> row = {"id": 7, "contents": '"Cats"\nCats purr.'}
+    >>> parse_row(row, where="wiki.jsonl:1", fallback_id="wiki:1").title
+    'Cats'
+    """
+    title, text = row.get("title"), row.get("text")
+    if text is None and isinstance(row.get("contents"), str):
+        title, text = split_contents(row["contents"])
+    if not isinstance(text, str) or not isinstance(title, str | None):
+        raise FormatError(f"{where}: {_FORM}, got the keys {', '.join(map(str, row)) or 'none'}")
+    own_id = row.get("id")
+    return Document(
+        id=fallback_id if own_id is None else str(own_id), title=title or "", text=text, where=where
+    )
+
+
+def split_contents(contents: str) -> tuple[str, str]:
+    r"""Split a title in quotes off its text.
+
+    >>> split_contents('"Cats"\nCats purr.'), split_contents("Cats purr.")
+    (('Cats', 'Cats purr.'), ('', 'Cats purr.'))
+    """
+    first, line_break, rest = contents.partition("\n")
+    is_title = bool(line_break) and len(first) > 1 and first[0] == first[-1] == '"'
+    return (first[1:-1], rest) if is_title else ("", contents)
+
+
+def read_jsonl(path: Path) -> Iterator[Document]:
+    """Read one document from each line."""
+    for where, row in read_json_lines(path):
+        line = where.rpartition(":")[2]
+        yield parse_row(row, where=where, fallback_id=f"{path.name}:{line}")
+
+
+def read_parquet(path: Path) -> Iterator[Document]:
+    """Read one document from each row, a batch at a time."""
+    parquet = import_extra("pyarrow.parquet", extra="parquet", purpose=f"reading {path}")
+    number = 0
+    with boundary(FormatError, f"reading {path} as Parquet"), parquet.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=1024):
+            for row in batch.to_pylist():
+                number += 1
+                place = f"{path}, row {number}"
+                yield parse_row(row, where=place, fallback_id=f"{path.name}:{number}")
+
+
+def read_hub(name: str) -> Iterator[Document]:
+    """Read a data set of a Hugging Face hub, named as `hub:organisation/name:split`."""
+    dataset = HubDataset.named(name)
+    for number, row in enumerate(dataset(), start=1):
+        place = f"{name}, row {number}"
+        yield parse_row(row, where=place, fallback_id=f"{dataset.dataset}:{number}")
+
+
+READERS: Mapping[str, Callable[[Path], Iterator[Document]]] = MappingProxyType(
+    {
+        ".htm": read_html,
+        ".html": read_html,
+        ".jsonl": read_jsonl,
+        ".markdown": read_markdown,
+        ".md": read_markdown,
+        ".parquet": read_parquet,
+        ".txt": read_text,
+        ".xml": read_dump,
+    }
+)
+"""What each kind of file is read by; .gz and .bz2 may follow, except for Parquet."""
+
+
+def read_documents(sources: Iterable[str | Path]) -> Iterator[Document]:
+    """Yield the documents of files, folders and data sets of a hub, in that order.
+
+    Args:
+        sources: Files; folders, of which every file of a known kind is read; and names such as
+            `hub:organisation/name:split`.
+    """
+    for source in sources:
+        if str(source).startswith(HUB):
+            yield from read_hub(str(source))
+        elif Path(source).is_dir():
+            yield from _read_folder(Path(source))
+        else:
+            yield from look_up(document_suffix(Path(source)), READERS, "kind of document")(
+                Path(source)
+            )
+
+
+def _read_folder(folder: Path) -> Iterator[Document]:
+    paths = sorted(p for p in folder.rglob("*") if p.is_file() and document_suffix(p) in READERS)
+    if not paths:
+        raise ConfigError(f"{folder} holds no documents. Known kinds: {', '.join(READERS)}")
+    for path in paths:
+        for document in READERS[document_suffix(path)](path):
+            yield _known_by_path(document, path, folder)
+
+
+def _known_by_path(document: Document, path: Path, folder: Path) -> Document:
+    """Files in different folders may have the same name."""
+    if document.id != path.name:
+        return document
+    own = path.relative_to(folder).as_posix()
+    return Document(id=own, title=document.title, text=document.text, where=document.where)
