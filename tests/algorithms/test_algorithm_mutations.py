@@ -29,28 +29,28 @@ class Mutation:
 MUTATIONS = [
     Mutation(
         "the sign of the loss",
-        "clip.py",
+        "losses/clipped.py",
         "loss_N=-gain_N",
         "loss_N=gain_N",
         f"{LOSSES}::test_the_clipped_loss",
     ),
     Mutation(
         "the optimistic gain",
-        "clip.py",
+        "losses/clipped.py",
         "gain_N = torch.minimum(",
         "gain_N = torch.maximum(",
         f"{LOSSES}::test_the_clipped_loss",
     ),
     Mutation(
         "the clip range upside down",
-        "clip.py",
+        "losses/clipped.py",
         "low, high = 1 - clip.low, 1 + clip.high",
         "low, high = 1 - clip.high, 1 + clip.low",
         f"{LOSSES}::test_the_clipped_loss",
     ),
     Mutation(
         "a spread over n instead of n - 1",
-        "spread.py",
+        "group.py",
         "values.std()",
         "values.std(correction=0)",
         BY_HAND,

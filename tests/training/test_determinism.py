@@ -16,8 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from agentfly.algorithms import ALGORITHMS, make_algorithm
 from agentfly.engines.local import sampling
 from agentfly.errors import ConfigError
-from agentfly.training.determinism import CUBLAS_WORKSPACES, determinism
 from agentfly.training.learner.learner import LocalLearner
+from agentfly.training.run_state import CUBLAS_WORKSPACES, determinism
 from agentfly.types import SamplingParams
 
 Arguments = tuple[Any, ...]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from agentfly.algorithms.spread import has_spread
+from agentfly.algorithms.group import has_spread
 from agentfly.errors import RunError
 from agentfly.observe import rollout_metrics
 from agentfly.training.health import (

@@ -10,7 +10,7 @@ from torch import Tensor
 from agentfly.algorithms import loss
 from agentfly.config import TrainSettings
 from agentfly.errors import RunError
-from agentfly.training.learner.out_of_memory import report_out_of_memory
+from agentfly.training.learner.memory import report_out_of_memory
 
 TRAIN = TrainSettings(tokens_per_microbatch=123)
 

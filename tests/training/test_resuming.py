@@ -4,7 +4,7 @@ import pytest
 
 from agentfly.config import RunSettings, to_toml
 from agentfly.errors import ConfigError
-from agentfly.training.resuming import require_same_run
+from agentfly.training.run_files import require_same_run
 
 
 def toml(**changes: object) -> str:

@@ -6,8 +6,8 @@ from agentfly import Agent, Source, tool
 from agentfly.chat import CHATML_TOKENS, ByteTokenizer
 from agentfly.config import EnvironmentSettings
 from agentfly.engines import ScriptedEngine
+from agentfly.training.assembly import run_environments
 from agentfly.training.curriculum import Curriculum
-from agentfly.training.run_environments import run_environments
 from agentfly.types import EnvSpec
 
 

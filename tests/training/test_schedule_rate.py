@@ -3,7 +3,7 @@
 import pytest
 
 from agentfly.config import TrainSettings
-from agentfly.training.learner.schedule import learning_rate
+from agentfly.training.learner.optimizer import learning_rate
 
 
 def rates(**settings: object) -> list[float]:

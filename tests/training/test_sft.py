@@ -17,9 +17,8 @@ from agentfly.config.sft_settings import SftSettings
 from agentfly.errors import ConfigError
 from agentfly.observe import RunProgress, Trackers
 from agentfly.training.checkpoint import Checkpoints
-from agentfly.training.supervised.batch_order import BatchOrder
 from agentfly.training.supervised.sft import SftResult, sft
-from agentfly.training.supervised.supervised_learner import SupervisedLearner
+from agentfly.training.supervised.supervised_learner import BatchOrder, SupervisedLearner
 from agentfly.types import Sample, Seed
 
 NAMES = (

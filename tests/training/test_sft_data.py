@@ -24,10 +24,13 @@ from agentfly.errors import ConfigError
 from agentfly.models import resolve_model
 from agentfly.observe import TrajectoryWriter, compact
 from agentfly.tools import calculator
-from agentfly.training.learner.sample import make_samples
+from agentfly.training.learner.trainable_chains import make_samples
 from agentfly.training.supervised.best_of import keep_best, sample_best
-from agentfly.training.supervised.chat_rows import read_chat_rows
-from agentfly.training.supervised.demonstrations import Demonstrations, read_demonstrations
+from agentfly.training.supervised.demonstrations import (
+    Demonstrations,
+    read_chat_rows,
+    read_demonstrations,
+)
 from agentfly.types import (
     AgentKind,
     Completion,

@@ -14,7 +14,7 @@ from tests.training.learner_cases import (
 )
 
 from agentfly.config import TrainSettings
-from agentfly.training.learner.sample import make_samples
+from agentfly.training.learner.trainable_chains import make_samples
 from agentfly.training.supervised.supervised_learner import SupervisedLearner
 from agentfly.types import Sample
 

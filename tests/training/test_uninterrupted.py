@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from agentfly.training.uninterrupted import uninterrupted
+from agentfly.training.publisher import uninterrupted
 
 
 async def test_a_cancelled_waiter_gets_the_result_first_and_the_cancellation_after() -> None:

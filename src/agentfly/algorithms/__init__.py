@@ -6,10 +6,16 @@ from agentfly.algorithms.aggregate import (
     sequence_mean_of_sums,
     token_mean,
 )
-from agentfly.algorithms.algorithm import Algorithm, Critic
+from agentfly.algorithms.algorithm import (
+    AggregatedOptions,
+    Algorithm,
+    AlgorithmOptions,
+    ClippedOptions,
+    Critic,
+)
 from agentfly.algorithms.catalog import ALGORITHMS
-from agentfly.algorithms.clip import Clip
 from agentfly.algorithms.correction import Correction
+from agentfly.algorithms.credit import Overlong, overlong_penalty
 from agentfly.algorithms.custom_functions import CustomAdvantage, CustomLoss, advantage, loss
 from agentfly.algorithms.diagnose import METRICS, diagnose, diagnose_advantages
 from agentfly.algorithms.function_types import (
@@ -25,9 +31,8 @@ from agentfly.algorithms.group import by_group
 from agentfly.algorithms.kl import Kl, kl_estimate
 from agentfly.algorithms.lookup import KNOWN_ALGORITHMS, make_algorithm
 from agentfly.algorithms.losses import ValueLoss, value_loss
+from agentfly.algorithms.losses.clipped import Clip
 from agentfly.algorithms.objective import Objective, objective
-from agentfly.algorithms.options import AggregatedOptions, AlgorithmOptions, ClippedOptions
-from agentfly.algorithms.overlong import Overlong, overlong_penalty
 
 __all__ = [
     "ALGORITHMS",

@@ -9,18 +9,19 @@ from pydantic import Field
 
 from agentfly.algorithms import advantages, losses
 from agentfly.algorithms.aggregate import constant_length
-from agentfly.algorithms.algorithm import Algorithm, Critic
-from agentfly.algorithms.clip import Clip
+from agentfly.algorithms.algorithm import (
+    AggregatedOptions,
+    Aggregation,
+    Algorithm,
+    AlgorithmOptions,
+    ClippedOptions,
+    Critic,
+)
+from agentfly.algorithms.credit import Overlong
 from agentfly.algorithms.function_types import AdvantageFunction, Aggregate, LossFunction
 from agentfly.algorithms.group import by_group
 from agentfly.algorithms.kl import Kl
-from agentfly.algorithms.options import (
-    AggregatedOptions,
-    Aggregation,
-    AlgorithmOptions,
-    ClippedOptions,
-)
-from agentfly.algorithms.overlong import Overlong
+from agentfly.algorithms.losses.clipped import Clip
 
 
 class Ppo(ClippedOptions):

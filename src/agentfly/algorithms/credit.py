@@ -6,13 +6,17 @@ The same rewards in three views; each view sums to the same total for a chain:
     turns   0.2              0.8     a turn's own reward; what is left over at the last turn
     tokens  0  0  0.2   0  0  0.8    at the last trained token of the turn
 
-The divergence from the reference, where it is part of the reward, comes off at its own token.
+The divergence from the reference, where it is part of the reward, comes off at its own token. A
+chain near the length limit may lose some of its reward before (DAPO, arXiv:2503.14476).
 """
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from agentfly.algorithms.function_types import AdvantageInput
+from agentfly.config import Settings
 
 
 def chain_rewards(x: AdvantageInput) -> Tensor:
@@ -76,3 +80,36 @@ def _earned_in_turns(x: AdvantageInput) -> Tensor:
 def _last_up_to(keys: Tensor, rising: Tensor) -> Tensor:
     """Return where in `rising` the last number up to each key stands; -1 where there is none."""
     return torch.searchsorted(rising, keys, right=True) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlong:
+    """Where the punishment begins and where it is full."""
+
+    __pydantic_config__ = Settings.model_config
+
+    max_tokens: int
+    """Sampled tokens of a chain at which the punishment is full."""
+    soft_tokens: int
+    """Over how many tokens before that it grows from 0."""
+    penalty: float = 1.0
+    """What a chain of full length loses."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.soft_tokens <= self.max_tokens:
+            raise ValueError(
+                "soft_tokens must be above 0 and at most max_tokens: "
+                f"got {self.soft_tokens} of {self.max_tokens}"
+            )
+
+
+def overlong_penalty(lengths_C: Tensor, overlong: Overlong) -> Tensor:
+    """Return what each chain loses of its reward, by its number of sampled tokens.
+
+    >>> import torch
+    >>> overlong = Overlong(max_tokens=100, soft_tokens=20)
+    >>> overlong_penalty(torch.tensor([50, 80, 90, 100, 300]), overlong)
+    tensor([0.0000, 0.0000, 0.5000, 1.0000, 1.0000])
+    """
+    free = overlong.max_tokens - overlong.soft_tokens
+    return ((lengths_C - free) / overlong.soft_tokens).clamp(0, 1) * overlong.penalty

@@ -1,4 +1,4 @@
-"""A baseline shared by the chains of one group."""
+"""Baselines shared by the chains of one group: centering, scaling, and groups without spread."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,36 @@ from torch import Tensor
 
 from agentfly.algorithms.credit import chain_rewards
 from agentfly.algorithms.function_types import AdvantageFunction, AdvantageInput, AdvantageOutput
-from agentfly.algorithms.spread import has_spread
+from agentfly.types.trajectory import differ
+
+EPSILON = 1e-4
+"""Added to every standard deviation: a group whose rewards differ by less is not blown up."""
+
+
+def has_spread(values: Tensor) -> bool:
+    """Tell whether there are two values that differ.
+
+    >>> import torch
+    >>> has_spread(torch.tensor([0.1 + 0.2, 0.3])), has_spread(torch.tensor([0.0, 1.0]))
+    (False, True)
+    """
+    if not len(values):
+        return False
+    low, high = values.aminmax()
+    return differ(low.item(), high.item())
+
+
+def standardize(values: Tensor) -> Tensor:
+    """Centre, and divide by the unbiased standard deviation; all 0 where there is no spread.
+
+    >>> import torch
+    >>> standardize(torch.tensor([0.0, 0.0, 1.0, 1.0]))
+    tensor([-0.8659, -0.8659,  0.8659,  0.8659])
+    """
+    if not has_spread(values):
+        return values.new_zeros(len(values))
+    return (values - values.mean()) / (values.std() + EPSILON)
+
 
 GroupFunction = Callable[[Tensor], Tensor]
 """From the rewards of one group to as many advantages."""

@@ -17,10 +17,14 @@ from typing import Any, ClassVar
 
 from pydantic import ConfigDict, ValidationError, create_model
 
-from agentfly.algorithms.algorithm import Algorithm
+from agentfly.algorithms.algorithm import (
+    AggregatedOptions,
+    Algorithm,
+    AlgorithmOptions,
+    ClippedOptions,
+)
 from agentfly.algorithms.catalog import ALGORITHMS
 from agentfly.algorithms.custom_functions import CustomAdvantage, CustomLoss
-from agentfly.algorithms.options import AggregatedOptions, AlgorithmOptions, ClippedOptions
 from agentfly.config import PluginKind, Settings, SettingsError
 from agentfly.config.validation_errors import problems_of
 from agentfly.errors import ConfigError, boundary

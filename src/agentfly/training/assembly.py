@@ -1,6 +1,7 @@
-"""Opening every part of a run, new or resumed, and closing them all whatever happens."""
+"""Assembly of a run: open every part, new or resumed, and always close them all."""
 
 import logging
+import math
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
 from dataclasses import replace
@@ -8,33 +9,30 @@ from functools import partial
 
 from agentfly.agents.run_parts import RunParts
 from agentfly.algorithms import Algorithm
-from agentfly.config import RunSettings
+from agentfly.config import EnvironmentSettings, RunSettings
 from agentfly.engines import EngineSpec, make_engine
 from agentfly.engines.factory import samples_here
 from agentfly.observe import EventLog, RunProgress, log_to, read_metrics
-from agentfly.resources import EnvironmentManager, reporting
+from agentfly.resources import EnvironmentManager, Pooling, reporting
+from agentfly.resources.pooling import pooling_of
 from agentfly.runtime.clock import LoopClock
 from agentfly.tasks import Ledger
-from agentfly.training.chains import ChainRunner
 from agentfly.training.checkpoint import Checkpoints
 from agentfly.training.curriculum import Curriculum, for_run
-from agentfly.training.determinism import determinism
 from agentfly.training.disk import report_disk_errors
-from agentfly.training.evaluation import Evaluator
 from agentfly.training.health import require_healthy, require_no_timeouts
 from agentfly.training.learner.learner import LocalLearner
+from agentfly.training.learner.memory import engine_cache, free_memory, report_memory
 from agentfly.training.learner.policy import Policy
 from agentfly.training.loop import Loop
-from agentfly.training.memory import engine_cache, free_memory, report_memory
 from agentfly.training.publisher import publishing
-from agentfly.training.run_environments import run_environments
+from agentfly.training.rollout_stages import ChainRunner, Evaluator, Sampler
 from agentfly.training.run_files import open_folder, open_run_trackers, remove_unless_started
 from agentfly.training.run_folder import RunFolder
-from agentfly.training.run_state import restore_state
+from agentfly.training.run_state import determinism, restore_state
 from agentfly.training.sampler_check import SamplerCheck
-from agentfly.training.sampling import Sampler
-from agentfly.training.stopping import Target
-from agentfly.types import Group, Seed, TrainableEngine
+from agentfly.training.train_result import Target
+from agentfly.types import EnvSpec, Group, Seed, TrainableEngine
 
 _log = logging.getLogger(__name__)
 
@@ -219,3 +217,26 @@ def _target(folder: RunFolder, settings: RunSettings) -> Target:
     earlier = [record.metrics for record in read_metrics(folder.metrics_file)]
     rewards = [metrics["reward/mean"] for metrics in earlier if "reward/mean" in metrics]
     return Target(train.target_reward, window=train.target_window, earlier=rewards)
+
+
+@asynccontextmanager
+async def run_environments(
+    curriculum: Curriculum, settings: EnvironmentSettings
+) -> AsyncIterator[EnvironmentManager]:
+    """Open one manager for all sources, and begin to make what shall be warm."""
+    specs = dict.fromkeys(
+        spec for source in curriculum.sources for spec in source.agent.environments
+    )
+    manager = EnvironmentManager(
+        {spec.factory: _kept(spec, settings) for spec in specs},
+        memory_mb=settings.memory_mb or math.inf,
+        cpus=settings.cpus or math.inf,
+    )
+    async with manager:
+        await manager.warm_up(list(specs))
+        yield manager
+
+
+def _kept(spec: EnvSpec, settings: EnvironmentSettings) -> Pooling:
+    chosen = settings.model_dump(include={"max_instances", "min_warm"}, exclude_none=True)
+    return replace(pooling_of(spec.factory), **chosen)

@@ -194,3 +194,22 @@ def _fill(part: Path, write: Write, *, step: int, score: float | None) -> None:
 def _sync_file(path: Path) -> None:
     with path.open("rb+") as file:
         os.fsync(file.fileno())
+
+
+def export_model(export: Callable[[Path], None], folder: Path) -> None:
+    """Let `export` write a plain Hugging Face folder; an earlier one is replaced."""
+    part = folder.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        export(part)
+    except Exception as error:
+        free = shutil.disk_usage(folder.parent).free
+        shutil.rmtree(part, ignore_errors=True)
+        if problem := disk_problem(error, free):
+            raise RunError(
+                f"the model could not be written to {folder}: {problem}. Free some space, then "
+                "continue with --resume"
+            ) from error
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+    part.rename(folder)

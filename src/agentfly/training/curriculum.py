@@ -1,4 +1,4 @@
-"""Where a run's tasks come from, and who attempts them."""
+"""The tasks of a run and the agents that attempt them, prepared for training."""
 
 import logging
 import math

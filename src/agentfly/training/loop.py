@@ -23,18 +23,13 @@ from agentfly.config import RunSettings
 from agentfly.observe import RunProgress, Trackers, compact, rollout_metrics
 from agentfly.resources import EnvironmentManager
 from agentfly.tasks import Ledger
-from agentfly.training.checkpoint import Checkpoint, Checkpoints
-from agentfly.training.evaluation import Evaluator
-from agentfly.training.exporting import export_model
+from agentfly.training.checkpoint import Checkpoint, Checkpoints, export_model
 from agentfly.training.health import TimeLimitWarning
-from agentfly.training.publisher import Publisher
+from agentfly.training.publisher import Publisher, uninterrupted
+from agentfly.training.rollout_stages import Evaluator, Sampled, Sampler
 from agentfly.training.run_folder import RunFolder
 from agentfly.training.run_state import write_state
-from agentfly.training.sampling import Sampled, Sampler
-from agentfly.training.stage_times import StageTimes
-from agentfly.training.stopping import Target
-from agentfly.training.train_result import StoppedBy, TrainResult
-from agentfly.training.uninterrupted import uninterrupted
+from agentfly.training.train_result import StoppedBy, Target, TrainResult
 from agentfly.types import Group, Learner, StepMetrics, TrainableEngine
 
 
@@ -198,3 +193,32 @@ class Loop:
 def _train_metrics(learned: StepMetrics) -> dict[str, float]:
     seconds = {f"time/learner/{phase}": seconds for phase, seconds in learned.seconds.items()}
     return {f"train/{name}": value for name, value in learned.metrics.items()} | seconds
+
+
+class StageTimes:
+    """Seconds by stage, over one step.
+
+    >>> times = StageTimes()
+    >>> with times("training"):
+    ...     pass
+    >>> list(times.metrics())
+    ['time/training', 'time/step']
+    """
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        """Add what the block takes to a stage."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - start
+
+    def metrics(self) -> dict[str, float]:
+        """Return them by the names under which they are logged, and the whole step's."""
+        named = {f"time/{stage}": seconds for stage, seconds in self.seconds.items()}
+        return {**named, "time/step": time.monotonic() - self._started}

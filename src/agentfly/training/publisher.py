@@ -6,15 +6,16 @@ a stream of tensors           engines with a way for them, such as NCCL
 a folder of all weights       every other engine
 """
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from agentfly.errors import ConfigError
-from agentfly.training.uninterrupted import uninterrupted
 from agentfly.types import Learner, SharedTensors, TrainableEngine, Weights
 
 Check = Callable[[int], Awaitable[None]]
@@ -94,3 +95,27 @@ def _form(learner: Learner, engine: TrainableEngine) -> type[Weights]:
         f"{type(engine).__name__} can't be trained: it takes {known or 'no weights'}, expected "
         f"one of {', '.join(form.__name__ for form in learner.gives)}"
     )
+
+
+T = TypeVar("T")
+
+
+async def uninterrupted(function: Callable[[], T], thread: ThreadPoolExecutor) -> T:
+    """Run a function to its end off the event loop.
+
+    A cancelled waiter goes on waiting: half an update would leave weights that belong to no step.
+    The cancellation is delivered at the await after this one.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None, "a coroutine runs in a task"
+    future = loop.run_in_executor(thread, function)
+    cancelled = False
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError:
+            task.uncancel()
+            cancelled = True
+    if cancelled:
+        loop.call_soon(task.cancel)
+    return future.result()

@@ -23,7 +23,7 @@ from agentfly.config import EngineSettings
 from agentfly.errors import EngineError, RunError
 from agentfly.models import load_model
 from agentfly.training.learner.policy import Policy
-from agentfly.training.uninterrupted import uninterrupted
+from agentfly.training.publisher import uninterrupted
 from agentfly.types import Completion, Request, SamplingParams, Seed, TrainableEngine
 
 PROMPTS = 4

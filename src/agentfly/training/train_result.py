@@ -1,6 +1,7 @@
-"""What a run of training came to."""
+"""The result of a training run, and the target reward that may end it early."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -20,7 +21,7 @@ class StoppedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainResult:
-    """Where to find what was learned."""
+    """The folder of a finished run, with its checkpoints, model and metrics."""
 
     folder: Path
     """The run's own folder."""
@@ -48,3 +49,36 @@ class TrainResult:
     def metrics(self) -> Sequence[MetricsRecord]:
         """What was measured at every step."""
         return read_metrics(self.folder / "metrics.jsonl")
+
+
+class Target:
+    """Reached once the mean training reward of the last few steps is high enough.
+
+    Held-out rewards are never looked at: a run that stopped by them would have chosen its own
+    result.
+
+    >>> target = Target(0.8, window=2)
+    >>> for reward in (0.9, 0.6, 0.9, 0.8):
+    ...     target.take(reward)
+    ...     print(target.reached)
+    False
+    False
+    False
+    True
+    """
+
+    def __init__(self, reward: float | None, *, window: int, earlier: Iterable[float] = ()) -> None:
+        self._reward = reward
+        self._last = deque(earlier, maxlen=window)
+
+    def take(self, reward: float | None) -> None:
+        """Take in the reward of one more step; a step without scored chains counts for nothing."""
+        if reward is not None:
+            self._last.append(reward)
+
+    @property
+    def reached(self) -> bool:
+        """Tell whether there is nothing left to do."""
+        if self._reward is None or len(self._last) < (self._last.maxlen or 0):
+            return False
+        return sum(self._last) / len(self._last) >= self._reward

@@ -8,7 +8,7 @@ import torch
 
 from agentfly.algorithms.credit import discounted_sum, next_in_segment, token_rewards
 from agentfly.algorithms.function_types import AdvantageInput, AdvantageOutput
-from agentfly.algorithms.spread import has_spread, standardize
+from agentfly.algorithms.group import has_spread, standardize
 
 
 def gae(

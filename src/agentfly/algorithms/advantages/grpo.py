@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from agentfly.algorithms.spread import standardize
+from agentfly.algorithms.group import standardize
 
 
 def grpo(rewards_G: Tensor, *, scale_by_std: bool = True) -> Tensor:

@@ -4,8 +4,7 @@ import torch
 
 from agentfly.algorithms.credit import discounted_sum, turn_rewards
 from agentfly.algorithms.function_types import AdvantageInput, AdvantageOutput
-from agentfly.algorithms.group import has_sibling, within
-from agentfly.algorithms.spread import standardize
+from agentfly.algorithms.group import has_sibling, standardize, within
 
 
 def per_turn(x: AdvantageInput, *, discount: float = 0.95) -> AdvantageOutput:

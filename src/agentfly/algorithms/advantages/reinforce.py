@@ -4,7 +4,7 @@ import torch
 
 from agentfly.algorithms.credit import chain_rewards
 from agentfly.algorithms.function_types import AdvantageInput, AdvantageOutput
-from agentfly.algorithms.spread import has_spread
+from agentfly.algorithms.group import has_spread
 
 
 def reinforce(x: AdvantageInput, *, baseline: bool = True) -> AdvantageOutput:

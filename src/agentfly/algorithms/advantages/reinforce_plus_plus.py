@@ -10,8 +10,7 @@ import torch
 
 from agentfly.algorithms.credit import chain_rewards, discounted_sum, token_rewards
 from agentfly.algorithms.function_types import AdvantageInput, AdvantageOutput
-from agentfly.algorithms.group import within
-from agentfly.algorithms.spread import has_spread, standardize
+from agentfly.algorithms.group import has_spread, standardize, within
 
 
 def reinforce_plus_plus(x: AdvantageInput, *, discount: float = 1.0) -> AdvantageOutput:

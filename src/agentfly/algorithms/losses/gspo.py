@@ -5,8 +5,8 @@ gradient of its own log-probability. Added up over a sequence that is the sequen
 what weighs or leaves out a single token reaches this token alone.
 """
 
-from agentfly.algorithms.clip import Clip, clipped_surrogate
 from agentfly.algorithms.function_types import LossInput, LossOutput
+from agentfly.algorithms.losses.clipped import Clip, clipped_surrogate
 from agentfly.algorithms.ratio import log_ratio, sequence_mean
 
 NARROW = Clip(low=3e-4, high=4e-4)

@@ -1,17 +1,17 @@
-"""The policy in training: its log-probabilities, and updates of its weights."""
+"""The policy in training: its log-probabilities, updates of its weights, and its reference."""
 
+import copy
 from typing import Any
 
 from torch import Tensor
 
 from agentfly.algorithms import Algorithm, LossInput, objective
 from agentfly.config import TrainSettings
-from agentfly.training.learner.minibatch import Minibatch
+from agentfly.training.learner.minibatch import Microbatch, Minibatch, Pass
 from agentfly.training.learner.optimizer import Optimizer
 from agentfly.training.learner.pack import PackedRow
 from agentfly.training.learner.packed_forward import Forward, Targets
-from agentfly.training.learner.policy import Policy
-from agentfly.training.learner.rows import Microbatch
+from agentfly.training.learner.policy import Policy, adapters_off
 from agentfly.training.learner.step_metrics import StepRecorder
 from agentfly.training.learner.token_batch import TokenTargets
 
@@ -83,3 +83,19 @@ class Actor:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over what the optimizer remembered."""
         self._optimizer.load_state_dict(state)
+
+
+def make_reference(policy: Policy, forward: Forward) -> Pass:
+    """Return the log-probabilities of the adapted model without its adapters, or of a copy."""
+    if policy.adapted:
+        return _without_adapters(forward)
+    frozen = copy.deepcopy(policy.causal_lm).requires_grad_(requires_grad=False)
+    return Forward(frozen, dtype=policy.compute_dtype).logprobs
+
+
+def _without_adapters(forward: Forward) -> Pass:
+    def reference(row: PackedRow, targets: Targets) -> Tensor:
+        with adapters_off(forward.body.module):
+            return forward.logprobs(row, targets)
+
+    return reference

@@ -23,7 +23,6 @@ from agentfly.training.learner.segment_attention import (
     attending,
     recomputing,
 )
-from agentfly.training.learner.training_mode import checkpoint_activations, without_dropout
 from agentfly.types import Sample
 
 PROBE_TOKENS = 24
@@ -165,3 +164,17 @@ def _probe(ids: tuple[int, ...]) -> Sample:
         chain_id="",
         group_id="",
     )
+
+
+def without_dropout(module: Any) -> Any:
+    """Put a module into training mode, in which it still computes what it samples with."""
+    for part in module.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+    return module.train()
+
+
+def checkpoint_activations(module: Any, **more: Any) -> None:
+    """Compute each layer's activations twice instead of keeping them."""
+    options = {"use_reentrant": False, **more}
+    module.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)

@@ -28,17 +28,13 @@ from agentfly.algorithms import Algorithm, diagnose_advantages, kl_estimate
 from agentfly.chat import MaskPolicy
 from agentfly.chat.mask import all_sampled
 from agentfly.config import RunSettings
-from agentfly.training.learner.actor import Actor
+from agentfly.training.learner.actor import Actor, make_reference
 from agentfly.training.learner.critic import Critic
-from agentfly.training.learner.given_weights import forms, give
-from agentfly.training.learner.memory import Memory, estimate_memory
-from agentfly.training.learner.minibatch import Minibatch, Plan, make_plan
-from agentfly.training.learner.out_of_memory import report_out_of_memory
+from agentfly.training.learner.memory import Memory, estimate_memory, report_out_of_memory
+from agentfly.training.learner.minibatch import Minibatch, Packing, Plan, make_plan
+from agentfly.training.learner.optimizer import learning_rate
 from agentfly.training.learner.packed_forward import Forward
-from agentfly.training.learner.policy import Policy
-from agentfly.training.learner.reference import make_reference
-from agentfly.training.learner.rows import Packing
-from agentfly.training.learner.schedule import learning_rate
+from agentfly.training.learner.policy import Policy, forms, give
 from agentfly.training.learner.step_metrics import StepRecorder
 from agentfly.training.learner.token_batch import Batch, TokenTargets, timeline
 from agentfly.training.learner.trainable_chains import TrainableChains, find_trainable_chains

@@ -1,7 +1,7 @@
-"""What each update of a step learns from, and what its loss is divided by.
+"""Minibatches: the chains of each update in packed rows, and the denominators of its loss.
 
-All scored chains of a step are dealt to its updates. Those among them that give a gradient go
-through the model; the others still count in the denominators, which are sums over what was dealt.
+All scored chains of a step are distributed over its updates. Those with a gradient go through the
+model; the others still count in the denominators, which are sums over all chains of the update.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,9 +11,44 @@ from itertools import groupby, pairwise
 import torch
 from torch import Tensor
 
-from agentfly.training.learner.rows import Microbatch, Pass
+from agentfly.training.learner.pack import PackedRow, pack
+from agentfly.training.learner.packed_forward import Targets, targets_of
 from agentfly.training.learner.token_batch import Batch
 from agentfly.types import Seed
+
+Pass = Callable[[PackedRow, Targets], Tensor]
+"""From a row to one number for each trained token in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Microbatch:
+    """One row: what goes through the model at once."""
+
+    row: PackedRow
+    targets: Targets
+    tokens_K: Tensor
+    """Where its trained tokens are in the batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packing:
+    """How batches become rows."""
+
+    budget: int
+    share: bool
+    device: torch.device
+
+    def rows(self, batch: Batch) -> list[Microbatch]:
+        """Pack a batch."""
+        rows = pack(batch.samples, budget=self.budget, share=self.share)
+        return [
+            Microbatch(
+                row=row,
+                targets=targets_of(row, batch.samples, self.device),
+                tokens_K=batch.tokens_of(row),
+            )
+            for row in rows
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,18 +1,25 @@
-"""The weights being trained: in float32, whatever they are computed in."""
+"""The weights in training, in float32 whatever they are computed in.
+
+Low-rank adapters by peft may be trained instead of the weights themselves (arXiv:2106.09685).
+"""
 
 import copy
 import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from agentfly.config import ModelSettings
+from agentfly.config import LoraSettings, ModelSettings
+from agentfly.errors import ConfigError, boundary
 from agentfly.modeling.shared_view import bfloat16_pays
 from agentfly.models import load_model, resolve_model
 from agentfly.models.loading import no_progress_bars
-from agentfly.training.learner import lora
+from agentfly.runtime.extra import import_extra
+from agentfly.types import AdapterFolder, NamedTensors, SharedTensors, Weights, WeightsFolder
 
 TOKENIZER_FILES = (
     "tokenizer*",
@@ -54,7 +61,7 @@ class Policy:
         if settings.lora is None:
             causal_lm.requires_grad_(requires_grad=True)
         else:
-            self._wrapped = lora.add_adapters(causal_lm, settings.lora, seed=seed)
+            self._wrapped = add_adapters(causal_lm, settings.lora, seed=seed)
 
     @classmethod
     def load(cls, settings: ModelSettings, *, seed: int = 0) -> "Policy":
@@ -113,7 +120,7 @@ class Policy:
     def save(self, folder: Path) -> None:
         """Write what `restore` reads: a Hugging Face folder in float32, or the adapters alone."""
         if self.adapted:
-            lora.save_adapters(self._wrapped, folder)
+            save_adapters(self._wrapped, folder)
         else:
             with no_progress_bars():
                 self.causal_lm.save_pretrained(folder)
@@ -122,7 +129,7 @@ class Policy:
     def restore(self, folder: Path) -> None:
         """Read back what `save` wrote, in place and bit for bit."""
         if self.adapted:
-            lora.restore_adapters(self._wrapped, folder)
+            restore_adapters(self._wrapped, folder)
             return
         saved = load_model(
             folder,
@@ -134,7 +141,7 @@ class Policy:
 
     def export(self, folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32") -> None:
         """Write a plain Hugging Face folder, adapters merged, to be used anywhere."""
-        plain = lora.merged(self._wrapped) if self.adapted else copy.deepcopy(self.causal_lm)
+        plain = merged(self._wrapped) if self.adapted else copy.deepcopy(self.causal_lm)
         with no_progress_bars():
             plain.to(getattr(torch, dtype)).save_pretrained(folder)
         self._copy_tokenizer(folder)
@@ -144,13 +151,13 @@ class Policy:
 
         The head of tied embeddings is among them under its own name.
         """
-        plain = lora.merged(self._wrapped) if self.adapted else self.causal_lm
+        plain = merged(self._wrapped) if self.adapted else self.causal_lm
         named: dict[str, Tensor] = plain.state_dict()
         return named
 
     def save_adapters(self, folder: Path) -> None:
         """Write the adapters alone, as peft reads them."""
-        lora.save_adapters(self._wrapped, folder)
+        save_adapters(self._wrapped, folder)
 
     def _copy_tokenizer(self, folder: Path) -> None:
         for pattern in TOKENIZER_FILES:
@@ -163,3 +170,97 @@ def _device(wanted: str) -> torch.device:
     if wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(wanted)
+
+
+def forms(policy: Policy) -> Sequence[type[Weights]]:
+    """Return the forms that `give` knows, the cheapest first."""
+    adapters: list[type[Weights]] = [AdapterFolder] if policy.adapted else []
+    return [SharedTensors, *adapters, NamedTensors, WeightsFolder]
+
+
+def give(policy: Policy, form: type[Weights], folder: Path) -> Weights:
+    """Return the weights as they are now; forms with files write them to a new `folder`."""
+    if form is SharedTensors:
+        return SharedTensors()
+    if form is NamedTensors:
+        return NamedTensors(stream=lambda: policy.tensors().items())
+    if form is AdapterFolder:
+        policy.save_adapters(folder)
+        return AdapterFolder(path=folder)
+    _write_all(policy, folder)
+    return WeightsFolder(path=folder)
+
+
+def _write_all(policy: Policy, folder: Path) -> None:
+    """Write all weights under their names, the head of tied embeddings too.
+
+    `save_pretrained` leaves such a head out, and a server that ties it only when it starts would
+    keep the old one.
+    """
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True)
+    tensors = _apart(policy.tensors(), policy.compute_dtype)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    policy.causal_lm.config.save_pretrained(folder)
+
+
+def _apart(tensors: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
+    """Give every name memory of its own, as the file format wants it."""
+    seen: set[int] = set()
+    apart = {}
+    for name, tensor in tensors.items():
+        own = tensor.detach().to(dtype).contiguous()
+        apart[name] = own.clone() if own.data_ptr() in seen else own
+        seen.add(own.data_ptr())
+    return apart
+
+
+def add_adapters(causal_lm: Any, settings: LoraSettings, *, seed: int) -> Any:
+    """Put adapters into a model, in place, and return peft's wrapping of it."""
+    peft = _peft()
+    config = peft.LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        target_modules=list(settings.targets) if settings.targets else "all-linear",
+        task_type="CAUSAL_LM",
+    )
+    with torch.random.fork_rng(), boundary(ConfigError, f"adding adapters of {settings!r}"):
+        torch.manual_seed(seed)
+        return peft.get_peft_model(causal_lm, config)
+
+
+def save_adapters(wrapped: Any, folder: Path) -> None:
+    """Write the adapters alone, as peft and transformers load them."""
+    wrapped.save_pretrained(folder)
+
+
+def restore_adapters(wrapped: Any, folder: Path) -> None:
+    """Read back what `save_adapters` wrote, bit for bit."""
+    peft = _peft()
+    with boundary(ConfigError, f"reading the adapters in {folder}"):
+        peft.set_peft_model_state_dict(wrapped, peft.load_peft_weights(str(folder), device="cpu"))
+
+
+def merged(wrapped: Any) -> Any:
+    """Return a plain model with the adapters added to copies of the weights."""
+    return copy.deepcopy(wrapped).merge_and_unload()
+
+
+@contextmanager
+def adapters_off(module: Any) -> Iterator[None]:
+    """Compute as the model did before it had adapters."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    layers = [layer for layer in module.modules() if isinstance(layer, BaseTunerLayer)]
+    for layer in layers:
+        layer.enable_adapters(enabled=False)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.enable_adapters(enabled=True)
+
+
+def _peft() -> Any:
+    return import_extra("peft", extra="train", purpose="LoRA")

@@ -1,4 +1,4 @@
-"""What a step of learning did: its metrics, and where its time went."""
+"""Metrics of a learning step: their names, and a recorder of values and times."""
 
 import time
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""The trained tokens of a step as flat tensors, and what is known of each.
+"""The trained tokens of a step as flat tensors, and the targets of each.
 
 Letters of the shapes: N trained tokens, sample after sample; C chains; U turns.
 """

@@ -1,4 +1,4 @@
-"""From groups to the chains that can be learned from; all others are counted by why they can't."""
+"""The chains of a step that can be trained on, as flat samples; others are counted by reason."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 
 from agentfly.algorithms import Overlong, overlong_penalty
-from agentfly.chat import MaskPolicy
-from agentfly.training.learner.sample import make_samples
-from agentfly.types import Group, Sample, Trajectory, Turn
+from agentfly.chat import MaskPolicy, apply_mask
+from agentfly.chat.mask import all_sampled
+from agentfly.errors import TrainingDataError
+from agentfly.types import Group, Sample, TokenStream, Trajectory, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,3 +69,52 @@ def _chain(group: int, member: Trajectory, mask: MaskPolicy, overlong: Overlong 
 def _too_long(turns: Sequence[Turn], overlong: Overlong) -> float:
     sampled = sum(len(turn.completion.token_ids) for turn in turns if turn.completion)
     return float(overlong_penalty(torch.tensor([sampled]), overlong))
+
+
+NOT_SAMPLED = -1
+"""The weights version of a token that no weights sampled."""
+
+
+def make_samples(trajectory: Trajectory, mask: MaskPolicy = all_sampled) -> list[Sample]:
+    """Flatten each stream; only sampled tokens that the mask policy leaves on carry loss."""
+    if any(turn.completion is None for turn in trajectory.turns):
+        raise TrainingDataError(
+            f"chain {trajectory.chain_id} has turns without token ids, because its server returns "
+            "text only. Train through an engine that returns ids: `local`, `vllm`, or an "
+            "OpenAI-compatible server with token ids and log-probabilities"
+        )
+    turns = trajectory.turns
+    keep = dict(zip((t.index for t in turns), apply_mask(mask, turns), strict=True))
+    return [_flatten(stream, trajectory, keep) for stream in trajectory.streams]
+
+
+def _flatten(
+    stream: TokenStream, trajectory: Trajectory, keep: Mapping[int, Sequence[bool]]
+) -> Sample:
+    flags: list[bool] = []
+    logprobs: list[float] = []
+    versions: list[int] = []
+    turn_index: list[int] = []
+    for turn in stream.turns:
+        sampled = _sampled(turn, keep[turn.index])
+        context = len(turn.context_ids)
+        flags += [False] * context + [on for on, _, _ in sampled]
+        logprobs += [0.0] * context + [logprob if on else 0.0 for on, logprob, _ in sampled]
+        versions += [NOT_SAMPLED] * context + [version for _, _, version in sampled]
+        turn_index += [turn.index] * (context + len(sampled))
+    return Sample(
+        token_ids=stream.token_ids,
+        mask=tuple(flags),
+        logprobs=tuple(logprobs),
+        versions=tuple(versions),
+        turn_index=tuple(turn_index),
+        temperature=stream.turns[0].temperature,
+        chain_id=trajectory.chain_id,
+        group_id=trajectory.group_id,
+    )
+
+
+def _sampled(turn: Turn, keep: Sequence[bool]) -> list[tuple[bool, float, int]]:
+    completion = turn.completion
+    assert completion is not None, "checked before flattening"
+    return list(zip(keep, completion.logprobs, completion.version_of_each(), strict=True))

@@ -8,7 +8,9 @@ Prompts, masks and packing are those of reinforcement learning, so that the mode
 when it is trained further with `model.name = "runs/warm/model"`.
 """
 
-from collections.abc import Iterator
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,19 +25,16 @@ from agentfly.config.validation_errors import refuse_if_any
 from agentfly.errors import ConfigError
 from agentfly.models import context_length, resolve_model
 from agentfly.observe import MetricsRecord, RunProgress, Trackers, log_to, read_metrics
-from agentfly.training.checkpoint import Checkpoints
+from agentfly.training.checkpoint import Checkpoints, export_model
 from agentfly.training.disk import report_disk_errors
-from agentfly.training.exporting import export_model
+from agentfly.training.learner.memory import free_memory, report_memory
 from agentfly.training.learner.policy import Policy
-from agentfly.training.memory import free_memory, report_memory
+from agentfly.training.loop import StageTimes
 from agentfly.training.run_files import open_folder, open_run_trackers, remove_unless_started
 from agentfly.training.run_folder import RunFolder
 from agentfly.training.run_state import TRAINER
-from agentfly.training.stage_times import StageTimes
-from agentfly.training.supervised.batch_order import BatchOrder
-from agentfly.training.supervised.ctrl_c import ctrl_c_waits
 from agentfly.training.supervised.demonstrations import Demonstrations, read_demonstrations
-from agentfly.training.supervised.supervised_learner import SupervisedLearner
+from agentfly.training.supervised.supervised_learner import BatchOrder, SupervisedLearner
 from agentfly.types import Sample, Seed
 
 MODEL = "model"
@@ -254,3 +253,30 @@ def _folder(settings: SftSettings, *, resume: bool) -> RunFolder:
             "choose another name to begin anew"
         )
     return open_folder(settings, resume=resume)
+
+
+@contextmanager
+def ctrl_c_waits(tell: Callable[[str], None]) -> Iterator[None]:
+    """Let Ctrl-C take effect after the block: half an update leaves weights that belong to no step.
+
+    Pressed once more, it takes effect at once. Whoever has a handler of their own keeps it.
+    """
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    pressed = False
+
+    def note(*_: object) -> None:
+        nonlocal pressed
+        pressed = True
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        tell("stopping after this step; Ctrl-C once more stops at once")
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if pressed:
+        raise KeyboardInterrupt

@@ -1,20 +1,20 @@
-"""Learning from given samples: the likelihood of their trained tokens is raised."""
+"""Supervised updates: raise the likelihood of given samples, in an order fixed by a seed."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from agentfly.config import TrainSettings
-from agentfly.training.learner.memory import Memory, estimate_memory
-from agentfly.training.learner.optimizer import Optimizer
-from agentfly.training.learner.out_of_memory import report_out_of_memory
+from agentfly.training.learner.memory import Memory, estimate_memory, report_out_of_memory
+from agentfly.training.learner.optimizer import Optimizer, learning_rate
 from agentfly.training.learner.pack import PackedRow, pack
 from agentfly.training.learner.packed_forward import Forward, targets_of
 from agentfly.training.learner.policy import Policy
-from agentfly.training.learner.schedule import learning_rate
 from agentfly.training.learner.step_metrics import StepRecorder
-from agentfly.types import Sample, StepMetrics
+from agentfly.types import Sample, Seed, StepMetrics
 
 
 class SupervisedLearner:
@@ -82,3 +82,33 @@ class SupervisedLearner:
 
 def _trained(samples: Sequence[Sample]) -> int:
     return sum(sum(sample.mask[1:]) for sample in samples)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchOrder:
+    """Every epoch goes over every sample once, shuffled by the epoch's own seed.
+
+    A resumed run finds the samples of its next step by the step's number alone.
+    """
+
+    samples: Sequence[Sample]
+    per_step: int
+    epochs: int
+    seed: Seed
+
+    @property
+    def steps(self) -> int:
+        """How many steps all epochs take; the last one of an epoch may be smaller."""
+        return self.epochs * self._steps_per_epoch
+
+    def batch(self, step: int) -> list[Sample]:
+        """Return the samples of a step, counted from 1."""
+        epoch, place = divmod(step - 1, self._steps_per_epoch)
+        seed = self.seed.child("epoch", epoch)
+        order = sorted(range(len(self.samples)), key=lambda index: seed.child(index).value)
+        chosen = order[place * self.per_step : (place + 1) * self.per_step]
+        return [self.samples[index] for index in chosen]
+
+    @property
+    def _steps_per_epoch(self) -> int:
+        return math.ceil(len(self.samples) / self.per_step)

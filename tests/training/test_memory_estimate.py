@@ -15,10 +15,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from agentfly.training.learner import memory, segment_attention
 from agentfly.training.learner.attention_kernels import Chunked
-from agentfly.training.learner.memory import Memory, estimate_memory, kept_bytes
+from agentfly.training.learner.memory import (
+    GIB,
+    Memory,
+    engine_cache,
+    estimate_memory,
+    free_memory,
+    kept_bytes,
+    report_memory,
+)
 from agentfly.training.learner.pack import PackedRow, pack
 from agentfly.training.learner.packed_forward import Forward, Targets, targets_of
-from agentfly.training.memory import GIB, engine_cache, free_memory, report_memory
 from agentfly.types import Sample
 
 CPU = torch.device("cpu")
