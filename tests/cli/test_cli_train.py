@@ -187,7 +187,7 @@ def test_a_dry_run_fetches_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) 
     def fetch(*_: object, **__: object) -> None:
         raise AssertionError("a dry run must not fetch a model")
 
-    monkeypatch.setattr("agentfly.models.hub.download", fetch)
+    monkeypatch.setattr("agentfly.models.model_hub.download", fetch)
     monkeypatch.setattr("agentfly.models.zoo.fetch", fetch)
     for name in ("smollm2-135m-instruct", "organisation/name"):
         run = CliRunner().invoke(app, [str(file), f"model.name={name}", "--dry-run"])

@@ -13,7 +13,7 @@ from agentfly.config import EngineSettings
 from agentfly.engines import EngineSpec, ReplicatedEngine, make_engine
 from agentfly.engines.factory import engine_problems
 from agentfly.engines.local import LocalEngine
-from agentfly.engines.vllm.make import PYTHON_VARIABLE
+from agentfly.engines.vllm.maker import PYTHON_VARIABLE
 from agentfly.engines.vllm.service import VllmService
 from agentfly.types import AdapterFolder, NamedTensors, WeightsFolder
 

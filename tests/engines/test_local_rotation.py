@@ -7,13 +7,13 @@ import torch
 from tests.engines.local_models import llama
 from torch import Tensor
 
-from agentfly.engines.local.lean import ROTARY_BLOCK, LeanForward
+from agentfly.engines.local.llama_forward import ROTARY_BLOCK, LlamaForward
 
 
 def test_a_shard_never_takes_away_the_longer_table_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    forward = LeanForward(llama())
+    forward = LlamaForward(llama())
     make_table = forward._make_table
     short_begun, long_done = threading.Event(), threading.Event()
 

@@ -19,8 +19,8 @@ from tests.engines.local_models import (
 )
 from torch import Tensor
 
-from agentfly.engines.local import LocalEngine, sampling
-from agentfly.engines.local.sampling import Draw, sample, truncate
+from agentfly.engines.local import LocalEngine, token_sampling
+from agentfly.engines.local.token_sampling import Draw, sample, truncate
 from agentfly.types import SamplingParams
 
 DRAWS = 2000
@@ -133,7 +133,7 @@ def test_few_candidates_truncate_like_all_of_them(
     params = [SamplingParams(top_p=top_p, top_k=top_k, min_p=min_p)]
     whole = truncate(weights, params)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sampling, "CANDIDATES", 4)
+        patch.setattr(token_sampling, "CANDIDATES", 4)
         few = truncate(weights, params)
     assert torch.equal(whole, few)
     assert whole.max() == weights.max()
@@ -143,7 +143,7 @@ def test_few_candidates_truncate_like_all_of_them(
 def test_of_equal_weights_the_lower_ids_stay(
     candidates: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sampling, "CANDIDATES", candidates)
+    monkeypatch.setattr(token_sampling, "CANDIDATES", candidates)
     # With four candidates, two of the four 0.2 are left out: top_k=4 can't be told from these.
     weights = torch.tensor([[0.1, 0.2, 0.3, 0.2, 0.3, 0.2, 0.2, 0.1]])
     left = [truncate(weights, [SamplingParams(top_k=k)])[0].nonzero().flatten() for k in (1, 2, 4)]

@@ -7,8 +7,8 @@ import torch
 from tests.engines.local_models import SMALL, family, hf, llama
 
 from agentfly.engines.local import LocalEngine
-from agentfly.engines.local.hosted import HostedForward
-from agentfly.engines.local.lean import LeanForward
+from agentfly.engines.local.generic_forward import GenericForward
+from agentfly.engines.local.llama_forward import LlamaForward
 from agentfly.errors import ConfigError
 
 
@@ -67,7 +67,7 @@ def test_refused_by_name(name: str) -> None:
 def test_the_llama_family_takes_the_lean_way(name: str) -> None:
     forward = LocalEngine(family()[name])._core._forward
     lean = name.startswith(("llama", "qwen"))
-    assert isinstance(forward, LeanForward if lean else HostedForward)
+    assert isinstance(forward, LlamaForward if lean else GenericForward)
 
 
 def test_a_forward_that_differs_from_the_modules_own_is_refused() -> None:

@@ -22,7 +22,7 @@ from tests.patience import until
 
 from agentfly.config import EngineSettings
 from agentfly.engines import EngineSpec, make_engine
-from agentfly.engines.vllm.launch import VllmServer
+from agentfly.engines.vllm.server_process import VllmServer
 from agentfly.engines.vllm.service import VllmService
 from agentfly.errors import ConfigError, DeadlineError, EngineError, StaleWeightsError
 from agentfly.runtime.clock import LoopClock

@@ -12,8 +12,8 @@ import pytest
 from tests.patience import PATIENCE
 
 from agentfly.errors import ConfigError
-from agentfly.models import cache as model_cache
-from agentfly.models.cache import cache_folder, cached, make
+from agentfly.models import model_cache
+from agentfly.models.model_cache import cache_folder, cached, make
 from agentfly.models.progress import Progress, quiet
 
 pytest.importorskip("filelock")
@@ -91,7 +91,7 @@ def test_a_failed_build_leaves_nothing(cache: Path) -> None:
 
 _BUILD_AND_DIE = """
     import os, sys
-    from agentfly.models.cache import make
+    from agentfly.models.model_cache import make
     def build(folder, progress):
         (folder / "weights").write_bytes(b"ab")
         os.kill(os.getpid(), 9)
@@ -111,7 +111,7 @@ def test_what_a_killed_process_left_is_cleaned_up(cache: Path) -> None:
 _BUILD_SLOWLY = """
     import sys, time
     from pathlib import Path
-    from agentfly.models.cache import make
+    from agentfly.models.model_cache import make
     def build(folder, progress):
         with open(sys.argv[1], "a") as log:
             log.write("built\\n")
@@ -155,7 +155,7 @@ def test_too_little_space_is_told_before_anything_is_written(cache: Path) -> Non
 _FILL_A_SMALL_DISK = """
     import sys
     from agentfly.errors import ConfigError
-    from agentfly.models.cache import cache_folder, make
+    from agentfly.models.model_cache import cache_folder, make
     def build(folder, progress):
         try:
             (folder / "weights").write_bytes(bytes(8_000_000))

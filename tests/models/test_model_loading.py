@@ -12,8 +12,8 @@ from tests.patience import PATIENCE
 
 from agentfly.errors import ConfigError
 from agentfly.models import resolve_model
-from agentfly.models.hub import is_whole
 from agentfly.models.loading import load_model
+from agentfly.models.model_hub import is_whole
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

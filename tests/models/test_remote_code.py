@@ -15,7 +15,7 @@ import agentfly
 from agentfly import Agent, SamplingParams, Source
 from agentfly.environments.search.retrieval.dense import SentenceEmbedder
 from agentfly.errors import ConfigError
-from agentfly.models import hub, load_model, resolve_model
+from agentfly.models import load_model, model_hub, resolve_model
 
 CODE = """
 from pathlib import Path
@@ -100,12 +100,12 @@ def test_python_files_are_fetched_only_for_a_user_who_trusts_them(
         return str(folder)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
-    monkeypatch.setattr(hub, "_check_reachable", lambda _: None)
-    hub.download("someone/own")
-    hub.download("someone/own", trust_remote_code=True)
+    monkeypatch.setattr(model_hub, "_check_reachable", lambda _: None)
+    model_hub.download("someone/own")
+    model_hub.download("someone/own", trust_remote_code=True)
     assert asked == [False, True]
     (folder / "own.py").unlink()
-    hub.download("someone/own", trust_remote_code=True)
+    model_hub.download("someone/own", trust_remote_code=True)
     assert asked == [False, True, True, True], "a copy without its code is completed"
 
 

@@ -17,9 +17,9 @@ from agentfly.models.tiny.conversation import (
     converse,
     mend_a_mistake,
 )
-from agentfly.models.tiny.measure import called_result
 from agentfly.models.tiny.phrase import fill, sentence
-from agentfly.models.tiny.toolbox import PRODUCT_CALCULATOR
+from agentfly.models.tiny.solve_rate import called_result
+from agentfly.models.tiny.tool_schemas import PRODUCT_CALCULATOR
 from agentfly.tools import calculator
 
 transformers = pytest.importorskip("transformers")

@@ -14,7 +14,7 @@ from agentfly.algorithms import make_algorithm
 from agentfly.config import EngineSettings
 from agentfly.engines import EngineSpec
 from agentfly.engines.local import LocalEngine
-from agentfly.engines.publishing import require_taken
+from agentfly.engines.weight_forms import require_taken
 from agentfly.training.learner.learner import LocalLearner
 from agentfly.training.learner.policy import Policy
 from agentfly.training.publisher import Publisher, publishing

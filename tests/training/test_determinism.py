@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from agentfly.algorithms import ALGORITHMS, make_algorithm
-from agentfly.engines.local import sampling
+from agentfly.engines.local import token_sampling
 from agentfly.errors import ConfigError
 from agentfly.training.learner.learner import LocalLearner
 from agentfly.training.run_state import CUBLAS_WORKSPACES, determinism
@@ -94,17 +94,19 @@ def test_sums_are_cumulated_on_the_processor_where_a_gpu_refuses_to() -> None:
     with FakeTensorMode():
         values = torch.empty(2, 600, device="cuda")
         with Watch("cuda"):
-            assert sampling._cumulated(values).device.type == "cuda"
+            assert token_sampling._cumulated(values).device.type == "cuda"
 
 
 def test_all_else_in_sampling_a_gpu_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
     def unseen(values: torch.Tensor) -> torch.Tensor:
         return torch.from_numpy(np.cumsum(values.numpy(), -1))
 
-    monkeypatch.setattr(sampling, "_cumulated", unseen)
+    monkeypatch.setattr(token_sampling, "_cumulated", unseen)
     params = [SamplingParams(), SamplingParams(top_p=0.9, top_k=40), SamplingParams(min_p=0.1)]
     with Watch("cpu"):
-        sampling.sample(torch.randn(3, 2000), [sampling.Draw(one, 0.3) for one in params])
+        token_sampling.sample(
+            torch.randn(3, 2000), [token_sampling.Draw(one, 0.3) for one in params]
+        )
 
 
 @pytest.mark.usefixtures("deterministic")

@@ -84,7 +84,7 @@ ENGINES: PluginKind[EngineMaker] = PluginKind(
     group="agentfly.engines",
     builtin={
         "local": _make_local,
-        "vllm": "agentfly.engines.vllm.make:make_vllm",
+        "vllm": "agentfly.engines.vllm.maker:make_vllm",
     },
     fits=callable,
     way_out="name a function that takes an EngineSpec and returns an engine",
@@ -137,7 +137,7 @@ def engine_problems(
 
 
 def _vllm_problems(settings: EngineSettings) -> Iterator[Problem]:
-    from agentfly.engines.vllm.make import find_command, require_url
+    from agentfly.engines.vllm.maker import find_command, require_url
 
     if settings.urls and settings.replicas not in (1, len(settings.urls)):
         text = f"must be left out, or {len(settings.urls)} as there are urls"

@@ -22,7 +22,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import cast
 
-from agentfly.engines.publishing import require_taken
+from agentfly.engines.weight_forms import require_taken
 from agentfly.errors import ConfigError, DeadlineError, EngineError, StaleWeightsError
 from agentfly.runtime.clock import LoopClock
 from agentfly.runtime.http_retry import failing_over

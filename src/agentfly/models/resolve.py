@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from agentfly.errors import ConfigError
-from agentfly.models import hub, zoo
+from agentfly.models import model_hub, zoo
 from agentfly.models.progress import Progress, quiet
 from agentfly.runtime.names import suggestion
 
@@ -36,7 +36,7 @@ def resolve_model(
             "`save_pretrained`, with config.json, weights and tokenizer"
         )
     if _HUB_ID.fullmatch(text):
-        return hub.download(text, trust_remote_code=trust_remote_code)
+        return model_hub.download(text, trust_remote_code=trust_remote_code)
     raise ConfigError(_unknown(text))
 
 

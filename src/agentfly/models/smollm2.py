@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentfly.errors import ConfigError
-from agentfly.models.cache import sha256
 from agentfly.models.loading import no_progress_bars
+from agentfly.models.model_cache import sha256
 from agentfly.models.progress import Progress
 from agentfly.runtime.process import start
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from agentfly.errors import ConfigError
-from agentfly.models import cache, smollm2
+from agentfly.models import model_cache, smollm2
 from agentfly.models.progress import Progress, quiet
 from agentfly.models.tiny.build import RECIPES, build_pretrained, build_random, shipped_folder
 from agentfly.runtime.names import look_up
@@ -45,7 +45,7 @@ class _Entry:
     context: int
     megabytes: float
     description: str
-    build: cache.Build | None = None
+    build: model_cache.Build | None = None
     """Fills an empty folder; None for the model inside the package."""
     modules: tuple[str, ...] = _LOCAL
     """What the building imports."""
@@ -131,7 +131,7 @@ def model_info(name: str) -> ModelInfo:
         megabytes=entry.megabytes,
         licence=LICENCE,
         description=entry.description,
-        folder=cache.present(name) if entry.build else shipped_folder(),
+        folder=model_cache.present(name) if entry.build else shipped_folder(),
     )
 
 
@@ -148,11 +148,11 @@ def fetch(name: str, *, progress: Progress = quiet) -> Path:
     entry = look_up(name, _ZOO, "model")
     if entry.build is None:
         return shipped_folder()
-    if (folder := cache.cached(name)) is not None:
+    if (folder := model_cache.cached(name)) is not None:
         return folder
     _require(name, entry.modules)
     needs = int((entry.megabytes + entry.scratch_megabytes) * 1e6)
-    return cache.make(name, entry.build, needs=needs, progress=progress)
+    return model_cache.make(name, entry.build, needs=needs, progress=progress)
 
 
 def _require(name: str, modules: tuple[str, ...]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from agentfly.engines.local.core import StaleCache
-from agentfly.engines.local.keyvalues import TokenIds
+from agentfly.engines.local.key_values import TokenIds
 from agentfly.errors import ConfigError
 from agentfly.runtime.names import look_up, suggestion
 

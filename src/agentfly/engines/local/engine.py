@@ -14,11 +14,11 @@ from agentfly.engines.local.arguments import (
     token_ids,
 )
 from agentfly.engines.local.core import Core, StaleCache
+from agentfly.engines.local.engine_thread import EngineThread
 from agentfly.engines.local.job import Job, Reply
+from agentfly.engines.local.sampled_weights import Dtype
 from agentfly.engines.local.stop import StopWatch
-from agentfly.engines.local.thread import EngineThread
-from agentfly.engines.local.weights import Dtype
-from agentfly.engines.publishing import require_taken
+from agentfly.engines.weight_forms import require_taken
 from agentfly.errors import DeadlineError, EngineError
 from agentfly.runtime.clock import LoopClock, in_seconds
 from agentfly.types import (

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from agentfly.engines.local.keyvalues import KeyValues, TokenIds
-from agentfly.engines.local.sampling import Draw, Sampled
+from agentfly.engines.local.key_values import KeyValues, TokenIds
 from agentfly.engines.local.stop import StopWatch
+from agentfly.engines.local.token_sampling import Draw, Sampled
 from agentfly.errors import AgentFlyError
 from agentfly.types import Completion, FinishReason, OnToken, Request, SamplingParams
 

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agentfly.engines.local.keyvalues import KeyValues, TokenIds, common_prefix
+from agentfly.engines.local.key_values import KeyValues, TokenIds, common_prefix
 
 BLOCK = 8
 """Tokens of a block; a shorter common beginning is not found."""

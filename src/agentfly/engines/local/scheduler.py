@@ -10,11 +10,11 @@ Lower priority numbers go first, then the order of arrival.
 import itertools
 from bisect import insort
 
-from agentfly.engines.local.attention import Span
-from agentfly.engines.local.cache import Cache
 from agentfly.engines.local.counters import Counters
 from agentfly.engines.local.job import Job
-from agentfly.engines.local.keyvalues import KeyValues
+from agentfly.engines.local.key_values import KeyValues
+from agentfly.engines.local.kv_cache import Cache
+from agentfly.engines.local.span_attention import Span
 
 Rank = tuple[int, int]
 

@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 
 import torch
 
-from agentfly.engines.local.attention import Span, SpanAttention
-from agentfly.engines.local.forward import Forward, prove_rows_independent
-from agentfly.engines.local.sampling import Draw, Sampled, sample
+from agentfly.engines.local.forward_pass import Forward, prove_rows_independent
+from agentfly.engines.local.span_attention import Span, SpanAttention
+from agentfly.engines.local.token_sampling import Draw, Sampled, sample
 from agentfly.types import SamplingParams
 
 T = TypeVar("T")

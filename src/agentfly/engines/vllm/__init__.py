@@ -16,8 +16,8 @@ schemas. **Nothing has been run on a GPU yet**; `NcclTransfer` has never moved a
 """
 
 from agentfly.engines.vllm.engine import VllmEngine
-from agentfly.engines.vllm.launch import VllmServer, start_vllm
-from agentfly.engines.vllm.transfer import NcclTransfer, WeightSync, WeightTransfer
+from agentfly.engines.vllm.server_process import VllmServer, start_vllm
+from agentfly.engines.vllm.weight_transfer import NcclTransfer, WeightSync, WeightTransfer
 
 __all__ = [
     "NcclTransfer",

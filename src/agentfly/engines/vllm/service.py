@@ -14,8 +14,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
-from agentfly.engines.publishing import require_taken
 from agentfly.engines.vllm.engine import VllmEngine
+from agentfly.engines.weight_forms import require_taken
 from agentfly.errors import ConfigError, DeadlineError, EngineError, StaleWeightsError
 from agentfly.runtime.clock import LoopClock, in_seconds
 from agentfly.runtime.http_client import Endpoint

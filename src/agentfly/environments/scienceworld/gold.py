@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agentfly.environments.scienceworld.simulator.world import World
 from agentfly.errors import EnvError
-from agentfly.models.cache import cache_folder
+from agentfly.models.model_cache import cache_folder
 
 _one_at_a_time = threading.Lock()
 """Finding one keeps a whole JVM busy, and everybody in it waiting."""

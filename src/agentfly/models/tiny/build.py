@@ -5,7 +5,7 @@ import shutil
 from importlib.resources import files
 from pathlib import Path
 
-from agentfly.models.cache import sha256
+from agentfly.models.model_cache import sha256
 from agentfly.models.progress import Progress
 from agentfly.models.tiny.pretrain import LOG_NAME, Recipe, pretrain
 from agentfly.models.tiny.shape import SHAPES, random_model

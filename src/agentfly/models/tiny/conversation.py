@@ -11,7 +11,7 @@ from typing import Any
 
 from agentfly.models.tiny import arithmetic
 from agentfly.models.tiny.phrase import FACTS, all_words, fill, pick, sentence
-from agentfly.models.tiny.toolbox import Schema, parameter_of, toolbox
+from agentfly.models.tiny.tool_schemas import Schema, parameter_of, toolbox
 
 Message = dict[str, Any]
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from agentfly.models.progress import Progress, quiet
 from agentfly.models.tiny.batch import Batch, batches
-from agentfly.models.tiny.measure import solve_rate
 from agentfly.models.tiny.shape import SHAPES, random_model
+from agentfly.models.tiny.solve_rate import solve_rate
 
 if TYPE_CHECKING:
     from torch import Tensor

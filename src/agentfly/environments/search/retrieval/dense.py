@@ -16,7 +16,7 @@ from agentfly.environments.search.atomic_folder import new_folder, read_manifest
 from agentfly.environments.search.corpus import Corpus
 from agentfly.environments.search.retriever import MAX_HITS, MAX_QUERY, Hit, Passage
 from agentfly.errors import ConfigError, FormatError, boundary
-from agentfly.models.cache import cache_folder
+from agentfly.models.model_cache import cache_folder
 from agentfly.runtime.extra import import_extra
 
 if TYPE_CHECKING:

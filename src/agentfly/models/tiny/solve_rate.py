@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentfly.models.tiny.arithmetic import Problem, evaluate, held_out_problem
 from agentfly.models.tiny.conversation import SYSTEM_PROMPTS, replies, user
-from agentfly.models.tiny.toolbox import PRODUCT_CALCULATOR
+from agentfly.models.tiny.tool_schemas import PRODUCT_CALCULATOR
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerBase

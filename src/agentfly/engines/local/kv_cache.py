@@ -8,7 +8,7 @@ first. The bound may be overstepped for the moment in which one sequence moves t
 from collections import OrderedDict
 
 from agentfly.engines.local.counters import Counters
-from agentfly.engines.local.keyvalues import CacheShape, KeyValues, TokenIds
+from agentfly.engines.local.key_values import CacheShape, KeyValues, TokenIds
 from agentfly.engines.local.prefix import Prefix, PrefixIndex
 
 GROWTH = 1.5

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, linear
 
-from agentfly.engines.local.attention import Attend
+from agentfly.engines.local.span_attention import Attend
 
 FAMILY = ("LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM")
 
@@ -21,7 +21,7 @@ ROTARY_BLOCK = 1024
 """Positions for which the rotary table is made at a time."""
 
 
-def is_lean(module: Any) -> bool:
+def is_llama_family(module: Any) -> bool:
     """Tell whether a module is of the family, with ordinary linear layers (no adapters)."""
     if type(module).__name__ not in FAMILY:
         return False
@@ -74,7 +74,7 @@ def _norm(norm: Any) -> _Norm:
     return _Norm(norm.weight, norm.variance_epsilon)
 
 
-class LeanForward:
+class LlamaForward:
     """See the module's docstring."""
 
     def __init__(self, module: Any) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-from agentfly.engines.local.keyvalues import KeyValues
+from agentfly.engines.local.key_values import KeyValues
 from agentfly.modeling.attention_hooks import causal_mask
 
 Attend = Callable[[int, Tensor, Tensor, Tensor, float], Tensor]

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 from transformers import AttentionInterface
 
-from agentfly.engines.local.attention import Attend
+from agentfly.engines.local.span_attention import Attend
 from agentfly.modeling.attention_hooks import require_ordinary, scale_of
 
 IMPLEMENTATION = "agentfly_spans"
@@ -18,7 +18,7 @@ IMPLEMENTATION = "agentfly_spans"
 _attend: ContextVar[Attend] = ContextVar("attend")
 
 
-class HostedForward:
+class GenericForward:
     """Takes a module of the engine's own, because it changes its attention implementation."""
 
     def __init__(self, module: Any) -> None:

@@ -1,8 +1,8 @@
-"""From token ids to logits, with attention left to the caller.
+"""From token ids to logits, with attention computed by the caller.
 
-There are two ways: `LeanForward` for the Llama family, and `HostedForward`, which runs any Hugging
-Face decoder with its attention replaced. Either is proven equal to the module's own forward pass
-before the first token is sampled.
+There are two ways: `LlamaForward` for the Llama family, and `GenericForward`, which runs any
+Hugging Face decoder with its attention replaced. Either is proven equal to the module's own
+forward pass before the first token is sampled.
 """
 
 from typing import Any, Protocol
@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
-from agentfly.engines.local.attention import Attend
-from agentfly.engines.local.hosted import HostedForward
-from agentfly.engines.local.keyvalues import CacheShape
-from agentfly.engines.local.lean import LeanForward, is_lean
+from agentfly.engines.local.generic_forward import GenericForward
+from agentfly.engines.local.key_values import CacheShape
+from agentfly.engines.local.llama_forward import LlamaForward, is_llama_family
+from agentfly.engines.local.span_attention import Attend
 from agentfly.errors import ConfigError
 
 PROBE_TOKENS = 12
@@ -38,7 +38,7 @@ class Forward(Protocol):
 
 def make_forward(view: Any) -> Forward:
     """Choose the way for a module of the engine's own."""
-    return LeanForward(view) if is_lean(view) else HostedForward(view)
+    return LlamaForward(view) if is_llama_family(view) else GenericForward(view)
 
 
 def prove_forward(view: Any) -> CacheShape:
