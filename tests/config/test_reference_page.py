@@ -1,4 +1,4 @@
-"""docs/settings.md is made by `python tests/config/test_config_page.py`."""
+"""docs/settings.md is made by `python tests/config/test_reference_page.py`."""
 
 from pathlib import Path
 

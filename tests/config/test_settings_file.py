@@ -118,7 +118,7 @@ weight = -1
         "  source.0.tasks: missing. A file (.json, .jsonl, .csv, .parquet), `module:function` that "
         "returns rows, or "
         "`hub:dataset`, `hub:dataset:split`, `hub:dataset:configuration:split` of a Hugging Face "
-        "hub. A ready-made environment has its own.",
+        "hub. A built-in environment has its own.",
         "  source.0.tools: must be a list, got 'calculator'",
         "  source.1.weight: must be greater than 0, got -1",
         "  lr: unknown key. Did you mean train.lr?",

@@ -1,4 +1,4 @@
-"""Settings: TOML, dotted overrides, every mistake reported at once."""
+"""Settings of a run: TOML files, dotted overrides, all errors reported at once."""
 
 from agentfly.config.import_path import import_named, is_import_path
 from agentfly.config.plugin_kind import PluginKind

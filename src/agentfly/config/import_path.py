@@ -1,4 +1,4 @@
-"""`module:name`: something of a user's own, named in settings or on the command line."""
+"""Import paths `module:name`: users' own parts, named in settings or on the command line."""
 
 import importlib
 import sys
@@ -13,7 +13,7 @@ from agentfly.runtime.names import suggestion
 
 
 def is_import_path(name: str) -> bool:
-    """Tell whether a text has the form `package.module:name`.
+    """Return whether a text has the form `package.module:name`.
 
     >>> is_import_path("my.tools:search"), is_import_path("calculator"), is_import_path("C:/a.csv")
     (True, False, False)
@@ -25,9 +25,9 @@ def is_import_path(name: str) -> bool:
 def import_named(
     path: str, what: str, *, base: Path | None = None, fits: Callable[[Any], bool] = callable
 ) -> Any:
-    """Return what `module:name` stands for.
+    """Import and return the object that `module:name` names.
 
-    The module is looked for in the folder `base`, then in the working directory, then among the
+    The module is looked up in the folder `base`, then in the working directory, then among the
     installed packages.
 
     >>> import_named("math:sqrt", "function")(9.0)
@@ -37,10 +37,10 @@ def import_named(
     agentfly.errors.ConfigError: math has no function 'sqroot'. Did you mean 'sqrt'? …
 
     Args:
-        path: As written by a person.
-        what: What it should be, for messages.
-        base: The folder of the settings that name it.
-        fits: Tells such things from others, so that the right names can be suggested.
+        path: The import path.
+        what: Noun for error messages, such as "tool".
+        base: Folder of the settings file that names it.
+        fits: Returns whether an object is of the right kind, to suggest names that are.
     """
     if not is_import_path(path):
         raise ConfigError(
@@ -59,7 +59,7 @@ def import_named(
 
 
 def folder_with(path: str, base: Path | None) -> Path | None:
-    """Return which folder the module of `module:name` is in; None if it is not a user's own file.
+    """Return the folder of the module of `module:name`; None if it is not a user's own file.
 
     Nothing is imported.
 
@@ -72,7 +72,7 @@ def folder_with(path: str, base: Path | None) -> Path | None:
 
 
 def _folders(base: Path | None) -> list[Path]:
-    """List where modules of a user's own are looked for."""
+    """Return the folders in which users' own modules are looked up."""
     return list(dict.fromkeys(folder.resolve() for folder in (base, Path()) if folder))
 
 
@@ -83,9 +83,9 @@ def _holds(folder: Path, module: str) -> bool:
 def _import(name: str, folders: list[Path]) -> ModuleType:
     importlib.invalidate_caches()
     _refuse_namesake(name, folders)
-    # For good, as Python does with a script's folder: the module may import others only later. A
-    # settings' folder without the module is left out: its files, which nobody has named, would take
-    # the place of installed packages. The working directory is the user's own.
+    # Never removed from sys.path, like a script's folder: the module may import others later. A
+    # settings folder without the module is left out: its other files would shadow installed
+    # packages. The working directory is the user's own.
     wanted = [f for f in folders if f == Path().resolve() or _holds(f, _parts(name)[0])]
     sys.path[:0] = [str(folder) for folder in wanted if str(folder) not in sys.path]
     try:
@@ -102,7 +102,7 @@ def _import(name: str, folders: list[Path]) -> ModuleType:
 
 
 def _is_absent(name: str, cause: BaseException | None) -> bool:
-    """Tell a module that is not there from one that fails to import another."""
+    """Return whether the module itself is missing, not one that it imports."""
     if not isinstance(cause, ModuleNotFoundError) or cause.name is None:
         return False
     return name == cause.name or name.startswith(f"{cause.name}.")
@@ -120,9 +120,9 @@ def _not_found(name: str, folders: Iterable[Path]) -> str:
 
 
 def _refuse_namesake(name: str, folders: list[Path]) -> None:
-    """Refuse a module of which another one with the same name was imported before.
+    """Refuse a module if another one of the same name was imported before.
 
-    Python would silently hand out that other one.
+    Python would silently return that other one.
     """
     top = _parts(name)[0]
     loaded = getattr(sys.modules.get(top), "__file__", None)

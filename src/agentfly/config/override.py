@@ -1,4 +1,4 @@
-"""Dotted overrides: `train.lr=1e-5`, `source.0.tasks=more.jsonl`."""
+"""Dotted overrides of settings: `train.lr=1e-5`, `source.0.tasks=more.jsonl`."""
 
 import copy
 import tomllib
@@ -13,14 +13,14 @@ from agentfly.config.validation_errors import Problem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overridden:
-    """A file's tables with the overrides in their places, and the overrides that have none."""
+    """A file's tables after the overrides, and the overrides that could not be applied."""
 
     data: dict[str, Any]
     problems: list[Problem]
 
 
 def override(data: Mapping[str, Any], overrides: Sequence[str]) -> Overridden:
-    """Put each override into a copy of the tables; of two for the same key the later one stays.
+    """Apply overrides to a copy of the tables; for the same key the last one wins.
 
     >>> override({"train": {"steps": 3}}, ["train.lr=1e-5", "name=mine"]).data
     {'train': {'steps': 3, 'lr': 1e-05}, 'name': 'mine'}
@@ -44,7 +44,7 @@ class _NoPlaceError(Exception):
 
 
 def _value(key: str, text: str) -> Any:
-    """Read a TOML value. A word needs no quotes, and a key that takes text takes any: `name=7`."""
+    """Parse a TOML value; words need no quotes, and keys of text take any text: `name=7`."""
     quoted = text[:1] in ('"', "'")
     if type_at(RunSettings, key.split(".")) is str and not quoted:
         return text
@@ -61,7 +61,7 @@ def _value(key: str, text: str) -> Any:
 
 
 def _put(table: Any, path: Sequence[str], value: Any) -> None:
-    """Go down to the key's place, making the tables on the way that are not there."""
+    """Set a value by its path, creating missing tables on the way."""
     for done, part in enumerate(path[:-1], start=1):
         empty: Any = [] if path[done].isdecimal() else {}
         table = _entry(table, part, empty, ".".join(path[: done - 1]))

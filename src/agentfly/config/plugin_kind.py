@@ -1,12 +1,12 @@
-"""One look-up for everything that settings and arguments name.
+"""Lookup of parts by name: tools, engines, environments and all others that settings can name.
 
-A name is one of three:
+A name has one of three forms:
 
     calculator          built in
-    my_tools:search     `module:name` of a file beside the settings, or of an installed package
+    my_tools:search     `module:name` of a file next to the settings, or of an installed package
     wordle              an entry point of an installed package, in the group `agentfly.environments`
 
-A package that brings an environment says so in its pyproject.toml:
+A package registers its environments in its pyproject.toml:
 
     [project.entry-points."agentfly.environments"]
     wordle = "wordle_agents.environment:WORDLE"
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginKind(Generic[T]):
-    """One kind of part that is found by its name: tools, engines, environments and so on.
+    """One kind of part that is looked up by name, such as tools or engines.
 
     >>> kind = PluginKind(what="tool", group="agentfly.tools", builtin={"pi": "math:pi"})
     >>> kind.find("pi")
@@ -38,23 +38,23 @@ class PluginKind(Generic[T]):
     """
 
     what: str
-    """Noun for messages: "tool"."""
+    """Noun for error messages: "tool"."""
     group: str | None = None
-    """Group of entry points: "agentfly.tools"; None for a kind that no package can add to."""
+    """Group of entry points: "agentfly.tools"; None if packages can't add to this kind."""
     builtin: Mapping[str, Any] = field(default_factory=dict)
-    """Built-in parts by name: the part itself, or `module:name` of it, imported when it is asked
-    for. No package can replace one of them."""
+    """Built-in parts by name: the part itself, or its `module:name`, which is imported on first
+    use. Packages can't replace them."""
     fits: Callable[[Any], bool] = lambda _: True
-    """Whether a value is such a part."""
+    """Check of whether a value is such a part."""
     way_out: str = ""
-    """What to do about a value that is none: "decorate it with @tool"."""
+    """Advice for a value that is not such a part: "decorate it with @tool"."""
 
     def find(self, name: str, *, base: Path | None = None) -> T:
-        """Return the part of a name; ConfigError for a name that stands for none.
+        """Return the part of a name; raise ConfigError for an unknown name.
 
         Args:
-            name: Built in, `module:name`, or an entry point.
-            base: The folder of the settings that name it, where modules are looked for first.
+            name: Name of a built-in part, `module:name`, or the name of an entry point.
+            base: Folder of the settings file, where modules are looked up first.
         """
         if name in self.builtin:
             return self._built_in(name)
@@ -66,11 +66,11 @@ class PluginKind(Generic[T]):
         return part
 
     def names(self) -> list[str]:
-        """List all names: the built-in ones in their order, then those of installed packages."""
+        """Return all names: the built-in ones in their order, then those of installed packages."""
         return [*self.builtin, *sorted(self.packages().keys() - self.builtin.keys())]
 
     def packages(self) -> dict[str, str]:
-        """Return the installed package that brings each entry point."""
+        """Return the installed package of each entry point."""
         return {point.name: _package(point) for point in self._entry_points()}
 
     def _built_in(self, name: str) -> T:

@@ -1,4 +1,4 @@
-"""The page of the documentation that tells every setting, made from the classes' docstrings."""
+"""The reference page of all settings, generated from the classes' docstrings."""
 
 import types
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -33,25 +33,26 @@ reward = "numeric_match"
 
 `agentfly train run.toml train.lr=1e-5 source.0.tasks=more.jsonl` runs it with two settings changed.
 A value is written as in TOML, and a word needs no quotes. `--dry-run` prints all settings, defaults
-included, and stops. Every mistake is reported at once.
+included, and stops. All problems are reported at once.
 
-Files are looked for from the folder of the TOML file. A name with a colon, `my_tools:search`, is
-`search` of `my_tools.py` in that folder, in the working directory, or of an installed package.
+Paths of files are relative to the folder of the TOML file. A name with a colon,
+`my_tools:search`, is `search` of `my_tools.py` in that folder, in the working directory, or of an
+installed package.
 """
 
 _SHARED = """\
 ## Tables inside of `[{table}]`
 
-Where several know the same table it is told here once; defaults that differ are told above.
+Tables that several algorithms share are described here once; differing defaults are listed above.
 """
 
 _HEAD = "| key | takes | default | what it means |\n|---|---|---|---|"
 _WORDS = {bool: "true or false", float: "number", int: "whole number"}
-"""What a type is called; whatever else is a text."""
+"""Names of types; every other type is a text."""
 
 
 def settings_page(plugins: Plugins | None = None) -> str:
-    """Describe every table: its keys, what they take, their defaults and what they mean."""
+    """Return a page with every table: its keys, their types, defaults and meanings."""
     sections = [_INTRODUCTION, *_sections(RunSettings, "The top of the file", "")]
     for table, known in (plugins or {}).items():
         for name, options in known.items():
@@ -103,7 +104,7 @@ def _default(value: Any, name: str) -> str:
 
 
 def _takes(annotation: Any) -> str:
-    """Say in words what a key takes.
+    """Return the type of a key in words.
 
     >>> _takes(int | None), _takes(tuple[str, ...]), _takes(Literal["k1", "k2"])
     ('whole number', 'list of text', '`k1`, `k2`')

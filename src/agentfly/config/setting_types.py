@@ -1,4 +1,4 @@
-"""What the settings classes say of a key."""
+"""Types of settings by their keys, read from the settings classes."""
 
 import dataclasses
 import types
@@ -12,7 +12,7 @@ Path = Sequence[str | int]
 
 
 def type_at(table: type[Settings], path: Path) -> Any:
-    """Return the type that a key takes, None for a key that there is not.
+    """Return the type of a key; None for an unknown key.
 
     >>> from agentfly.config import RunSettings
     >>> type_at(RunSettings, ("source", 0, "tasks")), type_at(RunSettings, ("train", "stps"))
@@ -28,7 +28,7 @@ def type_at(table: type[Settings], path: Path) -> Any:
 
 
 def types_of(table: Any) -> Mapping[Any, Any]:
-    """Return what each key of a table takes; a plug-in's inner tables may be dataclasses."""
+    """Return the type of each key of a table; a plug-in's inner tables may be dataclasses."""
     if is_table(table):
         return {name: field.annotation for name, field in table.model_fields.items()}
     if isinstance(table, type) and dataclasses.is_dataclass(table):
@@ -38,7 +38,7 @@ def types_of(table: Any) -> Mapping[Any, Any]:
 
 
 def without_none(annotation: Any) -> Any:
-    """Return the `X` of `X | None`; whatever else as it is."""
+    """Return the `X` of `X | None`, and any other type unchanged."""
     if get_origin(annotation) not in (Union, types.UnionType):
         return annotation
     others = [arm for arm in get_args(annotation) if arm is not type(None)]
@@ -46,7 +46,7 @@ def without_none(annotation: Any) -> Any:
 
 
 def is_table(annotation: Any) -> bool:
-    """Tell whether a key is a table of its own."""
+    """Return whether a type is a table of settings."""
     return isinstance(annotation, type) and issubclass(annotation, Settings)
 
 

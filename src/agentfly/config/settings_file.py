@@ -1,4 +1,4 @@
-"""From a TOML file and overrides to a run's settings, or to all mistakes at once."""
+"""Read a run's settings from a TOML file and overrides; report all problems at once."""
 
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from agentfly.runtime.names import suggestion
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a file into tables."""
+    """Read a file into nested dicts."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
@@ -32,7 +32,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_toml(text: str, file: str) -> dict[str, Any]:
-    """Parse a text into tables; `file` is what to call it."""
+    """Parse a text into nested dicts; `file` is its name in error messages."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -40,16 +40,16 @@ def parse_toml(text: str, file: str) -> dict[str, Any]:
 
 
 def _others(path: Path) -> str:
-    """Say which settings there are in the folder instead."""
+    """Return a sentence with the TOML files that the folder has instead."""
     files = [file.name for file in path.parent.glob("*.toml")] if path.parent.is_dir() else []
     return suggestion(path.name, files).replace("Known", f"TOML files in {str(path.parent)!r}")
 
 
 Plugins = Mapping[str, Mapping[str, type[Settings]]]
-"""For a table, the names that are known and what each one takes: {"algorithm": {"grpo": …}}."""
+"""Known names and their settings classes, by table: {"algorithm": {"grpo": …}}."""
 Check = Callable[[RunSettings], Iterable[Problem]]
-"""Finds what only the composition root can know: names that stand for nothing, an algorithm that
-needs larger groups."""
+"""Finds problems that only the composition root can see: unknown names, an algorithm that needs
+larger groups."""
 
 Table = TypeVar("Table", bound=Settings)
 
@@ -61,14 +61,14 @@ def load_settings(
     *,
     check: Check | None = None,
 ) -> RunSettings:
-    """Read the settings of a run, or raise one SettingsError that tells of every mistake.
+    """Read the settings of a run, or raise one SettingsError with every problem.
 
     Args:
-        source: A TOML file, its text (of more than one line), or its tables as dicts.
-        overrides: Each `key=value`, with a TOML value or a bare word: `train.lr=1e-5`.
-        plugins: For a table, the names that are known and each one's own settings. A
-            `module:name` of a user's own takes options that are not checked here.
-        check: Called with settings that are valid in themselves.
+        source: Path of a TOML file, its text (several lines), or its tables as dicts.
+        overrides: Overrides `key=value`, with a TOML value or a bare word: `train.lr=1e-5`.
+        plugins: Known names and their settings classes, by table. The options of a
+            `module:name` are not checked here.
+        check: Called with settings that are valid in themselves, for further problems.
 
     >>> text = '''
     ... name = "sums"
@@ -91,7 +91,7 @@ def load_settings(
     overridden = override(data, overrides)
     completed = complete(overridden.data, plugins or {})
     problems = [*overridden.problems, *completed.problems, *_without_tasks(completed.data)]
-    # A plug-in whose options are wrong already can't be made, which is no second mistake.
+    # A plug-in whose options are wrong can't be made either: that is not a second problem.
     broken = {problem.key.partition(".")[0] for problem in completed.problems}
 
     def others(settings: RunSettings) -> Iterator[Problem]:
@@ -109,7 +109,7 @@ def validated(
     *,
     check: Callable[[Table], Iterable[Problem]] = lambda _: (),
 ) -> Table:
-    """Make settings of tables, or raise one error that tells of `problems` and of all others."""
+    """Validate tables into settings, or raise one error with `problems` and all new ones."""
     try:
         settings = table.model_validate(data)
     except ValidationError as error:
@@ -119,7 +119,7 @@ def validated(
 
 
 def _without_tasks(data: Mapping[str, Any]) -> Iterator[Problem]:
-    """Ask for tasks, which only code that hands them over itself may leave out."""
+    """Yield a problem if no source of tasks is there; only Python code may leave it out."""
     if "source" not in data:
         yield Problem(key="source", text="missing. Add at least one table [[source]]")
     elif data["source"] == []:
@@ -128,7 +128,7 @@ def _without_tasks(data: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def read_tables(source: str | Path | Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any]]:
-    """Return the file's name, if it is one, and its tables."""
+    """Return the file's name, if the source is a file, and its tables."""
     if isinstance(source, Mapping):
         return None, source
     if isinstance(source, str) and "\n" in source:
@@ -138,7 +138,7 @@ def read_tables(source: str | Path | Mapping[str, Any]) -> tuple[str | None, Map
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completed:
-    """A run's tables with the defaults of each plug-in filled in."""
+    """A run's tables with the defaults of each plug-in, and the problems found."""
 
     data: dict[str, Any]
     problems: list[Problem] = field(default_factory=list)
@@ -147,13 +147,13 @@ class Completed:
 def complete(data: Mapping[str, Any], plugins: Plugins) -> Completed:
     """Check each plug-in's own options, and fill in their defaults.
 
-    A name with a colon is an import path, and whoever imports it checks its options.
+    A name with a colon is an import path; its options are checked when it is imported.
     """
     completed, problems = dict(data), []
     for table, known in plugins.items():
         given = data.get(table, {})
         if not isinstance(given, Mapping):
-            continue  # told of as a table that is none
+            continue  # reported later, as a value that is not a table
         name = given.get("name", RunSettings.model_fields[table].default.name)
         if not isinstance(name, str) or ":" in name:
             continue
@@ -171,7 +171,7 @@ def complete(data: Mapping[str, Any], plugins: Plugins) -> Completed:
         except ValidationError as error:
             problems += problems_of(error, takes, table)
         else:
-            # TOML has no word for None, and the plug-in has it as a default.
+            # TOML has no value for None; leaving it out gives the plug-in's default.
             values = options.model_dump(mode="json", exclude_none=True)
             completed[table] = {"name": name, **values}
     return Completed(data=completed, problems=problems)

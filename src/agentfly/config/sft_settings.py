@@ -1,4 +1,4 @@
-"""What a supervised warm start can be told.
+"""Settings of a supervised warm start.
 
 name = "warm"
 [model]
@@ -27,7 +27,7 @@ from agentfly.config.settings_file import read_tables, validated
 
 
 class SftDataSettings(Settings):
-    """What is imitated, and what is set aside to measure it by."""
+    """Conversations to imitate, and those held out to measure progress."""
 
     files: tuple[str, ...] = Field(min_length=1)
     """Trajectories (.jsonl, .jsonl.gz, or the folder of a run), or chat rows with `messages` and,
@@ -36,45 +36,45 @@ class SftDataSettings(Settings):
     held_out: tuple[str, ...] = ()
     """Held-out conversations, named in the same ways and never trained on."""
     held_out_share: float = Field(default=0.05, ge=0, lt=1)
-    """Share of the tasks that is held out where no `held_out` is named; 0 for none."""
+    """Share of the tasks that is held out if `held_out` is empty; 0 for none."""
     min_reward: float | None = None
     """Imitate only chains with at least this reward."""
     keep_best: int | None = Field(default=None, ge=1)
-    """Imitate only so many chains of each group, those with the highest rewards."""
+    """Imitate only this many chains of each group, those with the highest rewards."""
     retokenize: bool = False
-    """Write trajectories anew from their messages, as this model would have written them: for
-    chains that another model sampled."""
+    """Tokenize trajectories again from their messages, with this model's template: for chains
+    that another model sampled."""
     kind: str = "tools"
-    """The kind of agent that is to speak so, where trajectories are written anew: tools, react,
-    code, tags, or `module:name`."""
+    """Kind of agent whose format is used with `retokenize`: tools, react, code, tags, or
+    `module:name`."""
     mask: str = "all_sampled"
-    """Which of the assistant's tokens are trained: the name of a mask policy, or `module:name`."""
+    """Mask policy that selects the assistant's trained tokens: a name, or `module:name`."""
 
 
 class SftTrainSettings(Settings):
-    """How the weights are changed."""
+    """Optimizer, schedule and batch sizes."""
 
     epochs: int = Field(default=1, ge=1)
-    """How often all conversations are gone over."""
+    """Number of passes over all conversations."""
     conversations_per_step: int = Field(default=16, ge=1)
-    """Conversations that one update learns from."""
+    """Conversations per update."""
     lr: float = Field(default=2e-5, ge=0)
     """The learning rate of AdamW, after the warm-up."""
     schedule: Literal["constant", "cosine"] = "cosine"
-    """How the learning rate goes on after the warm-up; `cosine` falls to 0 at the last step."""
+    """Schedule of the learning rate after the warm-up; `cosine` falls to 0 at the last step."""
     warmup_steps: int = Field(default=0, ge=0)
     """Steps over which the learning rate rises from 0."""
     weight_decay: float = Field(default=0.0, ge=0)
-    """Of AdamW."""
+    """Weight decay of AdamW."""
     max_grad_norm: float = Field(default=1.0, gt=0)
-    """A longer gradient is scaled down to this length."""
+    """Maximum norm of the gradient; a longer one is scaled down."""
     tokens_per_microbatch: int = Field(default=4096, ge=1)
-    """Tokens that go through the model at once: the bound on memory, and on a conversation."""
+    """Tokens per forward pass: bounds memory, and the length of a conversation."""
     evaluate_every: int = Field(default=20, ge=0)
     """Steps between two measurements of the held-out loss; 0 for none but the first and last."""
 
     def of_learner(self, steps: int) -> TrainSettings:
-        """Return the part of it that the optimizer shares with reinforcement learning."""
+        """Return the settings that the optimizer shares with reinforcement learning."""
         shared = set(TrainSettings.model_fields) - {"steps", "epochs"}
         return TrainSettings(steps=steps, **self.model_dump(include=shared))
 
@@ -83,11 +83,11 @@ class SftSettings(Settings):
     """One supervised warm start."""
 
     name: str
-    """What to call the run, and its folder."""
+    """Name of the run and of its folder."""
     folder: Path = Path("runs")
-    """The run's own folder is `folder/name`."""
+    """Parent folder of runs; the run's own folder is `folder/name`."""
     seed: int = Field(default=0, ge=0)
-    """The root of all randomness: what is held out, and in which order the rest is learned."""
+    """Seed of all randomness: the held-out tasks and the order of training."""
     model: ModelSettings
     data: SftDataSettings
     train: SftTrainSettings = SftTrainSettings()

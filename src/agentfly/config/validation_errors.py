@@ -1,4 +1,4 @@
-"""From what pydantic found to sentences that a person can act on."""
+"""Problems in settings: collected, translated from pydantic's errors, raised together."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,23 +18,23 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """What is wrong with one key.
+    """One wrong key of the settings.
 
     >>> str(Problem(key="train.steps", text="must be a whole number, got 'many'"))
     "train.steps: must be a whole number, got 'many'"
     """
 
     key: str
-    """Where it is: `source.0.tasks` is the tasks of the first source."""
+    """Dotted path: `source.0.tasks` is the tasks of the first source."""
     text: str
-    """What was wrong, what was expected and the way out."""
+    """Problem, expected value and way out."""
 
     def __str__(self) -> str:
         return f"{self.key}: {self.text}"
 
 
 class SettingsError(ConfigError):
-    """All mistakes of a run's settings.
+    """All problems of a run's settings in one error.
 
     >>> raise SettingsError([Problem(key="name", text="missing")], "run.toml")
     Traceback (most recent call last):
@@ -49,7 +49,7 @@ class SettingsError(ConfigError):
 
 
 class Problems:
-    """Collects what is wrong, so that all of it can be told at once.
+    """Collects problems, so that all of them can be reported at once.
 
     >>> problems = Problems("source.0.")
     >>> problems.tried("weight", float, "0.5")
@@ -67,11 +67,11 @@ class Problems:
         return Problems(f"{self._prefix}{prefix}", self.found)
 
     def add(self, *problems: Problem) -> None:
-        """Note problems whose keys lack the prefix."""
+        """Add problems, with the prefix before their keys."""
         self.found += [replace(one, key=f"{self._prefix}{one.key}") for one in problems]
 
     def tried(self, key: str, find: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """Call a function; what it refuses is noted, and gives None."""
+        """Call a function; add its ConfigError as a problem and return None."""
         try:
             return find(*args, **kwargs)
         except SettingsError as error:
@@ -82,7 +82,7 @@ class Problems:
 
 
 def refuse_if_any(problems: Sequence[Problem], file: str | None) -> None:
-    """Raise one error that tells of all problems."""
+    """Raise one SettingsError for all problems, if there are any."""
     if problems:
         raise SettingsError(problems, file)
 
@@ -99,20 +99,20 @@ _EXPECTED = {
     "string": "a text in quotes",
     "tuple": "a list",
 }
-"""What each of pydantic's families of errors about types would have liked to see."""
+"""Expected values in words, by the family of pydantic's type errors."""
 _WRONG_TYPE = ("_type", "_parsing", "_parsing_size", "_from_float")
 _WRONG_LENGTH = {"too_short": ("at least", "min_length"), "too_long": ("at most", "max_length")}
 _SHOWN = 60
-"""How many characters of a wrong value are shown."""
+"""Maximum number of characters shown of a wrong value."""
 
 
 def problems_of(error: ValidationError, table: type[Settings], prefix: str = "") -> list[Problem]:
-    """Say what is wrong with each key.
+    """Translate pydantic's errors into problems, one per key.
 
     Args:
-        error: What validating the table raised.
-        table: The class that it was validated by.
-        prefix: Where the table is, such as `algorithm`.
+        error: Error that validating the table raised.
+        table: Class of the table.
+        prefix: Path of the table, such as `algorithm`.
     """
     return [
         Problem(
@@ -158,7 +158,7 @@ def _unknown_key(path: Path, table: type[Settings]) -> str:
 
 
 def _file_of(table: type[Settings]) -> type[Settings]:
-    """Return the settings that a table is part of: a plug-in's options stand in a run's."""
+    """Return the settings that a table belongs to: a plug-in's options are part of a run's."""
     is_whole = any(is_table(field.annotation) for field in table.model_fields.values())
     return table if is_whole else RunSettings
 
