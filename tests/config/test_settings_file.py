@@ -100,7 +100,7 @@ weight = -1
         "  train.lr: an override is written key=value, such as train.lr=1e-5",
         "  algorithm.name: unknown algorithm 'gpro'. Did you mean 'grpo'? Known: grpo, rloo. "
         "Your own is `module:name`",
-        "  name: missing. What to call the run, and its folder.",
+        "  name: missing. Name of the run and of its folder.",
         "  model.name: missing. A folder, an entry of the zoo, or a hub id.",
         "  model.device: must be 'auto', 'cpu' or 'cuda', got 'gpu'",
         "  rollout.num_chains: must be greater than or equal to 1, got 0",
@@ -162,7 +162,7 @@ def test_what_is_missing_is_asked_for_with_its_table() -> None:
     assert mistakes({"name": "x"}) == [
         "invalid settings",
         "  source: missing. Add at least one table [[source]]",
-        "  model: missing. Add the table [model]. Which model is trained, and in what precision.",
+        "  model: missing. Add the table [model]. The trained model, its device and precision.",
     ]
 
 

@@ -104,7 +104,7 @@ def test_every_setting_is_there_with_its_meaning_or_as_not_set() -> None:
             unset = {key for key in getattr(type(value), "model_fields", ()) if key not in written}
             assert all(f"\n# {key} is not set\n" in text for key in unset)
     assert "\n# The learning rate of AdamW, after the warm-up.\nlr = 1e-05\n" in text
-    assert "\n# How the weights are changed.\n[train]\n" in text
+    assert "\n# Optimizer, schedule and batch sizes.\n[train]\n" in text
     assert "\n# lora is not set\n" in text
     assert max(map(len, text.splitlines())) <= 100
 

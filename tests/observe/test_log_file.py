@@ -57,13 +57,13 @@ def test_warnings_are_logged(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
 
 
 def test_our_own_warnings_are_told(tmp_path: Path) -> None:
-    told: list[str] = []
+    shown: list[str] = []
     ours = logging.getLogger("agentfly.training")
-    with log_to(tmp_path / "log.txt", tell=told.append):
+    with log_to(tmp_path / "log.txt", show=shown.append):
         ours.info("for the file")
         ours.warning("step_%d is ignored", 3)
         logging.getLogger("transformers").warning("noise")
-    assert told == ["step_3 is ignored"]
+    assert shown == ["step_3 is ignored"]
     assert "INFO agentfly.training: for the file" in (tmp_path / "log.txt").read_text()
 
 

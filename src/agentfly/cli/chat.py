@@ -36,7 +36,7 @@ def chat(  # noqa: PLR0913 - one option each
     max_tokens: Annotated[int, typer.Option(help="Maximum tokens of one turn.")] = 512,
     max_turns: Annotated[int, typer.Option(help="Maximum turns per question.")] = 8,
     engine: Annotated[
-        str, typer.Option(help="What samples: local, vllm, or module:name of your own.")
+        str, typer.Option(help="The engine: local, vllm, or module:name of your own.")
     ] = "local",
     url: Annotated[
         str | None, typer.Option(help="A running vLLM server, for --engine vllm.")

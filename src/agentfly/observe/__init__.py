@@ -1,4 +1,4 @@
-"""Seeing what happened: files, metrics, trackers, a console, plots and reports."""
+"""Records of a run: files, metrics, trackers, console output, plots and reports."""
 
 from agentfly.observe.console import ConsolePrinter
 from agentfly.observe.estimate import (

@@ -1,4 +1,4 @@
-"""Chains on a console, as they happen.
+"""Live output of chains on a console.
 
     sum/0/0 │ user       What is 2+2?
     sum/0/1 │ user       What is 2+2?
@@ -7,7 +7,7 @@
     sum/0/0 │ tool       4
     sum/0/0 │ reward     1.0
 
-Chains run side by side, so each line stands under the name of its chain.
+Chains run concurrently, so each line begins with the name of its chain.
 """
 
 from rich.console import Console
@@ -39,10 +39,10 @@ STYLES = {
 
 
 class ConsolePrinter:
-    """Prints events as they come; give it to a run as `on_event`.
+    """Prints events as they arrive; pass it to a run as `on_event`.
 
-    A chain that runs alone shows each token as it is sampled, where the engine streams them; as
-    soon as there are several, each shows whole lines.
+    A chain that runs alone shows each token as it is sampled, if the engine streams them; several
+    chains show whole lines.
 
         await agent.run(rows, on_event=ConsolePrinter())
     """
@@ -51,9 +51,9 @@ class ConsolePrinter:
         self._console = console or Console()
         self._live: set[str] = set()
         self._unfinished: dict[str, str] = {}
-        """What is left to print of a turn that is being streamed, by chain."""
+        """Text of a streamed turn that is not printed yet, by chain."""
         self._in_line = False
-        """Whether the last thing printed was a token, with its line still open."""
+        """True if the last output was a token, with its line still open."""
 
     def __call__(self, event: Event) -> None:
         """Print one event."""
@@ -123,5 +123,5 @@ def _styled(prefix: str, role: str, text: str) -> Text:
 
 
 def printable(line: str) -> str:
-    """Keep a model's or a tool's text from steering the terminal, or breaking its encoding."""
+    """Replace characters by which a text could control the terminal or break its encoding."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line.expandtabs())

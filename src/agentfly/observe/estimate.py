@@ -1,4 +1,4 @@
-"""What a number measured on a few tasks says of all such tasks: means, pass@k, intervals.
+"""Estimates from a sample of tasks: means, pass@k, confidence intervals.
 
 Chains of one task succeed or fail together more often than chains of different tasks, so the unit
 of every interval is the task: its chains are averaged first.
@@ -7,10 +7,10 @@ of every interval is the task: its chains are averaged first.
     task b: 0 0 0 0    0.00 ├ mean 0.50, interval from these three numbers, not from twelve
     task c: 1 1 1 0    0.75 ┘
 
-The interval of a mean knows what range the reward has. It is Gaffke's ("Three test statistics for a
-nonparametric one-sided hypothesis on the mean of a nonnegative variable", 2005): beside the values
-that were seen it puts one that was not, at the end of the range, and gives all of them random
-weights that add up to 1. 2.5% of such weighted means lie beyond the interval's end:
+The interval of a mean uses the range of the reward. It is Gaffke's ("Three test statistics for a
+nonparametric one-sided hypothesis on the mean of a nonnegative variable", 2005): to the observed
+values it adds one at the end of the range, and gives all of them random weights that add up to 1.
+2.5% of such weighted means lie beyond the interval's end:
 
     low      w1 x1 + … + wn xn + w(n+1) · lowest     w uniform over all weights that add up to 1
     high     w1 x1 + … + wn xn + w(n+1) · highest
@@ -18,7 +18,7 @@ weights that add up to 1. 2.5% of such weighted means lie beyond the interval's 
 So it never leaves the range, and never has width 0. Where every value is at one of the two ends of
 the range it is Clopper and Pearson's; with many values it is the usual one, by the normal
 distribution. In simulations it holds the true mean in at least 95 of 100 cases, also in small and
-skewed samples, where Student's holds it in fewer than 50:
+skewed samples, where Student's does so in fewer than 50:
 `tests/observe/test_interval_coverage.py`.
 """
 
@@ -34,28 +34,28 @@ from agentfly.types.trajectory import differ
 CONFIDENCE = 0.95
 TAIL = (1 - CONFIDENCE) / 2
 LEVELS = 500
-"""More different values than this are rounded outwards, to so many parts of their range."""
+"""Number of parts of the range to which values are rounded outwards, if more of them differ."""
 HALVINGS = 20
-"""An interval's ends are found to a millionth of the range."""
+"""Bisection steps: an interval's ends are found to a millionth of the range."""
 NODES = 100
-"""Points of the integral below; the ends it gives are right to 1e-4 of the range."""
+"""Points of the integral below; the ends are exact to 1e-4 of the range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """Where the true value lies, in 95 of 100 such measurements."""
+    """A 95% confidence interval."""
 
     low: float
     high: float
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """Return the mean; of nothing it is None, which is not 0."""
+    """Return the mean; None, not 0, if there are no values."""
     return fmean(values) if values else None
 
 
 def pass_at_k(solved: int, tried: int, k: int) -> float:
-    """Return the chance that at least one of k attempts solves a task of which `solved` did.
+    """Return the probability that at least one of k attempts solves a task.
 
     The unbiased estimator of arXiv:2107.03374: one minus the share of draws of k attempts, out of
     those made, in which all failed.
@@ -69,7 +69,7 @@ def pass_at_k(solved: int, tried: int, k: int) -> float:
 
 
 def wilson_interval(successes: float, trials: int) -> Interval | None:
-    """Return Wilson's interval of a share: it stays within 0 and 1, and is wide for few trials.
+    """Return Wilson's interval of a share, which stays within 0 and 1 and is wide for few trials.
 
     With one trial per task, `successes` may be the sum of each task's solved share.
 
@@ -91,16 +91,16 @@ def mean_interval(
     *,
     rewards: Sequence[float] | None = None,
 ) -> Interval | None:
-    """Return the interval of a mean, from one value per task, by the range that values can have.
+    """Return the interval of a mean, from one value per task and the range of the values.
 
-    Where an end of the range is not known, it is taken to be 0 or 1 if all values are from 0 to 1,
-    and if that leaves room beside the end that is known.
-    Otherwise the interval is Student's, which needs two values; the known end bounds it.
+    An unknown end of the range is taken to be 0 or 1 if all values are from 0 to 1 and the other
+    end is not there already. Otherwise the interval is Student's, which needs two values; the known
+    end bounds it.
 
     Args:
-        values: One for each task.
-        range: What a reward can be.
-        rewards: The chains' own, where values are means of them.
+        values: One value for each task.
+        range: Range of the reward.
+        rewards: Rewards of the chains, if values are means of them.
 
     >>> mean_interval([1.0, 1.0, 1.0, 1.0], ScoreRange(0, 1))
     Interval(low=0.397..., high=1.0)
@@ -116,7 +116,7 @@ def mean_interval(
 
 
 def interval_text(low: float, high: float, form: str = "{:.2f}") -> str:
-    """Write an interval with so many digits that its ends differ.
+    """Format an interval with enough digits that its ends differ.
 
     >>> interval_text(0.62, 0.8), interval_text(0.9963, 1.0), interval_text(0.9963, 1.0, "{:.0%}")
     ('[0.62, 0.80]', '[0.996, 1.000]', '[99.6%, 100.0%]')
@@ -151,7 +151,7 @@ def _bounded_interval(values: Sequence[float], range: ScoreRange) -> Interval:
 
 
 def _weighted_quantile(values: Sequence[float], share: float) -> float:
-    """Return what so large a share of the randomly weighted means of some values lies below."""
+    """Return the quantile, at `share`, of the randomly weighted means of some values."""
     low, high, counts = min(values), max(values), Counter(values)
     for _ in [None] * HALVINGS if low < high else ():
         middle = (low + high) / 2
@@ -165,7 +165,7 @@ def _weighted_quantile(values: Sequence[float], share: float) -> float:
 def _share_below(bound: float, counts: Mapping[float, int]) -> float:
     """Return the share of the weighted means that are below a bound.
 
-    Uniform weights are exponential ones over their sum, so that it is the chance that a sum of
+    Uniform weights are exponential ones over their sum, so it is the probability that a sum of
     exponential variables, each times the distance of its value from the bound, is negative. That is
     an integral over the sum's characteristic function (Imhof, Biometrika 1961).
     """
@@ -178,7 +178,7 @@ def _share_below(bound: float, counts: Mapping[float, int]) -> float:
             angle += n * math.atan(distance * place)
             damping *= (1 + (distance * place) ** 2) ** (n / 2)
             if damping > 1e9:
-                return 0.5 - total / math.pi  # Nothing further out counts.
+                return 0.5 - total / math.pi  # The rest of the integral is negligible.
         total += weight * math.sin(angle) / damping
     return 0.5 - total / math.pi
 
@@ -193,10 +193,10 @@ _QUADRATURE = _quadrature(NODES)
 
 
 def _student_interval(values: Sequence[float], range: ScoreRange) -> Interval:
-    """Return Student's interval within a range, of which an end is not known.
+    """Return Student's interval within a range with an unknown end.
 
-    Equal values have no spread to judge by, but a few of them can't prove that there are no others:
-    they are judged as if others could be as far away as 0, or by 1.
+    Equal values have no spread, but a few of them don't prove that there are no others: the range
+    is then taken to reach as far as 0, or by 1.
     """
     middle = fmean(values)
     if not differ(min(values), max(values)):

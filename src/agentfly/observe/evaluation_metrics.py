@@ -1,10 +1,10 @@
-"""How well held-out tasks are solved. What each name means is said in `metrics`.
+"""Metrics of held-out tasks. `metrics` documents each name.
 
-Every chain counts but those that something beyond the model broke, and the share of those stands
-beside the number:
+Every chain counts, except those that failed for a reason outside the model, whose share is reported
+next to the number:
 
-    ended by itself, or by a limit on turns, tokens, calls, context    what its reward gave
-    ran out of time, or had no room for a first word                   not solved, a low reward
+    ended by itself, or by a limit on turns, tokens, calls, context    its own reward
+    ran out of time, or had no space for a first token                 not solved, a low reward
     environment, engine, lease, reward or the agent's code failed      left out: eval/failed_share
 """
 
@@ -26,22 +26,22 @@ from agentfly.types import ANY_SCORE, Group, ScoreRange, StopReason, Trajectory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counting:
-    """What rewards can be, and what a chain counts that came to no end of its own."""
+    """Ranges of rewards, and the reward of chains that did not finish."""
 
     ranges: Mapping[str, ScoreRange] = field(default_factory=dict)
-    """What the reward of each task source declares; one that is not named declares nothing."""
+    """Declared range of the reward of each task source; a missing source declares none."""
     time_limit_reward: float | None = None
-    """None for the least reward that is declared, or else 0."""
+    """Reward of a chain that ran out of time; None for the declared minimum, or else 0."""
 
     def unfinished(self, source: str) -> float:
-        """Return the reward of a chain that ran out of time, or had no room for a first word."""
+        """Return the reward of a chain that ran out of time, or had no space for a first token."""
         if self.time_limit_reward is not None:
             return self.time_limit_reward
         low = self.ranges.get(source, ANY_SCORE).low
         return low if low > ANY_SCORE.low else 0.0
 
     def range_of(self, sources: set[str]) -> ScoreRange:
-        """Return the least and the greatest reward of some sources' chains."""
+        """Return the range of the rewards of some sources."""
         given = self.time_limit_reward
         ranges = [self.ranges.get(source, ANY_SCORE) for source in sorted(sources)]
         also = [] if given is None else [ScoreRange(given, given)]
@@ -52,7 +52,7 @@ _PLAIN = Counting()
 
 
 def evaluation_metrics(groups: Sequence[Group], counting: Counting = _PLAIN) -> dict[str, float]:
-    """Measure held-out groups, failed chains included: all of them, and each named source."""
+    """Return the metrics of held-out groups, over all of them and for each named source."""
     return by_source(groups, partial(_measure, counting))
 
 
@@ -80,7 +80,7 @@ def _measure(counting: Counting, groups: Sequence[Group]) -> Measured:
 
 
 def _outcomes_by_task(counting: Counting, groups: Sequence[Group]) -> list[list[_Outcome]]:
-    """Return what became of each task's chains, over all visits to the task."""
+    """Return the outcomes of each task's chains, over all visits to the task."""
     outcomes: dict[tuple[str, str], list[_Outcome]] = {}
     for group in groups:
         found = [_outcome(counting, member) for member in group.members]
@@ -90,11 +90,11 @@ def _outcomes_by_task(counting: Counting, groups: Sequence[Group]) -> list[list[
 
 
 def _outcome(counting: Counting, chain: Trajectory) -> _Outcome | None:
-    """Count a chain; None for one that something beyond the model broke."""
+    """Return a chain's outcome; None if it failed for a reason outside the model."""
     if chain.reward is not None:
         return _Outcome(reward=chain.reward, solved=is_solved(chain))
-    speechless = chain.stop.verdict.scored and not chain.turns
-    if speechless or chain.stop is StopReason.TIME_LIMIT:
+    without_turns = chain.stop.verdict.scored and not chain.turns
+    if without_turns or chain.stop is StopReason.TIME_LIMIT:
         return _Outcome(reward=counting.unfinished(chain.task.source), solved=False)
     return None
 

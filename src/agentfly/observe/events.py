@@ -1,4 +1,4 @@
-"""Events on disk, as they happen."""
+"""The event log: events of chains, written to a file as they happen."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -18,18 +18,18 @@ KIND = "event"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedEvent:
-    """An event and when it was logged."""
+    """An event with the time at which it was logged."""
 
     time: float
-    """Seconds since 1970."""
+    """Unix time in seconds."""
     event: Event
 
 
 class EventLog:
-    """Appends events to a file; give it to a run as `on_event`.
+    """Appends events to a file; pass it to a run as `on_event`.
 
-    Single tokens are left out unless `tokens` is true: they are in the trajectories, and there are
-    many of them. Each line reaches the operating system before the call returns.
+    Single tokens are left out unless `tokens` is true: the trajectories contain them. Each
+    line reaches the operating system before the call returns.
 
         with EventLog("runs/demo/events.jsonl") as log:
             await agent.run(rows, on_event=log)
@@ -50,7 +50,7 @@ class EventLog:
         self._journal.append({"time": self._now(), "type": name, "event": event})
 
     def close(self) -> None:
-        """Sync, and let others write. Closing twice does nothing."""
+        """Sync the file and release its lock. Closing twice does nothing."""
         self._journal.close()
 
     def __enter__(self) -> Self:
@@ -66,7 +66,7 @@ class EventLog:
 
 
 def read_events(path: str | Path) -> Iterator[LoggedEvent]:
-    """Yield the events of a file in the order in which they were logged."""
+    """Yield the events of a file in logged order."""
     for number, record in read_records(path, kind=KIND, version=FORMAT_VERSION):
         where = f"{path}:{number}"
         name = record.get("type")

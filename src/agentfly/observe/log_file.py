@@ -1,4 +1,4 @@
-"""What libraries have to say goes into a file, and the terminal stays readable.
+"""Log messages and warnings of a run in a file, so that the terminal stays readable.
 
 2026-11-07 13:05:02 WARNING transformers.modeling_utils: …
 2026-11-07 13:05:09 INFO agentfly.training.checkpoint: …
@@ -13,18 +13,18 @@ from pathlib import Path
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 OURS = "agentfly"
 
-Tell = Callable[[str], None]
-"""Shows one line to a person, for example `RunProgress.message`."""
+ShowLine = Callable[[str], None]
+"""Shows one line to the user, for example `RunProgress.message`."""
 
 
 @contextmanager
-def log_to(path: Path, *, tell: Tell | None = None) -> Iterator[None]:
-    """Append everything that is logged, and Python's warnings, to a file while the body runs.
+def log_to(path: Path, *, show: ShowLine | None = None) -> Iterator[None]:
+    """Append all log messages and Python's warnings to a file while the body runs.
 
-    Handlers by which libraries write to the terminal are set aside meanwhile. Warnings of AgentFly
-    itself are for people: `tell` gets them as well.
+    Handlers of libraries that write to the terminal are removed meanwhile. AgentFly's own warnings
+    are also passed to `show`.
 
-        with log_to(run.log_file, tell=progress.message):
+        with log_to(run.log_file, show=progress.message):
             ...
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,9 +33,9 @@ def log_to(path: Path, *, tell: Tell | None = None) -> Iterator[None]:
     with ExitStack() as stack:
         stack.callback(file.close)
         stack.enter_context(_attached(file, logging.getLogger()))
-        if tell:
-            stack.enter_context(_attached(_Telling(tell), logging.getLogger(OURS)))
-        stack.enter_context(_talkative(logging.getLogger(OURS)))
+        if show:
+            stack.enter_context(_attached(_ShowHandler(show), logging.getLogger(OURS)))
+        stack.enter_context(_at_info_level(logging.getLogger(OURS)))
         for logger in _loggers_with_a_terminal():
             stack.enter_context(_silenced(logger))
         logging.captureWarnings(capture=True)
@@ -43,13 +43,13 @@ def log_to(path: Path, *, tell: Tell | None = None) -> Iterator[None]:
         yield
 
 
-class _Telling(logging.Handler):
-    def __init__(self, tell: Tell) -> None:
+class _ShowHandler(logging.Handler):
+    def __init__(self, show: ShowLine) -> None:
         super().__init__(logging.WARNING)
-        self._tell = tell
+        self._show = show
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._tell(record.getMessage())
+        self._show(record.getMessage())
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def _attached(handler: logging.Handler, logger: logging.Logger) -> Iterator[None
 
 
 @contextmanager
-def _talkative(logger: logging.Logger) -> Iterator[None]:
+def _at_info_level(logger: logging.Logger) -> Iterator[None]:
     level = logger.level
     logger.setLevel(logging.INFO)
     try:
@@ -73,7 +73,7 @@ def _talkative(logger: logging.Logger) -> Iterator[None]:
 
 @contextmanager
 def _silenced(logger: logging.Logger) -> Iterator[None]:
-    """Have a library's records go to the file instead of to its own handlers."""
+    """Send a library's records to the file instead of to its own handlers."""
     aside = [handler for handler in logger.handlers if _writes_to_a_terminal(handler)]
     propagate = logger.propagate
     for handler in aside:
@@ -88,7 +88,7 @@ def _silenced(logger: logging.Logger) -> Iterator[None]:
 
 
 def _loggers_with_a_terminal() -> list[logging.Logger]:
-    _let_transformers_set_up_its_logging()
+    _set_up_transformers_logging()
     loggers = [logging.getLogger(name) for name in list(logging.root.manager.loggerDict)]
     return [logger for logger in loggers if any(map(_writes_to_a_terminal, logger.handlers))]
 
@@ -99,8 +99,8 @@ def _writes_to_a_terminal(handler: logging.Handler) -> bool:
     )
 
 
-def _let_transformers_set_up_its_logging() -> None:
-    """It adds its own handler at its first word, which would be after the others were set aside."""
+def _set_up_transformers_logging() -> None:
+    """Have transformers add its handler now, not later, when the others have been removed."""
     try:
         from transformers.utils.logging import get_logger
     except ImportError:

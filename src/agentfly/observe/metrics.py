@@ -1,7 +1,7 @@
-"""The name of every metric, and what it means: said here once, for code, files and documentation.
+"""Names and meanings of all metrics, for code, files and documentation.
 
-A name in angle brackets stands for any word: `stop/<reason>` documents `stop/answered`. Whatever is
-measured for one of several task sources has the source's name before it:
+A word in angle brackets stands for any word: `stop/<reason>` documents `stop/answered`. Metrics of
+one of several task sources have the source's name before them:
 `source/math/reward/mean` is `reward/mean` of the source `math`.
 """
 
@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from agentfly.errors import ConfigError
 
 SOURCE = "source/"
-"""Put before the metrics of one task source: `source/<name>/<metric>`."""
+"""Prefix of the metrics of one task source: `source/<name>/<metric>`."""
 
 METRICS: Mapping[str, str] = {
-    "reward/mean": "Mean reward of the scored chains; a failed chain is left out, it is no 0.",
+    "reward/mean": "Mean reward of the scored chains; failed ones are left out, not counted as 0.",
     "reward/std": "Standard deviation of the scored chains' rewards.",
     "reward/min": "Lowest reward of a chain.",
     "reward/max": "Highest reward of a chain.",
@@ -40,8 +40,8 @@ METRICS: Mapping[str, str] = {
     "hallucination rate of arXiv:2507.14897.",
     "tools/error_share": "Share of the calls in which the tool raised.",
     "tools/timeout_share": "Share of the calls in which the tool ran out of time.",
-    "tools/failed_share": "Share of the calls that did not go well, for whichever reason.",
-    "tools/repaired_share": "Share of the calls whose JSON was mended before they ran.",
+    "tools/failed_share": "Share of the calls that did not succeed, for any reason.",
+    "tools/repaired_share": "Share of the calls whose JSON was repaired before they ran.",
     "turns/mean": "Turns per chain, on average.",
     "turns/max": "Turns of the chain with the most.",
     "tokens/sampled": "Tokens that the model sampled, over all chains.",
@@ -51,9 +51,9 @@ METRICS: Mapping[str, str] = {
     "tokens/per_second": "Sampled tokens per second of the sampling stage.",
     "stop/<reason>": "Share of the chains that ended for this reason.",
     "failures/<cause>": "Chains that failed by this cause, for example `failures/EnvError`.",
-    "staleness/mean": "By how many versions the weights that sampled a token were behind, mean "
+    "staleness/mean": "Versions by which the weights that sampled a token were behind, mean "
     "over tokens.",
-    "staleness/max": "The same, of the token that was sampled by the oldest weights.",
+    "staleness/max": "The same for the token that was sampled by the oldest weights.",
     "time/generation": "Seconds that a chain waited for generation, mean over chains.",
     "time/tools": "Seconds that a chain waited for tools, mean over chains.",
     "time/environments": "Seconds that a chain waited for its environment, mean over chains.",
@@ -63,15 +63,15 @@ METRICS: Mapping[str, str] = {
     "time/sampling": "Seconds that the step spent sampling and scoring its chains.",
     "time/training": "Seconds that the step spent on forward and backward passes and updates.",
     "time/learner/<phase>": "Seconds of that in one phase of the learner, for example `forward`.",
-    "time/publishing": "Seconds that the step spent handing the new weights to the engine.",
+    "time/publishing": "Seconds that the step spent publishing the new weights to the engine.",
     "time/evaluating": "Seconds spent on held-out tasks.",
     "time/saving": "Seconds that writing the checkpoint before this step took.",
     "time/step": "Seconds of the whole step.",
     "env/<name>/leased": "Instances of an environment that chains hold at the end of the step.",
     "env/<name>/waiting": "Chains that wait for one.",
-    "env/<name>/warm": "Instances that are ready and not lent.",
+    "env/<name>/warm": "Instances that are ready and not leased.",
     "env/<name>/created": "Instances made since the run began.",
-    "env/<name>/recycled": "How often an instance was reset and lent again.",
+    "env/<name>/recycled": "Number of times an instance was reset and leased again.",
     "env/<name>/crashed": "Instances that broke, hung or could not be reset.",
     "env/<name>/lease_p50": "Seconds until a chain got its instance, half of the leases.",
     "env/<name>/lease_p99": "The same for 99 of 100 leases.",
@@ -85,7 +85,7 @@ METRICS: Mapping[str, str] = {
     "One that ran out of time is not solved; failed ones are left out.",
     "eval/solved_low": "Lower end of its 95% interval, by Wilson, with one trial per task.",
     "eval/solved_high": "Upper end of its 95% interval.",
-    "eval/pass@<k>": "Chance that at least one of k chains solves a held-out task, unbiased "
+    "eval/pass@<k>": "Probability that at least one of k chains solves a held-out task, unbiased "
     "(arXiv:2107.03374), mean over the tasks of which at least k chains count.",
     "eval/tasks": "Held-out tasks of which at least one chain counts.",
     "eval/chains": "Chains on held-out tasks.",
@@ -97,7 +97,7 @@ METRICS: Mapping[str, str] = {
 
 
 def require_documented(names: Iterable[str], *more: Mapping[str, str]) -> None:
-    """Refuse names that neither `METRICS` nor `more` documents.
+    """Raise ConfigError for names that neither `METRICS` nor `more` documents.
 
     >>> require_documented(["reward/mean", "stop/answered", "source/math/turns/max"])
     >>> require_documented(["reward/median"])
@@ -108,13 +108,13 @@ def require_documented(names: Iterable[str], *more: Mapping[str, str]) -> None:
     unknown = sorted({name for name in names if not _documented(name, known)})
     if unknown:
         raise ConfigError(
-            f"undocumented metrics: {', '.join(unknown)}. Say what each one means in the catalog "
-            "of the room that makes it"
+            f"undocumented metrics: {', '.join(unknown)}. Add what each one means to the catalog "
+            "of the package that makes it"
         )
 
 
 def metrics_page(*more: Mapping[str, str]) -> str:
-    """Return the documentation of all metrics as Markdown, one table for each namespace."""
+    """Return the documentation of all metrics as Markdown, one table per namespace."""
     everything = {
         name: text for documented in (METRICS, *more) for name, text in documented.items()
     }
@@ -142,7 +142,7 @@ def _documented(name: str, known: list[re.Pattern[str]]) -> bool:
         return True
     if not name.startswith(SOURCE):
         return False
-    # A source's name may hold slashes itself, so that its end is not known.
+    # A source's name may contain slashes, so its end is not known.
     steps = name.removeprefix(SOURCE).split("/")
     rests = ("/".join(steps[cut:]) for cut in range(1, len(steps)))
     return any(pattern.fullmatch(rest) for rest in rests for pattern in known)

@@ -1,11 +1,11 @@
-"""How a run is going, on the terminal.
+"""Progress of a run on the terminal.
 
     step 12/60  reward 0.61  solved 58%  tool errors 3%  812 tok/s  gen 4.1s  tools 0.2s  train 6.0s
     eval step 10  reward 0.71 [0.62, 0.80]  solved 68%  pass@4 92%  out of time 3%
     run     ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━  12/60  0:02:07 left 0:08:30
     step 13 ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━  17/64
 
-The bars are for terminals only; in a file or a pipe there is one plain line per step.
+Bars are shown on terminals only; a file or a pipe gets one plain line per step.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from agentfly.observe.estimate import interval_text
 
 
 class RunProgress:
-    """One bar for the run and one for the chains of the step; lines for what is done.
+    """One bar for the run, one for the chains of the step, and a line for each finished step.
 
     with RunProgress() as progress:
         progress.start(60)
@@ -55,11 +55,11 @@ class RunProgress:
         self._bars.start()
 
     def step_started(self, step: int, chains: int) -> None:
-        """Begin to count the chains of a step."""
+        """Start counting the chains of a step."""
         self._count(f"step {step}", chains)
 
     def evaluation_started(self, chains: int) -> None:
-        """Begin to count the chains of an evaluation."""
+        """Start counting the chains of an evaluation."""
         self._count("evaluation", chains)
 
     def chains_done(self, count: int) -> None:
@@ -83,7 +83,7 @@ class RunProgress:
         self._console.print(Text(shown), soft_wrap=True)
 
     def close(self) -> None:
-        """Take the bars away; the lines stay. Closing twice does nothing."""
+        """Remove the bars; the lines stay. Closing twice does nothing."""
         self._bars.stop()
 
     def __enter__(self) -> Self:
@@ -102,7 +102,7 @@ class RunProgress:
 
 
 def step_line(step: int, total: int, metrics: Mapping[str, float]) -> str:
-    """Say on one line how a step went; what was not measured is left out.
+    """Return a step's metrics on one line; what was not measured is left out.
 
     >>> step_line(12, 60, {"reward/mean": 0.61, "reward/solved": 0.58, "time/training": 6.04})
     'step 12/60  reward 0.61  solved 58%  train 6.0s'
@@ -111,7 +111,7 @@ def step_line(step: int, total: int, metrics: Mapping[str, float]) -> str:
 
 
 def evaluation_line(step: int, metrics: Mapping[str, float]) -> str:
-    """Say on one line how held-out tasks went.
+    """Return the metrics of an evaluation on one line.
 
     >>> evaluation_line(10, {"eval/reward": 0.71, "eval/reward_low": 0.62,
     ...                      "eval/reward_high": 0.8, "eval/solved": 0.68, "eval/pass@4": 0.92})
@@ -149,7 +149,7 @@ _UNREMARKABLE = {
     "time/environments",
     *_NOT_COUNTED,
 }
-"""Not worth a word while they are 0."""
+"""Metrics that are not shown while they are 0."""
 
 
 def _entries(form: Mapping[str, str], metrics: Mapping[str, float]) -> list[str]:

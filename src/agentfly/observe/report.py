@@ -1,4 +1,4 @@
-"""What a run has changed: held-out tasks before and after, in numbers and in example chains.
+"""The report of a run: held-out tasks before and after, in numbers and in example chains.
 
 runs/quickstart/
     report.json     {"reward_before": 0.05, "reward_after": 0.93, "seconds": 281.4, …}
@@ -27,21 +27,21 @@ from agentfly.types import Group, Message, Trajectory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One task, and a chain of it from each time."""
+    """One task with a chain from before and one from after."""
 
     before: Trajectory
     after: Trajectory
 
     @property
     def question(self) -> str:
-        """What the user asked last before the model spoke, or the task's id."""
+        """Last user message before the model's first turn, or the task's id."""
         asked = [message.content for message in self.after.messages if message.role == "user"]
         return asked[-1] if asked else self.after.task.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One thing said in a chain."""
+    """One message or call of a chain."""
 
     role: Literal["system", "user", "assistant", "call", "tool"]
     text: str
@@ -50,7 +50,7 @@ class Line:
 def choose_examples(
     before: Sequence[Group], after: Sequence[Group], count: int
 ) -> tuple[Example, ...]:
-    """Take the first chain of the first tasks: whoever picks the best ones shows nothing."""
+    """Return the first chain of each of the first tasks: chosen examples would prove nothing."""
     then = _first_chains(before)
     pairs = ((then.get(task), chain) for task, chain in _first_chains(after).items())
     examples = [Example(before=old, after=new) for old, new in pairs if old is not None]
@@ -66,7 +66,7 @@ def _first_chains(groups: Sequence[Group]) -> Mapping[tuple[str, str], Trajector
 
 
 def conversation(chain: Trajectory) -> list[Line]:
-    """List what was said since the opening messages, calls as calls.
+    """Return the messages after the opening ones, with calls as lines of their own.
 
     For example `assistant: I will multiply.`, `call: calculator({"expression": "6*7"})`,
     `tool: 42`, `assistant: It is 42.`
@@ -99,7 +99,7 @@ ROWS = {
     "eval/time_limit_share": ("chains out of time", SHARE),
     "eval/failed_share": ("chains left out as failed", SHARE),
 }
-"""What is compared: the metric, what a person calls it, and how it is written."""
+"""Rows of the comparison: the metric, its label and its format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ class Report:
     """Metrics of the model as it was."""
     after: Mapping[str, float]
     seconds: float
-    """How long the run took."""
+    """Duration of the run."""
     examples: tuple[Example, ...]
 
     @property
@@ -158,7 +158,7 @@ def compare(
     num_examples: int,
     counting: Counting,
 ) -> Report:
-    """Measure both, and choose examples."""
+    """Return the metrics of both evaluations, and examples."""
     return Report(
         before=rollout_metrics(before) | evaluation_metrics(before, counting),
         after=rollout_metrics(after) | evaluation_metrics(after, counting),
@@ -222,15 +222,15 @@ def write_report(  # noqa: PLR0913 - each is a part of the page
     """Compare two evaluations of the same held-out tasks, and write the files above.
 
     Args:
-        folder: Where to write, for example the run's folder.
-        title: Shown above.
+        folder: Folder for the files, for example the run's folder.
+        title: Title of the page.
         before: Held-out groups of the model as it was.
         after: Held-out groups of the same tasks after training.
         records: The run's metrics, for the plot.
-        seconds: How long the run took.
-        command: What to type to get the same, if there is such a command.
-        num_examples: How many tasks are shown with a chain from before and one from after.
-        counting: What rewards can be, and what chains that ran out of time count.
+        seconds: Duration of the run.
+        command: Command that reproduces the run, if there is one.
+        num_examples: Number of tasks shown with a chain from before and one from after.
+        counting: Ranges of rewards, and the reward of chains that ran out of time.
     """
     report = compare(
         before,

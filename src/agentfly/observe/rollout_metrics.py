@@ -1,4 +1,4 @@
-"""From finished groups to the metrics of a step. What each name means is said in `metrics`."""
+"""Metrics of a step, from its finished groups. `metrics` documents each name."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import fmean, pstdev
@@ -8,7 +8,7 @@ from agentfly.observe.summary import Summary, ratio, summarize
 from agentfly.types import Group, SpanKind, StopReason, ToolStatus, Trajectory, Turn
 
 Measured = dict[str, float | None]
-"""None where there was nothing to measure; such a metric is left out."""
+"""Metrics by name; None where there was nothing to measure, which is left out."""
 
 WAITS = {
     SpanKind.GENERATE: "time/generation",
@@ -22,12 +22,12 @@ WAITS = {
 def rollout_metrics(
     groups: Sequence[Group], *, version: int | None = None, seconds: float | None = None
 ) -> dict[str, float]:
-    """Measure a step's groups, over all of them and for each named source.
+    """Return the metrics of a step's groups, over all of them and for each named source.
 
     Args:
         groups: All groups of the step, failed chains included.
-        version: Of the weights now, to tell how stale the tokens are.
-        seconds: How long sampling took, on the wall.
+        version: Current version of the weights, to measure staleness.
+        seconds: Wall-clock time of sampling.
     """
 
     def measure(some: Sequence[Group]) -> Measured:
@@ -43,7 +43,7 @@ def rollout_metrics(
 def by_source(
     groups: Sequence[Group], measure: Callable[[Sequence[Group]], Measured]
 ) -> dict[str, float]:
-    """Measure all groups, then those of each source, unless the run has but one without a name."""
+    """Measure all groups, then those of each source, unless the only source has no name."""
     measured = measure(groups)
     sources = sorted({group.task.source for group in groups})
     for source in [] if sources == ["default"] else sources:

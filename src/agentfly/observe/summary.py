@@ -1,4 +1,4 @@
-"""What a set of chains came to, on one screen."""
+"""A summary of a set of chains, on one screen."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -10,38 +10,38 @@ from agentfly.types import SpanKind, StopReason, ToolStatus, Trajectory, Turn
 K = TypeVar("K")
 
 SOLVED = 1.0
-"""A chain counts as solved from this reward on."""
+"""Minimum reward of a solved chain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Counts over chains. A share or mean of nothing is None, which is not 0."""
+    """Counts over chains. A share or mean of nothing is None, not 0."""
 
     chains: int
     scored: int
     mean_reward: float | None
-    """Over the scored chains only: a failed chain is not a chain with reward 0."""
+    """Mean over the scored chains only: a failed chain is not a chain with reward 0."""
     solved_share: float | None
     """Scored chains with a reward of at least 1, over all scored chains."""
     stops: Mapping[StopReason, int]
-    """How many chains ended for each reason, the most frequent first."""
+    """Number of chains by stop reason, the most frequent first."""
     failures: Mapping[str, int]
     """Failed chains by cause, for example {"EnvError": 3}, the most frequent first."""
     turns: int
     sampled_tokens: int
     tool_calls: int
     invalid_share: float | None
-    """Calls that the model made wrongly: malformed, unknown tool, bad arguments."""
+    """Share of calls that the model made wrongly: malformed, unknown tool, bad arguments."""
     unknown_share: float | None
-    """Calls of a tool that does not exist."""
+    """Share of calls of a tool that does not exist."""
     repaired: int
-    """Calls whose JSON was mended."""
+    """Number of calls whose JSON was repaired."""
     seconds: Mapping[SpanKind, float]
-    """Waiting time by kind, added up over chains that ran side by side."""
+    """Waiting time by kind, summed over concurrent chains."""
 
     @property
     def unscored_share(self) -> float | None:
-        """Chains that mean and solved share leave out."""
+        """Share of chains that mean and solved share leave out."""
         return ratio(self.chains - self.scored, self.chains)
 
     def lines(self) -> list[str]:
@@ -71,7 +71,7 @@ class Summary:
 
 
 def summarize(trajectories: Iterable[Trajectory]) -> Summary:
-    """Count what happened.
+    """Return the counts of some chains.
 
     >>> print(summarize([]))
     chains     0 (0 scored)
@@ -106,13 +106,13 @@ def summarize(trajectories: Iterable[Trajectory]) -> Summary:
 
 
 def is_solved(chain: Trajectory) -> bool:
-    """Tell whether a chain got full marks; one that ran out of time did not, whatever it got."""
+    """Return whether a chain got full marks; one that ran out of time never does."""
     full = chain.reward is not None and chain.reward >= SOLVED
     return full and chain.stop is not StopReason.TIME_LIMIT
 
 
 def _repaired(turn: Turn) -> int:
-    """Count the calls that were mended while the turn was read, or right before they ran."""
+    """Count the calls that were repaired during parsing, or right before they ran."""
     pairs = zip(turn.message.tool_calls, turn.results, strict=False)
     return sum(call.repaired or result.repaired for call, result in pairs)
 
@@ -138,7 +138,7 @@ def _most_frequent_first(keys: Iterable[K]) -> dict[K, int]:
 
 
 def ratio(part: float, whole: float) -> float | None:
-    """Divide; a share or mean of nothing is None, which is not 0."""
+    """Divide; return None, not 0, for a share or mean of nothing."""
     return part / whole if whole else None
 
 

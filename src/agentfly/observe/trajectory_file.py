@@ -1,8 +1,8 @@
-"""Trajectories and events as JSON objects, and back: what is read equals what was written.
+"""Trajectories in files of JSON lines: what is read equals what was written.
 
 Field names on disk are those of the dataclasses in `agentfly.types`. Floats are exact, images are
-base64, tuples and enums come back as such. Text is exact too, but for one thing that JSON can't
-say: a high surrogate right before a low one is read as the character that the two encode.
+base64, tuples and enums are read back as such. Text is exact too, with one exception of JSON: a
+high surrogate right before a low one is read as the character that the two encode.
 """
 
 import gzip
@@ -20,7 +20,7 @@ from agentfly.runtime.journal import Journal, plain, read_records, whole_lines
 from agentfly.types import Group, Trajectory
 
 FORMAT_VERSION = 1
-"""Raised whenever a field is added, removed or changes its meaning; readers know all before it."""
+"""Increased when a field is added, removed or changes its meaning; earlier ones stay readable."""
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ _CONFIG = ConfigDict(extra="forbid", val_json_bytes="base64")
 
 
 def _problems(error: ValidationError) -> str:
-    """Say what is wrong where, for example `streams.0.turns.2.temperature: Field required`."""
+    """Return each problem with its path: `streams.0.turns.2.temperature: Field required`."""
     return "; ".join(
         f"{'.'.join(str(step) for step in problem['loc'][1:]) or 'record'}: {problem['msg']}"
         for problem in error.errors(include_url=False, include_input=False)
@@ -59,7 +59,7 @@ def _problems(error: ValidationError) -> str:
 
 
 def encode_trajectory(trajectory: Trajectory) -> dict[str, Any]:
-    """Return a record for a journal; a ConfigError names what a user put in that it can't hold.
+    """Return a trajectory as a JSON record; raise ConfigError for a user's value that is not JSON.
 
     As text: `json.dumps(encode_trajectory(trajectory), default=plain)`, with the journal's `plain`.
     """
@@ -70,13 +70,13 @@ def encode_trajectory(trajectory: Trajectory) -> dict[str, Any]:
 
 
 def decode_trajectory(record: Mapping[str, Any], *, where: str) -> Trajectory:
-    """Read back what `encode_trajectory` gave, once it has been through JSON."""
+    """Return the trajectory of a record of `encode_trajectory` that has been through JSON."""
     return _decoder().decode(record, where=where)
 
 
 @cache
 def _decoder() -> Decoder[Trajectory]:
-    """Build it at its first use: it takes longer than importing all the rest."""
+    """Return the decoder, built on first use: it takes longer than all imports."""
     return Decoder(Trajectory)
 
 
@@ -91,7 +91,7 @@ def _user_values(trajectory: Trajectory) -> Iterator[tuple[str, object]]:
 
 
 def require_json(value: object, where: str) -> None:
-    """Refuse what a journal can't hold, naming where it is."""
+    """Raise ConfigError, with the path, for a value that is not JSON."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             if not isinstance(key, str):
@@ -117,9 +117,9 @@ KIND = "trajectory"
 class TrajectoryWriter:
     """Appends finished chains to a file, one line each.
 
-    Every line is handed to the operating system whole, in one write, before `write` returns: it
-    outlives this process, `kill -9` included. `sync` and `close` make it outlive the machine. A
-    line that a crash cut short is cut off when the file is opened again, with a warning in the log.
+    Every line is passed to the operating system in one write before `write` returns: it survives
+    the process, even `kill -9`. `sync` and `close` make it survive the machine. A line that a crash
+    cut short is removed when the file is opened again, with a warning in the log.
 
         with TrajectoryWriter("runs/demo/trajectories/step_3.jsonl") as writer:
             writer.write(trajectory)
@@ -149,7 +149,7 @@ class TrajectoryWriter:
         self._journal.sync()
 
     def close(self) -> None:
-        """Sync, and let others write. Closing twice does nothing."""
+        """Sync the file and release its lock. Closing twice does nothing."""
         self._journal.close()
 
     def __enter__(self) -> Self:
@@ -165,9 +165,9 @@ class TrajectoryWriter:
 
 
 def read_trajectories(path: str | Path) -> Iterator[Trajectory]:
-    """Yield the trajectories of a file in the order in which they were written.
+    """Yield the trajectories of a file in written order.
 
-    The path of a file that has been compacted since is good still. An unfinished last line is
+    The path of a file that has been compacted since still works. An unfinished last line is
     skipped with a warning in the log; any other broken line is a FormatError that names it.
     """
     path = _existing(Path(path))
@@ -177,10 +177,10 @@ def read_trajectories(path: str | Path) -> Iterator[Trajectory]:
 
 
 def compact(path: str | Path) -> Path:
-    """Replace a JSON lines file by a gzip file beside it, and return that file's path.
+    """Replace a JSON lines file by a gzip file next to it, and return that file's path.
 
-    Killed at any moment, it leaves the old file, the new file, or both with the same contents;
-    calling it again finishes the job.
+    If it is killed at any moment, the old file, the new file, or both with the same contents
+    remain; calling it again finishes.
     """
     path = Path(path)
     packed = _packed(path)

@@ -1,4 +1,4 @@
-"""Writing a file so that it is whole, or what it was before."""
+"""Atomic writing of files: complete, or unchanged."""
 
 import os
 from collections.abc import Iterator
@@ -9,12 +9,12 @@ from typing import BinaryIO
 from agentfly.runtime.journal import sync_folder
 
 PART = ".part"
-"""The ending of a file that is being written."""
+"""Suffix of a file that is being written."""
 
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Give a file to write to, which takes the place of `path` once it is on the disk.
+    """Open a file for writing that replaces `path` once it is on the disk.
 
     with whole_file(Path("runs/demo/config.toml")) as file:
         file.write(toml.encode())

@@ -1,4 +1,4 @@
-"""For users' own tests: conformance checkers for every seam, fakes, and virtual time."""
+"""Help for users' own tests: conformance checkers for every Protocol, fakes, virtual time."""
 
 from agentfly.testing.conformance import (
     ConformanceError,

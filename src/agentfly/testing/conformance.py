@@ -1,4 +1,7 @@
-"""How a checker reports: everything that is wrong at once, in words that say what to mend."""
+"""Conformance checkers for tools, rewards, environments and renderers.
+
+A checker reports everything that is wrong at once.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,24 +35,24 @@ from agentfly.types import (
 
 
 class ConformanceError(AgentFlyError, AssertionError):
-    """Something doesn't keep the contract of its seam."""
+    """A part that does not keep the contract of its Protocol."""
 
 
 @dataclass(slots=True)
 class Findings:
-    """Collects what is wrong."""
+    """Collects violations of a contract."""
 
     what: str
     wrong: list[str] = field(default_factory=list)
 
     def expect(self, holds: object, otherwise: str) -> None:
-        """Note a breach unless the claim holds."""
+        """Add a violation unless the claim holds."""
         if not holds:
             self.wrong.append(otherwise)
 
     @contextmanager
     def no_error(self, doing: str) -> Iterator[None]:
-        """Note whatever the body raises."""
+        """Add a violation if the body raises."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - reported with all other findings
@@ -57,7 +60,7 @@ class Findings:
 
     @contextmanager
     def error(self, kind: type[BaseException], doing: str) -> Iterator[None]:
-        """Note if the body doesn't raise this kind of error."""
+        """Add a violation unless the body raises this kind of error."""
         try:
             yield
         except kind:
@@ -92,7 +95,7 @@ async def check_environment(spec: EnvSpec, task: Task, actions: Sequence[str]) -
             first = await _play(findings, one, task, actions)
             second = await _play(findings, one, task, actions)
             fresh = await _play(findings, other, task, actions)
-            findings.expect(first == second, "after a reset the same actions were answered anew")
+            findings.expect(first == second, "after a reset the same actions differed")
             findings.expect(first == fresh, "two instances answered the same actions differently")
         finally:
             for instance in (one, other):
@@ -160,7 +163,7 @@ def _check_open(findings: Findings, renderer: Renderer) -> None:
 
 
 def _check_extend(findings: Findings, renderer: Renderer) -> None:
-    """The suffix must close an open turn, and must not close a closed one twice."""
+    """Check that a suffix closes an open turn, and does not close a closed one twice."""
     said = Message(role="assistant", content="I will look.")
     history = (*_OPENING, said)
     reply = (Message(role="user", content="Please hurry."),)
@@ -227,7 +230,7 @@ def _check_score(findings: Findings, score: object, *, turns: int) -> None:
 async def check_tool(
     tool: Tool, arguments: Mapping[str, Any], *, context: Context | None = None
 ) -> ToolResult:
-    """Raise ConformanceError unless the tool keeps its contract; return what it answered.
+    """Raise ConformanceError unless the tool keeps its contract; return its result.
 
     `arguments` is one call that must succeed.
     """

@@ -9,10 +9,10 @@ from agentfly.types import Context, Environments, EnvSpec, Seed, Task, chain_id,
 
 
 class NoEnvironments:
-    """For contexts whose tools need none."""
+    """Environments of a context whose tools need none."""
 
     async def get(self, spec: EnvSpec | None) -> Any:
-        """Refuse, and say how to provide one."""
+        """Raise ConfigError with how to provide an environment."""
         name = spec.name if spec else "the chain's only environment"
         raise ConfigError(f"{name} was asked for: pass environments={{MyEnv: MyEnv()}}")
 
@@ -35,7 +35,7 @@ def make_context(
     seed: int = 0,
     deadline: float = math.inf,
 ) -> Context:
-    """Make a context such as a tool or reward gets in a chain; call it in a running loop."""
+    """Return a context like that of a tool or reward in a chain; call it in a running loop."""
     task = task or Task.from_row({"question": "What is 2+2?"})
     group = group_id(task.id, 0)
     given: Environments = _Given(environments) if environments else NoEnvironments()

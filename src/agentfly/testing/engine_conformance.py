@@ -1,4 +1,4 @@
-"""Does an engine keep its contract?"""
+"""Conformance checkers for engines and for trainable engines."""
 
 import asyncio
 import math
@@ -22,7 +22,7 @@ from agentfly.types import (
 
 _ANSWER_SECONDS = 60.0
 _PAUSE_SECONDS = 0.2
-"""How long a pause is watched for tokens that should not come."""
+"""Duration of a pause during which no token may be sampled."""
 
 
 async def check_engine(
@@ -120,7 +120,7 @@ async def _check_concurrency(
     for chain, task in enumerate(tasks):
         findings.expect(
             task.result().token_ids == alone[chain].token_ids,
-            f"chain {chain} sampled other tokens beside others than alone",
+            f"chain {chain} sampled other tokens next to others than alone",
         )
 
 
@@ -134,11 +134,11 @@ async def check_trainable_engine(
     """Raise ConformanceError unless a learner can rely on the engine; closes it at the end.
 
     Args:
-        engine: At version 0 of its weights.
-        prompt_ids: Any prompt that fits it.
+        engine: Engine at version 0 of its weights.
+        prompt_ids: Any valid prompt.
         publish_as: Returns weights to publish as a version, in a form that the engine takes.
-        torn: Weights that can be read in part only, such as a stream that raises or a folder whose
-            file was cut: no token may be sampled from them.
+        torn: Weights that can be read only in part, such as a stream that raises or a folder with
+            a truncated file: no token may be sampled from them.
     """
     findings = Findings(type(engine).__name__)
     weights = publish_as(1)

@@ -14,15 +14,15 @@ from agentfly.runtime.threads import shared_threads
 T = TypeVar("T")
 
 REAL_WAIT_SECONDS = 30.0
-"""With no timer ahead, how long to wait for a thread or a socket before calling it a deadlock."""
+"""Real time to wait for a thread or a socket, with no timer ahead, before reporting a deadlock."""
 
 
 THREAD_SECONDS = 1.0
-"""How long a synchronous function may really take before the clock goes on without it."""
+"""Real time that a synchronous function may take before the clock advances without it."""
 
 
 def run_in_virtual_time(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end in virtual time.
+    """Run a coroutine in virtual time and return its result.
 
     >>> import asyncio
     >>> run_in_virtual_time(asyncio.sleep(3600, "an hour later"))
@@ -35,7 +35,7 @@ def run_in_virtual_time(main: Coroutine[Any, Any, T]) -> T:
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Never sleeps until a timer: it moves the clock there instead."""
+    """A selector that moves the clock to the next timer instead of sleeping."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         return ready
 
     def _wait_for_threads(self) -> Any:
-        """Give functions in threads real time to end: to the virtual clock they take none."""
+        """Wait in real time for functions in threads, which take no virtual time."""
         give_up_at = time.monotonic() + THREAD_SECONDS
         while shared_threads().busy and time.monotonic() < give_up_at:
             if ready := super().select(0.01):

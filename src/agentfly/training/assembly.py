@@ -110,7 +110,7 @@ def _surroundings(
         folder = stack.enter_context(open_folder(settings, resume=resume))
         stack.enter_context(determinism(settings))
         stack.enter_context(progress)
-        stack.enter_context(log_to(folder.log_file, tell=progress.message))
+        stack.enter_context(log_to(folder.log_file, show=progress.message))
         yield folder
 
 

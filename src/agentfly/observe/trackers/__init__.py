@@ -1,4 +1,4 @@
-"""Where a run's metrics go: always a plain file, and whatever tracker one likes to look at."""
+"""Trackers of a run's metrics: always a plain file, and any others that the settings name."""
 
 import logging
 import math
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 class Trackers:
     """Logs to the metrics file, which must succeed, and to others, which may fail.
 
-    Only finite numbers are logged. A tracker that raises is warned of once; the run goes on.
+    Only finite numbers are logged. A tracker that raises causes one warning; the run goes on.
     """
 
     def __init__(self, file: MetricsFile, others: Mapping[str, Tracker]) -> None:
@@ -45,14 +45,14 @@ class Trackers:
         self._others = {name: _Guarded(name, tracker) for name, tracker in others.items()}
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
-        """Record the metrics of a step everywhere."""
+        """Log the metrics of a step to all trackers."""
         finite = {name: float(value) for name, value in metrics.items() if math.isfinite(value)}
         self._file.log(finite, step)
         for tracker in self._others.values():
             tracker.log(finite, step)
 
     def close(self) -> None:
-        """Hand over what is left. Closing twice does nothing."""
+        """Close all trackers. Closing twice does nothing."""
         self._file.close()
         while self._others:
             _, tracker = self._others.popitem()
@@ -93,11 +93,11 @@ def open_trackers(
     """Open `metrics.jsonl` in a run's folder, and the trackers of these names.
 
     Args:
-        folder: The run's own.
-        names: Among tensorboard, wandb, mlflow and trackio.
-        project: Under which trackers file the run.
-        run: The run's name.
-        settings: JSON values, shown beside the curves.
+        folder: Folder of the run.
+        names: Names among tensorboard, wandb, mlflow and trackio.
+        project: Project name in trackers.
+        run: Name of the run.
+        settings: Settings as JSON values, shown next to the curves.
         resume_after: The step of the checkpoint that the run continues from; None for a new run.
     """
     tracked = TrackedRun(
@@ -122,5 +122,5 @@ def _open(name: str, run: TrackedRun) -> Tracker:
     except FormatError:
         raise
     except ConfigError as error:
-        way_out = WAYS_OUT.get(name, "Mend that")
+        way_out = WAYS_OUT.get(name, "Fix that")
         raise ConfigError(f"{error}. {way_out}, or take it out of `track.trackers`") from error

@@ -1,4 +1,4 @@
-"""Metrics as plain lines: what every run has, whatever else tracks it.
+"""The metrics file that every run has: one JSON line per step.
 
 {"v":2,"kind":"metrics","step":3,"time":1794056702.1,"metrics":{"reward/mean":0.61, …},"crc":"…"}
 """
@@ -19,27 +19,26 @@ KIND = "metrics"
 FORMAT_VERSION = 2
 CHECKSUMS_FROM = 2
 DAMAGED = ".damaged"
-"""Put after the name of a file that is kept because some of its lines can't be read."""
+"""Suffix of the copy of a file that has unreadable lines."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsRecord:
-    """What one step logged."""
+    """Metrics of one step."""
 
     step: int
     time: float
-    """Seconds since 1970."""
+    """Unix time in seconds."""
     metrics: Mapping[str, float]
 
 
 class MetricsFile:
-    """A tracker that appends to a file; each line outlives the process as soon as it is written.
+    """A tracker that appends to a file; each written line survives the process.
 
-    `resume_after` is the step of the checkpoint that a run continues from: what was logged of later
-    steps is dropped, because those steps are done again. A run goes on without lines that are lost
-    or damaged, with a warning.
+    `resume_after` is the step of the checkpoint that a run continues from: lines of later steps are
+    dropped, because those steps are repeated. Lost or damaged lines only cause a warning.
     """
 
     def __init__(
@@ -59,12 +58,12 @@ class MetricsFile:
         self._journal.append({"step": step, "time": self._now(), "metrics": dict(metrics)})
 
     def close(self) -> None:
-        """Sync, and let others write. Closing twice does nothing."""
+        """Sync the file and release its lock. Closing twice does nothing."""
         self._journal.close()
 
 
 def read_metrics(path: str | Path) -> list[MetricsRecord]:
-    """Read all records of a file, in the order in which they were logged."""
+    """Return all records of a file in logged order."""
     records = read_records(path, kind=KIND, version=FORMAT_VERSION, checksums_from=CHECKSUMS_FROM)
     return [_decoded(record, f"{path}:{number}") for number, record in records]
 
@@ -78,7 +77,7 @@ _DECODER = Decoder(MetricsRecord)
 
 
 def _keep_up_to(step: int, path: Path) -> None:
-    """Write the file anew without later steps, and without what can't be read."""
+    """Rewrite the file without later steps and without unreadable lines."""
     kept: list[bytes] = []
     missing, damaged = set(range(1, step + 1)), []
     for number, line in whole_lines(path) if path.exists() else ():

@@ -1,4 +1,4 @@
-"""MLflow (`pip install agentfly[mlflow]`); `MLFLOW_TRACKING_URI` says where to."""
+"""MLflow (`pip install agentfly[mlflow]`); `MLFLOW_TRACKING_URI` names the server."""
 
 import re
 import time
@@ -8,7 +8,7 @@ from typing import Any
 from agentfly.observe.trackers.tracked_run import TrackedRun, import_tracker
 
 LONGEST_PARAMETER = 500
-"""Characters of a setting's value; what MLflow takes at most differs by its version and store."""
+"""Maximum characters of a setting's value; MLflow's own limit depends on version and store."""
 PARAMETERS_AT_ONCE = 100
 
 
@@ -52,5 +52,5 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def _name(name: str) -> str:
-    """Keep to the letters that MLflow allows: `eval/pass@4` becomes `eval/pass_4`."""
+    """Replace characters that MLflow does not allow: `eval/pass@4` becomes `eval/pass_4`."""
     return re.sub(r"[^\w/. -]", "_", name)

@@ -16,7 +16,7 @@ class TensorBoard:
         writer = _import("summary.writer.event_file_writer")
         self._writer = writer.EventFileWriter(str(run.folder / "tensorboard"))
         if run.resume_after is not None:
-            # TensorBoard drops what earlier files say of steps from this one on.
+            # TensorBoard then drops steps from this one on that earlier files contain.
             start = self._event.SessionLog(status=self._event.SessionLog.START)
             self._add(run.resume_after + 1, session_log=start)
 
@@ -27,7 +27,7 @@ class TensorBoard:
         self._writer.flush()
 
     def close(self) -> None:
-        """End the writer's thread."""
+        """Stop the writer's thread."""
         self._writer.close()
 
     def _add(self, step: int, **content: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a tracker is told of a run."""
+"""The run as trackers see it, with its ids at the trackers."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -11,23 +11,23 @@ from agentfly.observe.whole_file import whole_file
 from agentfly.runtime.extra import import_extra
 
 IDENTITIES = "trackers.json"
-"""Under which id each tracker knows the run: {"wandb": "4f09…"}."""
+"""File with the run's id at each tracker: {"wandb": "4f09…"}."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackedRun:
-    """A run as trackers see it."""
+    """Name, settings and folder of a run, for its trackers."""
 
     folder: Path
     name: str
     project: str
     settings: Mapping[str, Any]
-    """JSON values, shown beside the curves."""
+    """Settings as JSON values, shown next to the curves."""
     resume_after: int | None
-    """The last step that still counts; None in a new run."""
+    """Step of the checkpoint that the run continues from; None in a new run."""
 
     def identity(self, tracker: str, make: Callable[[], str]) -> str:
-        """Return the id of this run at a tracker: what was made once is used when it resumes."""
+        """Return the id of this run at a tracker; a resumed run keeps the one it had."""
         path = self.folder / IDENTITIES
         known = _read(path) if path.exists() else {}
         if tracker not in known:
@@ -55,5 +55,5 @@ def _damaged(path: Path, problem: str) -> FormatError:
 
 
 def import_tracker(name: str, *, extra: str, module: str | None = None) -> Any:
-    """Import a tracker's package, or say how to get it."""
+    """Import a tracker's package, or raise ConfigError with how to install it."""
     return import_extra(module or name, extra=extra, purpose=f"the tracker {name!r}")

@@ -6,7 +6,7 @@ from agentfly.observe.trackers.tracked_run import TrackedRun, import_tracker
 
 
 class Trackio:
-    """Logs to one Trackio run, known by its name."""
+    """Logs to one Trackio run, identified by its name."""
 
     def __init__(self, run: TrackedRun) -> None:
         self._run = import_tracker("trackio", extra="trackio").init(
@@ -22,5 +22,5 @@ class Trackio:
         self._run.log(dict(metrics), step=step)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write pending metrics and finish the run."""
         self._run.finish()

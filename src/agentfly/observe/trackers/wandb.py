@@ -18,7 +18,7 @@ class Wandb:
             dir=str(run.folder),
             config=dict(run.settings),
         )
-        # Its own step may never go back, as ours does when a run is resumed.
+        # W&B's own step may never decrease, as ours does when a run is resumed.
         self._run.define_metric("*", step_metric="step")
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
@@ -26,5 +26,5 @@ class Wandb:
         self._run.log({**metrics, "step": step})
 
     def close(self) -> None:
-        """Upload what is left."""
+        """Upload pending metrics and finish the run."""
         self._run.finish()

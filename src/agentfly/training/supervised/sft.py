@@ -200,7 +200,7 @@ def _opened(
         stack.enter_context(report_disk_errors(settings.folder / settings.name))
         folder = stack.enter_context(_folder(settings, resume=resume))
         stack.enter_context(progress)
-        stack.enter_context(log_to(folder.log_file, tell=progress.message))
+        stack.enter_context(log_to(folder.log_file, show=progress.message))
         with remove_unless_started(folder, resume=resume):
             progress.message(str(demonstrations))
             checkpoints = Checkpoints(folder.checkpoints_folder, keep=settings.checkpoint.keep)
