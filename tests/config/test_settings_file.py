@@ -101,7 +101,7 @@ weight = -1
         "  algorithm.name: unknown algorithm 'gpro'. Did you mean 'grpo'? Known: grpo, rloo. "
         "Your own is `module:name`",
         "  name: missing. Name of the run and of its folder.",
-        "  model.name: missing. A folder, an entry of the zoo, or a hub id.",
+        "  model.name: missing. A folder, a built-in model, or a hub id.",
         "  model.device: must be 'auto', 'cpu' or 'cuda', got 'gpu'",
         "  rollout.num_chains: must be greater than or equal to 1, got 0",
         "  rollout.temperature: must be a finite number, got nan",

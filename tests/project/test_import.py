@@ -38,7 +38,7 @@ def test_the_watch_on_sys_modules_can_see_something() -> None:
     assert heavy_after("import numpy") == "['numpy']"
 
 
-def test_child_processes_can_import_one_room_alone() -> None:
+def test_child_processes_can_import_one_package_alone() -> None:
     code = "import sys, agentfly.runtime.process; print('pydantic' in sys.modules)"
     out = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
