@@ -136,7 +136,7 @@ def test_every_name_is_documented() -> None:
 def test_another_name_is_refused() -> None:
     names = ["reward/mean", "reward/median", "source/math/oops", "source/math", "stop/"]
     with pytest.raises(
-        ConfigError, match=r"metrics: reward/median, source/math, source/math/oops, stop/\. Say"
+        ConfigError, match=r"metrics: reward/median, source/math, source/math/oops, stop/\. Add"
     ):
         require_documented(names)
     require_documented(["train/loss", "source/x/train/loss"], {"train/loss": "What is minimized."})
