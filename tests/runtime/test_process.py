@@ -289,8 +289,9 @@ async def test_its_lifetime_is_kept(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_a_lifetime_ends_with_its_child(caplog: pytest.LogCaptureFixture) -> None:
-    await (await shell("true", lifetime=0.2)).close()
-    await asyncio.sleep(0.3)
+    child = await shell("true", lifetime=600.0)
+    await child.close()
+    assert child._end_of_life.cancelled()
     assert caplog.text == ""
 
 
