@@ -9,17 +9,37 @@ from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+LONG_EXAMPLE = ROOT / "examples" / "one_page_grpo.py"
+"""Takes a minute on a busy machine; the ordinary suite runs its first step."""
 
 
 def test_there_are_examples() -> None:
     assert EXAMPLES
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def run_python(*arguments: str, cwd: Path) -> None:
+    command = [sys.executable, "-W", "error", *arguments]
+    subprocess.run(command, check=True, timeout=PATIENCE, cwd=cwd)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.name, marks=pytest.mark.slow if path == LONG_EXAMPLE else ())
+        for path in EXAMPLES
+    ],
+)
 def test_the_example_runs(path: Path, tmp_path: Path) -> None:
-    subprocess.run(
-        [sys.executable, "-W", "error", str(path)], check=True, timeout=PATIENCE, cwd=tmp_path
-    )
+    run_python(str(path), cwd=tmp_path)
+
+
+def test_the_first_step_of_the_long_example_runs(tmp_path: Path) -> None:
+    program = f"""
+import asyncio, runpy
+names = runpy.run_path({str(LONG_EXAMPLE)!r})
+assert len(asyncio.run(names["train"](steps=1))) == 1
+"""
+    run_python("-c", program, cwd=tmp_path)
 
 
 def test_a_whole_run_takes_ten_lines_names_its_model_once_and_stands_in_the_readme() -> None:

@@ -40,6 +40,10 @@ def run(code: str, folder: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
+LIVES = 4
+"""Processes that are killed at a random moment; the other tests take every moment in turn."""
+
+
 def assert_loadable(folder: Path, *, at_least: int) -> None:
     latest = Checkpoints(folder).latest()
     assert latest is not None
@@ -64,7 +68,7 @@ def test_killed_at_random_moments_it_always_resumes(tmp_path: Path) -> None:
     """
     moments = random.Random(0)
     saved = 0
-    for _ in range(8):
+    for _ in range(LIVES):
         with run(code, tmp_path) as process:
             assert process.stdout is not None
             first = process.stdout.readline()
@@ -72,7 +76,7 @@ def test_killed_at_random_moments_it_always_resumes(tmp_path: Path) -> None:
             process.kill()
             saved = max(map(int, [first, *process.stdout.read().split("\n")[:-1]]))
         assert_loadable(tmp_path, at_least=saved)
-    assert saved >= 8  # each life got at least one step further
+    assert saved >= LIVES  # each life got at least one step further
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])

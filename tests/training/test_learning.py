@@ -5,6 +5,11 @@
 
 import pytest
 from benchmarks.learning import EXACT, MIN_GAIN, learn
+from tests.training import dying_replica
+
+TWO = ("engine.replicas=2",)
+SPREAD_OF_SEEDS = 0.08
+"""Held-out rewards of three seeds of one algorithm lie within twice this range."""
 
 
 @pytest.mark.timeout(600)
@@ -20,6 +25,17 @@ def test_grpo_learns_the_tiny_calculator_task() -> None:
     curve = learn("grpo", 0)
     assert curve.gain >= MIN_GAIN
     assert len(curve.rewards) == 30
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_two_replicas_learn_as_much_as_one_though_one_dies_half_way() -> None:
+    one = learn("grpo", 0)
+    two = learn("grpo", 0, (*EXACT, f"engine.name={dying_replica.__name__}:make_engine", *TWO))
+    print(f"one replica {one.before:.2f} → {one.after:.2f}, two {two.before:.2f} → {two.after:.2f}")
+    assert dying_replica.DEATHS == [1]
+    assert abs(two.after - one.after) <= SPREAD_OF_SEEDS
+    assert two.gain >= MIN_GAIN
 
 
 @pytest.mark.slow
