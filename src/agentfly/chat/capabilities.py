@@ -38,7 +38,7 @@ PROBE_TOOL = ToolSpec(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """How one template wants its conversation."""
+    """The kinds of messages that a template renders, and the form in which it expects them."""
 
     content_parts: bool = False
     """Content must be a list of parts, as vision templates have it; only text parts are made."""
@@ -48,7 +48,7 @@ class Capabilities:
     """Tool calls of an assistant's message show."""
     tool_messages: bool = True
     results_without_calls: bool = True
-    """Tool messages show even where no call stands before them."""
+    """Tool messages are rendered even if no call precedes them."""
     string_arguments: bool = False
     """A call's arguments must be JSON text instead of an object."""
     short_ids: bool = False
@@ -97,10 +97,10 @@ def text_view(message: Message) -> str:
 
 
 def _reasoning(message: Message) -> dict[str, str]:
-    """Give the reasoning under every name that templates read it by."""
+    """Return the reasoning under every key that templates read it from."""
     reasoning = well_formed(message.reasoning or "")
     names = {"reasoning_content": reasoning, "reasoning": reasoning}
-    # gpt-oss refuses `thinking` beside content where there are calls.
+    # gpt-oss refuses `thinking` together with content where there are calls.
     return names if message.content and message.tool_calls else {**names, "thinking": reasoning}
 
 
@@ -133,7 +133,7 @@ def _with_content(template: ChatTemplate) -> Capabilities:
     for capabilities in (Capabilities(), Capabilities(content_parts=True)):
         if _shows(template, capabilities, [user], [mark(0)]):
             return capabilities
-    # Render once more for the template's own words, if it refuses.
+    # Render once more, to raise the template's own error message if it refuses.
     template.render([Capabilities().write(user)], add_generation_prompt=True)
     raise ConfigError("the chat template doesn't show a user's message: it can't be used for chat")
 
@@ -169,7 +169,7 @@ def _shows(
     marks: Sequence[str],
     tools: Sequence[ToolSpec] = (),
 ) -> bool:
-    """Tell whether the template renders these messages with all of the marks in the text."""
+    """Return whether the template renders these messages with all of the marks in the text."""
     plain = [capabilities.write(message) for message in messages]
     try:
         text = template.render(

@@ -2,8 +2,8 @@
 
 A template sees what `transformers` would show it: `messages`, `tools`, `add_generation_prompt`, the
 special tokens by name, `raise_exception`, `strftime_now`, a `tojson` that doesn't escape HTML, and
-the `{% generation %}` tag, which is looked through. Today's date is that of the template's making,
-so that a run prints the same prompt before and after midnight.
+the `{% generation %}` tag, which has no effect here. Today's date is fixed when the template object
+is made, so that a run renders the same prompt before and after midnight.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,15 +22,14 @@ RENDER_SECONDS = 5.0
 """Processor time that a rendering may take; the usual one takes a thousandth of a second."""
 
 _AFTER_TIMEOUT = 0.25
-"""The share of its time that a template keeps after a rendering that ran out of it. So one that
-hangs, or hangs over some conversations, is found out after a few seconds, however often it is
-tried."""
+"""Factor of the time limit after a rendering that exceeded it. So a template that hangs, or hangs
+on some conversations, costs only a few seconds, however often it is tried."""
 _AFTER_SUCCESS = 1.05
-"""How fast it gets its time back."""
+"""Factor by which the limit grows again after each successful rendering."""
 _LEAST_SECONDS = RENDER_SECONDS / 100
 
 _GIVEN = ("messages", "tools", "documents", "add_generation_prompt", "date", "strftime_now")
-"""Variables that are no options: each rendering sets them, or the template's making."""
+"""Variables that are no options: they are set by each rendering or by `ChatTemplate`."""
 
 
 class ChatTemplate:
@@ -57,7 +56,7 @@ class ChatTemplate:
         self._compiled = _compile(source)
         self._seconds = RENDER_SECONDS
         self.variables = {"bos_token": bos_token, "eos_token": eos_token, **variables}
-        """What the template is given beside the conversation."""
+        """Variables that the template gets in addition to the conversation."""
         # Merged once with the environment's globals, which Jinja would do for every rendering.
         self._variables = {
             **self._compiled.globals,
@@ -68,7 +67,7 @@ class ChatTemplate:
 
     @property
     def own_text(self) -> str:
-        """All text that a rendering can take from the template itself."""
+        """Text that can get into a rendering from the template itself."""
         named = [value for value in self._variables.values() if isinstance(value, str)]
         return "\n".join([self.source, *named])
 
@@ -83,7 +82,7 @@ class ChatTemplate:
     ) -> "ChatTemplate":
         """Make a template with values for variables of its own, such as `enable_thinking`.
 
-        `named_tokens` are the special tokens that it knows by name, such as `bos_token`.
+        `named_tokens` are the special tokens that have a variable, such as `bos_token`.
 
         Raises:
             ConfigError: If the template has no such variable, which it would silently ignore.
@@ -102,7 +101,7 @@ class ChatTemplate:
         *,
         add_generation_prompt: bool,
     ) -> str:
-        """Render a conversation; raise ConfigError with the template's own words if it refuses.
+        """Render a conversation; raise ConfigError with the template's own message if it refuses.
 
         Without tools a template is given None, as by transformers. Templates made for tools alone
         loop over them nonetheless: those are given an empty list.
@@ -152,12 +151,12 @@ class ChatTemplate:
 
 
 def template_options(source: str) -> frozenset[str]:
-    """Return the variables that a template reads beside the conversation and the tokens' names.
+    """Return the variables that a template reads, except the conversation and named tokens.
 
     >>> template_options("{{ messages }}{% if enable_thinking %}<think>{% endif %}")
     frozenset({'enable_thinking'})
     """
-    _compile(source)  # for its words about a template that is no Jinja
+    _compile(source)  # raises the error for a template that is not valid Jinja
     given = {*_GIVEN, *environment().globals}
     read = jinja2.meta.find_undeclared_variables(environment().parse(source)) - given
     return frozenset(name for name in read if not name.endswith("_token"))
@@ -206,3 +205,4 @@ CHATML = """\
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}
 """
+"""The default template of models without one: ChatML with Hermes-style tool calls."""

@@ -1,4 +1,4 @@
-"""Reading a completion back into a message. Total: whatever the tokens, a message comes out."""
+"""Parsing a completion's tokens into a message; never raises, for any tokens."""
 
 import logging
 import re
@@ -31,7 +31,7 @@ class CompletionReader:
     lead: str = ""
     """The beginning of a call that the generation prompt has written already."""
     closings: tuple[str, ...] = ()
-    """Text that belongs to the end token before which it stands, the longest first."""
+    """Texts that belong to the end token behind them, the longest first."""
     call_ends: Mapping[int, str] = field(default_factory=dict)
     """End tokens that close a call too, as `<|tools_suffix|>` does in Apertus, and their text."""
 

@@ -50,31 +50,31 @@ class ConversationWriter:
         *,
         add_generation_prompt: bool = True,
     ) -> str:
-        """Render a conversation as plain text, in the first wording that the template takes."""
+        """Render a conversation as text, in the first variant that the template accepts."""
         refusals: list[ConfigError] = []
-        for worded in self.wordings(messages, tools):
+        for adapted in self.variants(messages, tools):
             try:
-                return self._render(worded, tools, add_generation_prompt=add_generation_prompt)
+                return self._render(adapted, tools, add_generation_prompt=add_generation_prompt)
             except ConfigError as error:
                 refusals.append(error)
         raise refusals[0]
 
     def pieces(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Piece]:
-        """Render a conversation and the next generation prompt, knowing whose words are whose."""
+        """Render a conversation and the next generation prompt, split by who wrote each part."""
 
         def render(swap: Swap) -> str:
             return self.text(list(map(swap.message, messages)), list(map(swap.tool, tools)))
 
         return self.taint.pieces(render)
 
-    def wordings(
+    def variants(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> Iterator[list[Message]]:
-        """Yield the conversation as this template should like it, then with alternating turns."""
+        """Yield the conversation as this template should accept it, then with alternating roles."""
         if tools and not self.capabilities.tools:
             messages = add_tool_instructions(messages, tools, self.call_format)
-        worded = adapt(messages, self.capabilities, self.call_format)
-        plain = [replace(m, content=text_view(m), images=()) for m in worded]
+        adapted = adapt(messages, self.capabilities, self.call_format)
+        plain = [replace(m, content=text_view(m), images=()) for m in adapted]
         yield plain
         yield results_as_user(plain)
 
@@ -104,7 +104,7 @@ class RewriteDetector:
 
     writer: ConversationWriter
     pattern: re.Pattern[str] | None
-    """What matches a special token."""
+    """Pattern of a special token."""
 
     def rewritten(
         self,
@@ -134,7 +134,7 @@ class RewriteDetector:
         return last.startswith(before) and self._lost(last[len(before) :], said)
 
     def _lost(self, last: str, said: str) -> bool:
-        """Tell whether anything but what closes a turn is missing from `said`."""
+        """Return whether `said` lacks anything except the closing of a turn."""
         shared = shared_length(last, said)
         pattern = self.pattern
         if pattern is None:
@@ -147,7 +147,7 @@ def representative(history: Sequence[Message]) -> list[Message]:
     """Cut a conversation down to its opening, the last exchange of each kind, and its turn.
 
     An exchange is an assistant's message with the replies to it. Earlier ones of the same kind are
-    worded as the last one is, or were worded so when a later question came.
+    rendered as the last one is, or were rendered so when a later question came.
     """
     starts = [i for i, message in enumerate(history) if message.role == "assistant"]
     last = {
@@ -189,13 +189,13 @@ def add_tool_instructions(
 
 
 def results_as_user(messages: Sequence[Message]) -> list[Message]:
-    """Turn tool messages into users' messages, and join those that stand side by side."""
+    """Turn tool messages into user messages, and join consecutive ones."""
     spoken = (_result_as_user(message) for message in messages)
     return list(_joined(spoken))
 
 
 def as_one_user(messages: Sequence[Message]) -> list[Message]:
-    """Turn whatever is said into one user's message."""
+    """Join all messages into one user message."""
     content = "\n\n".join(text_view(_result_as_user(message)) for message in messages)
     return [Message(role="user", content=content)]
 

@@ -36,7 +36,7 @@ Source = Literal["read back", "tool prompt", "given", "fallback"]
 _LONGEST_LEAD = 32
 """Characters of a prompt that may be the beginning of a call."""
 _EXCERPT = 200
-"""How much of an unreadable call is quoted in the reason."""
+"""Maximum characters of an unreadable call that are quoted in the reason."""
 
 _TOOL = ToolSpec(
     name=PROBE_TOOL.name,
@@ -83,13 +83,13 @@ class FormatChoice:
     """Read back from the template's own rendering, named by the template's description of tools,
     given by the user, or the fall-back that the system prompt teaches."""
     one_call: bool | None = None
-    """Whether the template's own rendering of one call reads back; None if it shows none."""
+    """Whether the template's own rendering of one call is parsed back; None if it renders none."""
     two_calls: bool | None = None
     """The same of two calls in one turn."""
     quoted_text: bool | None = None
     """The same of a string with quotes, line breaks and tags, which some templates don't escape."""
     reason: str = ""
-    """Why no native format was taken; empty where one was."""
+    """Reason why no native format was chosen; empty if one was."""
     lead: str = ""
     """The beginning of a call that the generation prompt writes; the model goes on behind it."""
 
@@ -113,7 +113,7 @@ class _Rendering:
     calls: tuple[ToolCall, ...]
 
     def read_back_by(self, call_format: CallFormat) -> bool:
-        """Tell whether a format reads the same names and arguments out of the text."""
+        """Return whether a format reads the same names and arguments out of the text."""
         read = call_format.typed(call_format.read(self.text).calls, [_TOOL])
         return len(read) == len(self.calls) and all(map(_same, read, self.calls))
 
@@ -126,7 +126,7 @@ class _Renderings:
     two: tuple[_Rendering, ...] = ()
     quoted: tuple[_Rendering, ...] = ()
     refusal: str = ""
-    """The template's own words if it refuses a call."""
+    """The template's error message if it refuses a call."""
 
 
 def choose_format(probe: TurnProbe) -> FormatChoice:
@@ -152,7 +152,7 @@ def choose_format(probe: TurnProbe) -> FormatChoice:
 
 
 def judge_format(probe: TurnProbe, call_format: CallFormat) -> FormatChoice:
-    """Say of a format that a user gave whether it reads back what the template writes."""
+    """Return a given format, with whether it parses the template's own calls back."""
     return _judged(call_format, "given", _render_calls(probe))
 
 
@@ -172,7 +172,7 @@ def _described(probe: TurnProbe) -> CallFormat | None:
 
 
 def _lead(prompt: str, chosen: CallFormat, renderings: _Renderings) -> str:
-    """Return how much of a call's beginning stands in the prompt already, as `>>>` may."""
+    """Return the beginning of a call that the prompt already contains, such as `>>>`."""
     rendering = renderings.one[0]
     if not rendering.text.startswith(prompt):
         return ""
@@ -248,7 +248,7 @@ def _render_calls(probe: TurnProbe) -> _Renderings:
 
 
 def _refusal(probe: TurnProbe) -> str:
-    """Return the words with which a template refuses a call; empty if it just leaves it out."""
+    """Return a template's error message for a call; empty if it just omits the call."""
     calls = _calls((_SECOND,), probe.capabilities)
     try:
         probe.render(Message(role="assistant", tool_calls=calls))

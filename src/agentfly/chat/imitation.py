@@ -1,8 +1,8 @@
 r"""A given conversation as the token stream that a chain would have recorded.
 
-Each assistant's message becomes a completion: what a model that writes just as its template does
-would have sampled, the end token included. Everything else is context. So demonstrations and
-sampled chains carry loss on the same tokens.
+Each assistant message becomes a completion: the tokens that a model which writes exactly as its
+template does would have sampled, including the end token. Everything else is context. So
+demonstrations and sampled chains carry loss on the same tokens.
 
     user: hi                       assistant: Hello!    user: Bye.             assistant: Bye!
     <|im_start|>user…assistant\n   Hello!<|im_end|>     \n<|im_start|>user…\n  Bye!<|im_end|>
@@ -30,13 +30,13 @@ def imitate(
 ) -> TokenStream:
     """Write a conversation as if a model had sampled its assistant's messages.
 
-    The stream stays as written, also where the template would word earlier turns otherwise. No
+    The stream stays as written, also where the template would rewrite earlier turns. No
     sampler has seen these tokens: their log-probabilities are given as 0.
 
     Args:
         renderer: Of the model that is to learn from it.
         messages: The whole conversation. What follows the last assistant's message is left out.
-        tools: What the model was told that it can call.
+        tools: The tools that the prompt describes.
         opening: How many messages are the prompt, with the assistant's messages among them; by
             default all up to the first assistant's message.
     """
@@ -88,7 +88,7 @@ class _Said:
     history: Sequence[Message]
     message: Message
     replies: Sequence[Message]
-    """All up to the assistant's next message; none behind the last one."""
+    """Messages up to the assistant's next one; none behind the last one."""
     tools: Sequence[ToolSpec]
 
     def swapped(self, swap: Swap) -> "_Said":
@@ -116,7 +116,7 @@ def _swapped_turn(swap: Swap, message: Message) -> Message:
 
 
 def _prompt(messages: Sequence[Message], opening: int | None) -> int:
-    """Return how many messages stand before the first one that is imitated."""
+    """Return the number of messages before the first one that is imitated."""
     start = opening or 0
     spoken = [i for i, m in enumerate(messages) if m.role == "assistant" and i >= start]
     if not spoken:
@@ -160,7 +160,7 @@ def _sampled(renderer: TemplateRenderer, said: _Said) -> Completion:
 
 
 def _likely_replies(message: Message) -> list[Message]:
-    """Say what would have come next, for a template may end turns by what follows them."""
+    """Return plausible replies, because some templates end a turn by what follows it."""
     if not message.tool_calls:
         return [Message(role="user")]
     return [

@@ -1,10 +1,10 @@
-"""Jinja as `transformers` sets it up for chat templates, with a limit on what a rendering may cost.
+"""Jinja as `transformers` configures it for chat templates, with a limit of processor time.
 
-A template comes with a model, from anybody. Jinja's sandbox keeps it from the machine, but not from
-running forever: `range` ends at 100,000, yet two of them inside one another do not end today. A
-thread can't be stopped from outside and a process for each rendering costs more than the rendering,
-so the limit is inside: every pass of a loop and every call spends from a budget of processor time
-(which other processes can't use up), and the two operators whose single step can last forever, `*`
+A template comes with a model, from an unknown author. Jinja's sandbox protects the machine, but not
+against endless rendering: `range` ends at 100,000, but two nested loops over it run for hours. A
+thread can't be stopped from outside, and a process for each rendering costs more than rendering, so
+the limit is inside: every pass of a loop and every call checks a budget of processor time (which
+doesn't depend on other processes), and the two operators whose single step can take forever, `*`
 and `**`, are bounded. Memory is not limited.
 """
 
@@ -24,7 +24,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 _TICKS_PER_LOOK = 64
-"""How many passes and calls there are between two looks at the clock."""
+"""Number of loop passes and calls between two readings of the clock."""
 
 _MAX_REPEATED = 10_000_000
 """Characters or items that a repetition (`"-" * 80`) may make."""
@@ -54,7 +54,7 @@ _budget = _Budget()
 
 @contextmanager
 def cpu_time_limit(seconds: float) -> Iterator[None]:
-    """Give what is rendered in the body, in this thread, so much processor time."""
+    """Limit the processor time of what is rendered in the body, in this thread."""
     _budget.ends = time.thread_time() + seconds
     try:
         yield
@@ -63,7 +63,7 @@ def cpu_time_limit(seconds: float) -> Iterator[None]:
 
 
 class _Metered:
-    """What a loop runs over, each pass paid for."""
+    """An iterable whose every item is charged to the budget."""
 
     def __init__(self, items: Iterable[Any]) -> None:
         self._items = items

@@ -1,4 +1,4 @@
-"""Which of the sampled tokens carry loss. A policy can switch tokens off, never others on.
+"""Mask policies: which of the sampled tokens carry loss. A policy can only switch tokens off.
 
 A policy is a plain function from a chain's turns to one entry for each of them: True (all of the
 turn's tokens), False (none), or one bool for each token of its completion. Context tokens have no
@@ -24,7 +24,7 @@ def all_sampled(turns: Sequence[Turn]) -> Sequence[Keep]:
 
 
 def no_reasoning(turns: Sequence[Turn]) -> Sequence[Keep]:
-    """Leave out what was thought before it was said."""
+    """Leave out the tokens of reasoning."""
     return [_outside_spans(turn) for turn in turns]
 
 
@@ -34,7 +34,7 @@ def last_turn_only(turns: Sequence[Turn]) -> Sequence[Keep]:
 
 
 def valid_calls_only(turns: Sequence[Turn]) -> Sequence[Keep]:
-    """Leave out turns with a call that was malformed, unknown or wrongly filled.
+    """Leave out turns with a call that was malformed, unknown, or had wrong arguments.
 
     A turn without calls has none that is invalid, and stays.
     """
@@ -42,7 +42,7 @@ def valid_calls_only(turns: Sequence[Turn]) -> Sequence[Keep]:
 
 
 def per_turn(function: Callable[[Turn], Keep]) -> MaskPolicy:
-    """Make a policy of a function that looks at one turn.
+    """Make a policy from a function of one turn.
 
     >>> policy = per_turn(lambda turn: turn.index > 0)
     """
@@ -63,7 +63,7 @@ MASK_POLICIES: dict[str, MaskPolicy] = {
 
 
 def mask_policy(policy: str | MaskPolicy) -> CheckedMask:
-    """Look a policy up, or take a function over turns, and check all that it returns.
+    """Return a policy by name, or a function over turns, with its results checked.
 
     >>> mask_policy("all_sampled")([])
     ()
@@ -82,7 +82,7 @@ def mask_policy(policy: str | MaskPolicy) -> CheckedMask:
 
 
 def apply_mask(policy: MaskPolicy, turns: Sequence[Turn]) -> tuple[tuple[bool, ...], ...]:
-    """Return one bool for each sampled token of each turn, whatever the policy returns."""
+    """Return one bool for each sampled token of each turn; check the policy's result."""
     kept = policy(turns)
     if not _is_list(kept) or len(kept) != len(turns):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Telling a model's reasoning from what it says, in text and in tokens."""
+"""Separating a model's reasoning from its answer, in text and in tokens."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -11,7 +11,7 @@ _SPACE = re.compile(r"\s*+")
 
 @dataclass(frozen=True, slots=True)
 class ReasoningMarks:
-    """What stands around reasoning."""
+    """Opening and closing mark of reasoning."""
 
     opening: str
     closing: str
@@ -25,16 +25,16 @@ MARKS = (
     ReasoningMarks("<mm:think>", "</mm:think>"),
     ReasoningMarks("<|START_THINKING|>", "<|END_THINKING|>"),
 )
-"""Marks that models write whatever their template shows: of most, of Mistral, Gemma, Seed, MiniMax
-and Cohere. Others are learned from the template (see `turn_probe`)."""
+"""Marks that models may write with any template: of most, of Mistral, Gemma, Seed, MiniMax and
+Cohere. Others are learned from the template (see `turn_probe`)."""
 
 
 class OpensReasoning(Enum):
-    """Whether a template's generation prompt opens the reasoning for the model."""
+    """When a template's generation prompt opens the reasoning for the model."""
 
     NEVER = "never"
     SOMETIMES = "sometimes"
-    """Only after some replies: without a closing mark, text is taken for speech."""
+    """Only after some replies: without a closing mark, text is content."""
     ALWAYS = "always"
     """Without a closing mark, all text is reasoning."""
 
@@ -45,9 +45,9 @@ class Thought:
 
     text: str | None
     end: int
-    """Where it ends in the completion's text, marks included; 0 if there is none."""
+    """End in the completion's text, marks included; 0 if there is none."""
     closed: bool = True
-    """Whether its closing mark was there."""
+    """Whether it had a closing mark."""
 
 
 def split_reasoning(
@@ -113,7 +113,7 @@ def _opening(
 
 
 def opens_reasoning(generation_prompt: str, marks: Sequence[ReasoningMarks] = MARKS) -> bool:
-    """Tell whether a prompt ends within reasoning."""
+    """Return whether a prompt ends within reasoning."""
     return any(
         generation_prompt.rfind(mark.opening.rstrip()) > generation_prompt.rfind(mark.closing)
         for mark in marks
@@ -146,14 +146,14 @@ def token_spans(
 
 
 class _Offsets:
-    """Where each token's text begins, worked out only as far as it is asked for."""
+    """Character offsets of tokens, computed only as far as needed."""
 
     def __init__(self, decode: Callable[[Sequence[int]], str], ids: Sequence[int]) -> None:
         self._decode = decode
         self._ids = ids
         self._starts = range(0, len(ids), _BLOCK)
         self._lengths = self._lengths_at_starts()
-        # Blocks can't be told apart in a text that decodes to something else in one piece.
+        # Blocks are useless if the whole decodes to another text than its blocks.
         self._exact = self._length(len(ids)) == len(decode(ids))
 
     def last_before(self, character: int) -> int:

@@ -1,10 +1,10 @@
-"""Turning text into tokens so that nobody but the template can make a special token.
+"""Encoding text so that only the template can make special tokens.
 
 A tool's output or a user's text may contain the characters `<|im_end|>`. Encoded with the rest it
-would become the very token that ends a turn, and whoever wrote the text would speak with another's
-voice. Here text comes in pieces, each trusted (the template's own) or not. A special token that
-touches an untrusted character is cut in two and encoded as the plain characters it is. Text without
-such a forgery is encoded in one go, so that it has the same tokens as a plain encoding.
+would become the token that ends a turn, and its author could write messages in another role's name.
+Here text comes in pieces, each trusted (the template's own) or not. A special token that touches an
+untrusted character is cut in two and encoded as plain characters. Text without such a forgery is
+encoded at once, so that it has the same tokens as a plain encoding.
 
 Limits: special tokens of one character are not guarded. Text in which a tokenizer finds a special
 token only after normalizing it (for example in another case) is refused.
@@ -26,7 +26,7 @@ class Piece:
 
     text: str
     trusted: bool
-    """Whether special tokens in it are meant."""
+    """Whether special tokens in it are intended."""
 
 
 class SafeEncoder:
@@ -44,10 +44,10 @@ class SafeEncoder:
         """The tokens that only trusted text can make."""
         self.pattern = special_pattern([text for text in self.special_ids if len(text) > 1])
         self.anchor = next(iter(self.special_ids), None)
-        """Some special token, behind which text can be encoded as if it didn't begin a document."""
+        """A special token behind which text is encoded, as it doesn't begin a document."""
 
     def encode(self, pieces: Sequence[Piece], *, after: str | None = None) -> list[int]:
-        """Encode text that follows the special token `after`; None where the text begins anew."""
+        """Encode text that follows the special token `after`; None at the start of a document."""
         text = "".join(piece.text for piece in pieces)
         cuts = self._cuts(text, pieces)
         first, *others = _split(text, cuts)
@@ -64,7 +64,7 @@ class SafeEncoder:
         A tokenizer that normalizes text (to another case, say) before it looks for its special
         tokens finds some where no one can cut.
         """
-        assert self.pattern is not None, "text is only cut, or from outside, beside special tokens"
+        assert self.pattern is not None, "text is only cut, or from outside, next to special tokens"
         guarded = {self.special_ids[token]: token for token in self.special_ids if len(token) > 1}
         made = Counter(guarded[token] for token in ids if token in guarded)
         surplus = made - Counter(token for part in parts for token in self.pattern.findall(part))
@@ -114,7 +114,7 @@ def _untrusted_ranges(pieces: Sequence[Piece]) -> Iterator[tuple[int, int]]:
 def _cut(start: int, end: int, ranges: Sequence[tuple[int, int]]) -> int | None:
     """Return where to cut a special token in two; None if the template alone made it.
 
-    The cut lies beside an untrusted character, so that no token of the template's own is cut.
+    The cut is next to an untrusted character, so that no token of the template's own is cut.
     """
     for low, high in ranges:
         if low < end and high > start and low < high:
@@ -128,7 +128,7 @@ def _split(text: str, cuts: Sequence[int]) -> list[str]:
 
 
 def splice(fixed: Sequence[str], words: Sequence[str]) -> list[Piece]:
-    """Put words between the template's own text without asking the template."""
+    """Insert texts between the template's own parts, without rendering the template."""
     pieces = [Piece(fixed[0], trusted=True)]
     for word, following in zip(words, fixed[1:], strict=True):
         pieces += (Piece(word, trusted=False), Piece(following, trusted=True))

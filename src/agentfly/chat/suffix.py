@@ -24,18 +24,18 @@ from agentfly.chat.safe_encode import Piece, SafeEncoder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnEnd:
-    """What closes a turn before a certain kind of reply."""
+    """The closing of a turn before a certain kind of reply."""
 
     closing: str = ""
-    """Head of what follows the turn, up to and with the special token that closes it."""
+    """Text behind the turn, up to and including the special token that closes it."""
     tokens: tuple[str, ...] = ()
     """Special tokens that a model samples to end such a turn."""
     opens_reply: bool = False
     """The closing token is the first of the reply: it stays even if another ended the turn."""
     spelled: str = ""
-    """What closes the turn where the tokenizer knows no special token for it: plain text."""
+    """The closing as plain text, where the tokenizer has no special token for it."""
     last: str = ""
-    """All that follows the turn when it is the last message."""
+    """Text behind the turn when it is the last message."""
 
 
 def find_turn_end(last: str, head: str, special: re.Pattern[str] | None) -> TurnEnd:
@@ -65,8 +65,8 @@ def without_generation_prompt(
     """Take the next turn's opening off what follows a turn, where a template always writes it.
 
     `renderings` are conversations of different lengths, all with that opening at their end. In each
-    of them one message more is opened than closed, which tells a token that opens messages from the
-    one that closes them.
+    of them one message more is opened than closed, which distinguishes the token that opens
+    messages from the one that closes them.
     """
     tokens = list(special.finditer(last)) if special else []
     for closing, opening in pairwise(tokens):
@@ -97,22 +97,22 @@ def length_of_call_close(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suffix:
-    """What follows a sampled turn."""
+    """Text that follows a sampled turn."""
 
     end: TurnEnd
     pieces: tuple[Piece, ...]
-    """All text behind `end.closing`."""
+    """Text behind `end.closing`."""
 
 
 class SuffixEncoder:
     """Encodes suffixes, each on its own.
 
     Args:
-        encoder: Keeps words from becoming special tokens.
+        encoder: Prevents text from becoming special tokens.
         end_ids: All tokens that end a turn.
         plain_closing: What closes a turn before a user's message, where that is no more than a
             closing. A token that also opens the reply (GLM's `<|observation|>`, Gemma's
-            `<|tool_response>`) is more: it stays, whatever else ended the turn.
+            `<|tool_response>`) is more: it stays, also if another token ended the turn.
     """
 
     def __init__(

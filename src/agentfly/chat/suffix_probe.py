@@ -1,10 +1,10 @@
 """The suffix that follows a sampled turn, found on a short probe conversation.
 
-A probe is one user's message, one assistant's turn and the replies. Rendered once with marks in the
-replies' places it gives a *skeleton*: the template's own text around them, and with it where the
-turn ends. Rendered again with the real replies it gives the suffix. The real history is never
-rendered again. Tools and names stay inert throughout (see `taint`): a template that looks for
-special tokens in them finds none.
+A probe is one user message, one assistant turn and the replies. Rendered once with marks in place
+of the replies it gives a *skeleton*: the template's own text around them, and the end of the turn.
+Rendered again with the real replies it gives the suffix. The real history is never rendered again.
+Tools and names are rendered with stand-ins (see `taint`): a template that searches them for special
+tokens finds none.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,10 +29,10 @@ from agentfly.errors import ConfigError
 from agentfly.types import Message, ToolCall, ToolSpec
 
 _SKELETONS = 512
-"""Kept per renderer: one for each order of replies, with their tools' names and ids."""
+"""Maximum number of cached skeletons: one for each order of replies with their names and ids."""
 
 _TOOLS = 64
-"""Sets of tools whose inert form is kept."""
+"""Maximum number of sets of tools whose form with stand-ins is cached."""
 
 _QUESTION = Message(role="user", content="zquestionqz")
 _SAID = "zqsaidqz"
@@ -48,7 +48,7 @@ class Skeleton:
     """A template's own text around replies of one shape."""
 
     arrange: Arrange
-    """How replies must be worded for this template."""
+    """Function that arranges replies as this template accepts them."""
     asked: tuple[dict[str, Any], ...]
     """The probe's question (or the history) and turn, as the template reads them."""
     tools: tuple[dict[str, Any], ...]
@@ -62,20 +62,20 @@ class Skeleton:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningClose:
-    """How a template closes the reasoning of a turn."""
+    """Text around the reasoning of a turn."""
 
     opening: str
-    """What stands between the prompt and the reasoning."""
+    """Text between the prompt and the reasoning."""
     between: str
-    """What stands between the reasoning and what is said."""
+    """Text between the reasoning and the answer."""
 
 
 class _WordedOtherwiseError(Exception):
-    """The template words the probe otherwise, or refuses it, because of what the replies say."""
+    """The template renders the probe differently, or refuses it, because of the replies' text."""
 
 
 class _SameTools:
-    """Tools as a key: the very same objects, kept alive so that their identity stays theirs."""
+    """Tools as a cache key: compared by identity, and kept alive so that ids stay unique."""
 
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
         self.tools = tuple(tools)
@@ -89,7 +89,7 @@ class _SameTools:
 
 
 class SuffixProbe:
-    """Finds suffixes, and keeps the skeletons it has made."""
+    """Finds suffixes, and caches skeletons."""
 
     def __init__(
         self, template: ChatTemplate, capabilities: Capabilities, encoder: SafeEncoder, taint: Taint
@@ -138,7 +138,7 @@ class SuffixProbe:
             return self._cached(shape, _SameTools(tools))
 
     def reasoning_close(self) -> ReasoningClose | None:
-        """Find how reasoning is closed in a turn that is the last; None if it isn't shown."""
+        """Find how the last turn's reasoning is closed; None if it isn't rendered."""
         turn = Message(role="assistant", content=_SAID, reasoning=_THOUGHT)
         try:
             prompt = self._render([_QUESTION], ())
@@ -152,7 +152,7 @@ class SuffixProbe:
 
     @cached_property
     def needs_history(self) -> bool:
-        """Whether a suffix depends on what came before the turn.
+        """True if a suffix depends on what came before the turn.
 
         Some templates number the calls of a conversation, or move the system prompt along. Their
         suffixes are found on the whole history, which costs more the longer it gets.
@@ -199,7 +199,7 @@ class SuffixProbe:
             return splice(skeleton.fixed, list(map(text_view, skeleton.arrange(replies))))
 
     def _rest(self, skeleton: Skeleton, replies: Sequence[Message]) -> str:
-        """Render the probe with real words."""
+        """Render the probe with the real replies."""
         spoken = map(self._capabilities.write, replies)
         try:
             text = self._template.render(
@@ -273,7 +273,7 @@ class SuffixProbe:
             raise ConfigError("it doesn't show each reply exactly once, in order")
         end = find_turn_end(last, fixed[0], self._encoder.pattern)
         if end.opens_reply and replies and replies[0].role == "user":
-            # A token that opens users' messages also stands before the first of them.
+            # A token that opens user messages also precedes the first of them.
             opens = end.tokens[0] in text.partition(_QUESTION.content)[0]
             end = replace(end, opens_reply=opens)
         closed = start + len(end.closing)
@@ -289,7 +289,7 @@ class SuffixProbe:
     def _end_of(
         self, asked: tuple[Message, ...], text: str, tools: tuple[ToolSpec, ...]
     ) -> tuple[int, str]:
-        """Return where the turn's own words end, and what follows them in a last message."""
+        """Return where the turn's own text ends, and what follows it in a last message."""
         *lead, turn = asked
         plain = self._behind(_SAID, [*lead, Message(role="assistant", content=_SAID)], tools)
         if not turn.tool_calls:
@@ -307,7 +307,7 @@ class SuffixProbe:
         return start + length, last[length:]
 
     def _behind(self, words: str, messages: Sequence[Message], tools: tuple[ToolSpec, ...]) -> str:
-        """Return what follows the words of a conversation's last message."""
+        """Return what follows the text of a conversation's last message."""
         text = self._render(messages, tools, add_generation_prompt=False)
         last = text[_position_behind(words, text) :]
         if self._always_prompts:
@@ -318,7 +318,7 @@ class SuffixProbe:
         """Leave out a message that a template (Command R+) puts behind every conversation."""
         pattern, opener = self._encoder.pattern, self._opener
         before, opened, message = last.partition(opener) if opener else (last, "", "")
-        # An assistant's message without words (DeepSeek R1 writes one) is a part of the turn.
+        # An assistant message without text (DeepSeek R1 writes one) is a part of the turn.
         return before if pattern and opened and pattern.sub("", message).strip() else last
 
     @cached_property
@@ -383,7 +383,7 @@ def _all_text(message: Message) -> str:
 
 
 def _with_name(swap: Swap, reply: Message) -> Message:
-    """Make the name and the call's id inert: they may be the model's inventions."""
+    """Put stand-ins into the name and the call's id: the model may have made them up."""
     name, call_id = reply.name, reply.tool_call_id
     return replace(
         reply,

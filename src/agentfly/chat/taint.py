@@ -1,18 +1,19 @@
-r"""Whose characters are whose in a rendering, so that only the template makes special tokens.
+r"""Tracking which characters of a rendering come from outside, by taint analysis.
 
-A template mixes its own text with what users, tools, models and MCP servers wrote, and may trim,
-quote or cut it on the way. To follow their text through that, it is rendered a second time with
-stand-ins: every character with which a special token begins or ends is swapped for a rare letter.
+Only the template may make special tokens. But a template mixes its own text with text from outside
+(of users, tools, models and MCP servers), and may trim, quote or cut it. To track this text, the
+conversation is rendered a second time with stand-ins: in text from outside, every character with
+which a special token begins or ends is replaced by a rare letter.
 
     said        {"role": "user", "content": "<|im_end|>"}
     rendered    <|im_start|>user\n<|im_end|><|im_end|>
     tracked     <|im_start|>user\nS|im_end|T<|im_end|>        S and T stand for < and >
 
-A stand-in can't be lost on the way, and whatever the template does with it, it is no special token.
-So the tracked rendering tells which special tokens are the template's own. Swapped back, it should
-be the plain one; then each of its characters has an owner. Where it is not (the template looks into
-the text, for `</think>` say), the plain rendering is taken if it has the same special tokens, and
-the tracked one, in which the text has no say, if not.
+A stand-in never is, or becomes, part of a special token, so the special tokens of the tracked
+rendering are the template's own. With the stand-ins replaced back, it should equal the plain
+rendering; then the owner of each character is known. Where it differs (because the template looks
+into the text, for example for `</think>`), the plain rendering is used if it has the same special
+tokens, and otherwise the tracked one, on which the text has no influence.
 """
 
 import json
@@ -28,7 +29,7 @@ from agentfly.errors import ConfigError
 from agentfly.types import Message, ToolCall, ToolSpec
 
 _LETTERS = range(0x20000, 0x2A6D0)
-"""Rare letters, from which stand-ins are taken: no white space, no case, printed as they are."""
+"""Rare letters used as stand-ins: no white space, no case, printed as they are."""
 
 _RARE = re.compile(f"[{chr(_LETTERS[0])}-{chr(_LETTERS[-1])}]")
 
@@ -36,7 +37,7 @@ _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 class Swap:
-    """Swaps some characters for stand-ins, in whatever comes from outside."""
+    """Replaces some characters by stand-ins, in all text from outside."""
 
     def __init__(self, letters: Mapping[str, str], trusted: Iterable[str] = ()) -> None:
         self._there = str.maketrans(dict(letters))
@@ -109,8 +110,8 @@ class Swap:
         return match.group() if swapped == text else json.dumps(swapped, ensure_ascii=False)
 
 
-class _Look(Swap):
-    """Swaps nothing, and notes whether there is anything to swap."""
+class _SwapDetector(Swap):
+    """Replaces nothing, and records whether there is anything to replace."""
 
     def __init__(self, edges: re.Pattern[str] | None, trusted: Iterable[str]) -> None:
         super().__init__({}, trusted)
@@ -123,7 +124,7 @@ class _Look(Swap):
 
 
 class Taint:
-    """Finds out which characters of a rendering come from outside.
+    """Finds the characters of a rendering that come from outside.
 
     Args:
         special: The tokens that only the template may make.
@@ -145,9 +146,9 @@ class Taint:
 
         `render` must pass everything that comes from outside through the swap that it is given.
         """
-        look = _Look(self._any_edge, self._trusted)
-        plain = render(look)
-        if not look.found:
+        detector = _SwapDetector(self._any_edge, self._trusted)
+        plain = render(detector)
+        if not detector.found:
             self._require_own(plain, render)
             return [Piece(plain, trusted=True)]
         swap = self._swap(self._edges, plain)
@@ -176,7 +177,7 @@ class Taint:
         free = [letter for letter in map(chr, near) if letter not in taken]
         if len(free) < len(wanted):
             raise ConfigError(
-                "a text of this conversation uses up all letters by which it could be told from "
+                "a text of this conversation uses up all letters that could distinguish it from "
                 "the template's own: leave it out"
             )
         return Swap(dict(zip(wanted, free, strict=False)), self._trusted)
@@ -200,12 +201,12 @@ class Taint:
 
 
 def rare_letters(text: str) -> frozenset[str]:
-    """Return the letters of a text that could be taken for stand-ins."""
+    """Return the letters of a text that could be confused with stand-ins."""
     return frozenset(_RARE.findall(text))
 
 
 def pieces_behind(swap: Swap, pieces: Iterable[Piece]) -> list[Piece]:
-    """Undo a swap, so that each character that a stand-in held is a piece from outside."""
+    """Undo a swap; each character that had a stand-in becomes an untrusted piece."""
     if not swap.letters:
         return list(pieces)
     pattern = re.compile(f"([{''.join(swap.letters)}]+)")

@@ -1,7 +1,7 @@
-r"""The renderer: from messages to tokens and back, without ever re-tokenizing what was sampled.
+r"""The renderer: from messages to tokens and back; sampled tokens are never tokenized again.
 
-A chat template makes the first prompt, and the suffix that follows each sampled turn; what a model
-sampled stays as it is. So the prompt of every turn begins with all tokens of the turns before it:
+A chat template makes the first prompt, and the suffix that follows each sampled turn; sampled
+tokens stay as they are. So the prompt of every turn begins with all tokens of the turns before it:
 
     open                          sampled            extend                          sampled
     <|im_start|>user…assistant\n   Rome.<|im_end|>    \n<|im_start|>user…assistant\n   …
@@ -11,11 +11,11 @@ sampled stays as it is. So the prompt of every turn begins with all tokens of th
   token was sampled than the one the template writes, it counts, and no second one is added.
 - Special tokens are only ever made by the template: what users, tools, models and MCP servers wrote
   is encoded as the characters it is, special token or not (see `taint` and `safe_encode`).
-- What a template can't render gets a fall-back (see `conversation_writer`).
+- What a template can't render is rewritten (see `conversation_writer`).
 - Where a template rewrites earlier turns, the stream stays as sampled (`on_rewrite="keep"`), or the
-  chain goes on in a new stream with a fresh prompt (`on_rewrite="cut"`).
+  chain continues in a new stream with a new prompt (`on_rewrite="cut"`).
 
-Not covered: templates of vision models are used for their text alone, and pictures are only named.
+Not covered: templates of vision models are used for text only, and images are only named.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ FormatLike = str | CallFormat | Parser | None
 """A format's name, a format, a function that reads a text, or None to go by the template."""
 
 _RELATED_ENDS = {"<|eot_id|>": "<|eom_id|>"}
-"""Tokens that end a turn beside the one that a template writes: where tools are given, Llama's
+"""Tokens that end a turn in addition to the one that a template writes: with tools, Llama's
 models end a turn that calls one with `<|eom_id|>`, and its templates don't write that."""
 
 _USER = Message(role="user")
@@ -59,7 +59,7 @@ class TemplateRenderer:
         tokenizer: Of `tokenizers` or `transformers`, or one that fits `agentfly.types.Tokenizer`.
         template: The chat template, or its source.
         format: How calls are written; by default the template's own way.
-        on_rewrite: What to do where the template words earlier turns otherwise.
+        on_rewrite: What to do where the template rewrites earlier turns.
         trusted_roles: Roles whose messages may spell special tokens, such as `["system"]` for
             prompts that you wrote yourself. By default nothing but the template makes them.
         end_token_ids: More tokens that end a turn, such as those of `generation_config.json`.
@@ -219,7 +219,7 @@ class TemplateRenderer:
         return (*self.call_format.stop_strings, *self._spelled_ends)
 
     def open(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> tuple[int, ...]:
-        """Render the first prompt; the chains of a group ask for the same one in turn."""
+        """Render the first prompt; cached, because the chains of a group have the same one."""
         asked = (tuple(messages), tuple(tools))
         if self._opened[0] != asked:
             ids = tuple(self.encoder.encode(self.writer.pieces(messages, tools)))
@@ -241,17 +241,17 @@ class TemplateRenderer:
         return Extension(token_ids=follows)
 
     def parse(self, completion: Completion, tools: Sequence[ToolSpec] = ()) -> Parsed:
-        """Read a completion. Never raises, whatever the tokens.
+        """Parse a completion. Never raises, for any tokens.
 
         Where the call format writes arguments as bare text, the tools' schemas give their types.
         """
         return self._reader.read(completion.token_ids, tools)
 
     def goes_on(self, completion: Completion) -> bool:
-        """Tell whether the stop token that was sampled closes the reasoning alone.
+        """Return whether the sampled stop token closes only the reasoning.
 
         Some templates (Solar Open's) close reasoning with the token that also ends a turn. An
-        engine stops there; the turn is not over, and its sampling has to be taken up again.
+        engine stops there; the turn is not over, and its sampling has to be continued.
         """
         ids, close = completion.token_ids, self._reasoning_close
         if close is None or not ids or ids[-1] not in self._reasoning_ends:
@@ -265,7 +265,7 @@ class TemplateRenderer:
 
     @property
     def opens_reasoning(self) -> OpensReasoning:
-        """Whether the generation prompt opens the reasoning."""
+        """When the generation prompt opens the reasoning."""
         return self._reader.opened
 
     def suffix(
@@ -277,7 +277,7 @@ class TemplateRenderer:
         """Return what follows a turn that gets these replies; `before` is what came before it."""
         if not before or not self._probe.needs_history:
             return self._probe.suffix(replies, tools)
-        return self._probe.suffix(replies, tools, next(self.writer.wordings(before, tools)))
+        return self._probe.suffix(replies, tools, next(self.writer.variants(before, tools)))
 
     def suffix_ids(
         self,
@@ -300,7 +300,7 @@ class TemplateRenderer:
         try:
             return self.rewrite_detector.rewritten(history, replies, tools, sampled)
         except ConfigError:
-            # A history that the template refuses has no other wording: the stream goes on.
+            # A history that the template refuses can't be rewritten: the stream continues.
             return False
 
 
@@ -335,7 +335,7 @@ def _capabilities(native: Capabilities, call_format: CallFormat) -> Capabilities
 
 
 def _texts_before_ends(skeletons: Sequence[Skeleton]) -> tuple[str, ...]:
-    """Return what templates write between a turn's words and its end token, the longest first."""
+    """Return the texts between a turn's text and its end token, the longest first."""
     ends = (skeleton.end for skeleton in skeletons)
     texts = {end.closing.rpartition(end.tokens[0])[0] for end in ends if end.tokens}
     return tuple(sorted(filter(None, texts), key=len, reverse=True))

@@ -1,8 +1,8 @@
-"""Tokenizers behind the one small protocol that rendering needs.
+"""Adapters from tokenizers to the small protocol that rendering needs.
 
 `encode` adds nothing (no BOS, no padding, no truncation) and recognizes special tokens; `decode`
-never raises, whatever the ids. Neither `tokenizers` nor `transformers` is imported here: objects of
-both are met by what they can do.
+never raises, for any ids. Neither `tokenizers` nor `transformers` is imported here: objects of
+both are recognized by their methods.
 """
 
 import re
@@ -69,7 +69,7 @@ class ByteTokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """How many ids there are."""
+        """Number of ids."""
         return _BYTES + len(self._names)
 
     def encode(self, text: str) -> list[int]:
@@ -97,7 +97,7 @@ class ByteTokenizer:
 
 
 class FastTokenizer:
-    """A `tokenizers.Tokenizer`, met without importing its package."""
+    """A `tokenizers.Tokenizer`, adapted without importing its package."""
 
     def __init__(self, inner: Any, *, eos_token: str | None = None) -> None:
         if inner.truncation is not None or inner.padding is not None:
@@ -173,7 +173,7 @@ class SlowTokenizer:
 
 
 def wrap_tokenizer(tokenizer: Any, *, eos_token: str | None = None) -> Tokenizer:
-    """Fit a `tokenizers` or `transformers` tokenizer; one that fits already is returned as it is.
+    """Adapt a `tokenizers` or `transformers` tokenizer; one that fits the protocol is returned.
 
     `eos_token` names the end token of a bare `tokenizers.Tokenizer`, which doesn't know its own.
     """
@@ -193,7 +193,7 @@ def wrap_tokenizer(tokenizer: Any, *, eos_token: str | None = None) -> Tokenizer
 
 
 def control_tokens(tokenizer: Tokenizer, template_source: str) -> dict[str, int]:
-    """Return the tokens with which a template speaks: special ones, and added ones that it writes.
+    """Return the tokens that a template uses as markup: special ones, and added ones in its source.
 
     Added tokens that are no more than a shorthand for common text (an empty line, an HTML tag) are
     left out, unless the template spells them.

@@ -19,7 +19,7 @@ _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenizerFolder:
-    """What a model folder says about its text."""
+    """The tokenizer, chat template and end tokens of a model folder."""
 
     tokenizer: Tokenizer
     chat_template: str | None
@@ -109,11 +109,11 @@ def _one_of(template: object) -> str | None:
 
 
 COMPARED_IDS = 2000
-"""How many ids are compared where a vocabulary can't be had as a table, and each is decoded."""
+"""Number of ids that are compared by decoding, where a vocabulary is not available as a table."""
 
 
 def require_matching_tokenizer(folder: Path, renderer: Renderer) -> None:
-    """Refuse a renderer whose ids stand for other tokens than those of the model in a folder.
+    """Refuse a renderer whose ids mean other tokens than those of the model in a folder.
 
     The renderer may know more tokens, or fewer, where the ids that both know agree. A folder
     without a `tokenizer.json` has nothing to compare with.

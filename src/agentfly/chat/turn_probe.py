@@ -33,7 +33,7 @@ class TurnProbe:
     def __init__(self, template: ChatTemplate, capabilities: Capabilities) -> None:
         self.capabilities = capabilities
         self._template = template
-        # Templates fail over types that they don't know, whatever the calls look like: the probe
+        # Templates fail over types that they don't have, with any calls: the probe
         # has a parameter of the plainest type alone. Some fail over any tool.
         self._tools: list[dict[str, Any]] = [PROBE_TOOL.to_openai()] if capabilities.tools else []
         self.tool_name = PROBE_TOOL.name
@@ -61,7 +61,7 @@ class TurnProbe:
         return self.render(None)
 
     def end(self) -> str:
-        """Return what follows the words of a turn without calls; empty if they don't show."""
+        """Return what follows the text of a turn without calls; empty if it isn't rendered."""
         said = self.turn(said=SAID)
         return said.rpartition(SAID)[2] if said and SAID in said else ""
 
@@ -95,7 +95,7 @@ class TurnMarks:
     reasoning: tuple[ReasoningMarks, ...] = MARKS
     """The template's own first, then those that are tried on every text."""
     spoken: tuple[str, str] = ("", "")
-    """What stands around what is said to the user; empty for most templates."""
+    """Text before and behind the answer to the user; empty for most templates."""
 
 
 def detect_turn_marks(probe: TurnProbe) -> TurnMarks:
@@ -123,7 +123,7 @@ def _reasoning_marks(probe: TurnProbe, prompt: str, before_said: str) -> Reasoni
     opening = before[len(common_prefix(before, prompt)) :]
     if not opening.strip():
         opening = _from_last_mark(before)
-        # A mark that every turn begins with opens the turn, not the reasoning.
+        # A mark at the beginning of every turn opens the turn, not the reasoning.
         if not opening or (last_mark(before) in before_said and closing not in before_said):
             opening = prompt[len(common_prefix(prompt, before)) :]
     return ReasoningMarks(opening.strip("\n"), closing) if opening.strip() else None
@@ -135,7 +135,7 @@ def _from_last_mark(text: str) -> str:
 
 
 def _around_thought(text: str | None, behind: str) -> tuple[str, str] | None:
-    """Return what stands before the thought, and between it and what follows."""
+    """Return the text before the reasoning, and between it and what follows."""
     if text is None or THOUGHT not in text:
         return None
     before, _, rest = text.partition(THOUGHT)
@@ -145,10 +145,10 @@ def _around_thought(text: str | None, behind: str) -> tuple[str, str] | None:
 def _closing(
     probe: TurnProbe, with_words: tuple[str, str] | None, calling: tuple[str, str] | None
 ) -> str:
-    """Return what closes the reasoning, without what opens the words or the call behind it."""
+    """Return what closes the reasoning, without what opens the answer or the call behind it."""
     if with_words and calling:
         shared = common_prefix(with_words[1], calling[1])
-        # Behind the beginning of another message comes what says whom it is for.
+        # The beginning of another message is followed by its recipient.
         head = _from_last_mark(probe.prompt())
         return f"{shared.partition(head)[0]}{head}" if head and head in shared else shared
     if with_words:

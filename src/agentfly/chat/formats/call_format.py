@@ -24,11 +24,11 @@ class Reading:
     """A completion's text, taken apart."""
 
     content: str
-    """What is said to the user: all the text around the calls."""
+    """Text to the user: everything around the calls."""
     calls: tuple[ToolCall, ...] = ()
     """In the order in which they were written, the unreadable ones included."""
     call_spans: tuple[tuple[int, int], ...] = ()
-    """Half-open ranges of the text that are calls, where the format knows them."""
+    """Half-open ranges of the text that are calls, where the format has them."""
     reasoning: str | None = None
     """Only from formats that mark reasoning themselves, such as harmony."""
     reasoning_spans: tuple[tuple[int, int], ...] = ()
@@ -36,7 +36,7 @@ class Reading:
 
 
 Parser = Callable[[str], Reading | Sequence[ToolCall] | None]
-"""Takes a completion's text; returns a reading, or its calls, or None if it holds none."""
+"""A function from a completion's text to a reading, its calls, or None if it has none."""
 
 
 class CallWriter(Protocol):
@@ -52,7 +52,7 @@ def _native(_: Sequence[ToolSpec]) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFormat:
-    """How a family of models writes its tool calls.
+    """The format in which a family of models writes its tool calls.
 
     >>> from agentfly.chat.formats import get_format
     >>> hermes = get_format("hermes")
@@ -64,7 +64,7 @@ class CallFormat:
     read: Callable[[str], Reading]
     """Read a completion's text: special tokens kept, `<think>` blocks and the end token taken off.
 
-    Never raises, whatever the text. A call that can't be read is still a call, with its `problem`.
+    Never raises, for any text. A call that can't be read is still a call, with its `problem`.
     """
     write: CallWriter
     """Never raises for calls that were read: malformed arguments are written word for word."""
@@ -73,12 +73,12 @@ class CallFormat:
     instructions: Callable[[Sequence[ToolSpec]], str | None] = _native
     """The piece of system prompt that teaches the format; None where the template does it."""
     reads_reasoning: bool = False
-    """Whether `read` itself tells reasoning and speech apart, as in formats of channels."""
+    """Whether `read` itself separates reasoning from content, as in formats with channels."""
     bare_values: bool = False
-    """Whether every argument is written as bare text, which doesn't show what type it has."""
+    """Whether every argument is written as bare text, which doesn't show its type."""
 
     def typed(self, calls: Sequence[ToolCall], tools: Sequence[ToolSpec]) -> tuple[ToolCall, ...]:
-        """Give the arguments of calls that were read the types that the tools' schemas ask for."""
+        """Convert the arguments of parsed calls to the types in the tools' schemas."""
         if not self.bare_values:
             return tuple(calls)
         schemas = {tool.name: tool.parameters for tool in tools}
@@ -122,14 +122,14 @@ def assemble(text: str, found: Iterable[Found], *, drop: Sequence[str] = ()) -> 
 
 
 def numbered(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
-    """Give `call_0`, `call_1`, ... to the calls whose format carries no ids."""
+    """Assign `call_0`, `call_1`, ... to the calls whose format has no ids."""
     return tuple(
         call if call.id else replace(call, id=f"call_{index}") for index, call in enumerate(calls)
     )
 
 
 def unreadable(problem: str, text: str, *, name: str = "") -> ToolCall:
-    """Make the call that stands for a text from which none could be read."""
+    """Make the call that represents text from which none could be read."""
     return ToolCall(id="", name=name, arguments=text, problem=problem)
 
 

@@ -43,7 +43,7 @@ _LIST_CLOSING = re.compile(r"\A(?:\s|```|\])+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How a family of models writes its calls.
+    """The layout in which a family of models writes its calls.
 
     >>> layout = Layout(name="functionary", call="<function={name}>{arguments}</function>")
     >>> layout.write([ToolCall(id="call_0", name="f", arguments="{}")])
@@ -56,17 +56,17 @@ class Layout:
     call: str
     """The text of one call: exactly one of `{arguments}` and `{parameters}`, and a `{name}`."""
     between: str = ""
-    """What separates two calls."""
+    """Separator of two calls."""
     section: tuple[str, str] = ("", "")
-    """What stands around all calls of a turn."""
+    """Text before and behind all calls of a turn."""
     parameter: str = ""
     """The text of one parameter, where there is a placeholder for them."""
     header: str = ""
-    """What stands before each call and holds its name too, in formats that address their calls."""
+    """Text before each call that contains its name too, in formats with a recipient."""
     quote: str = ""
     """The mark around strings, in arguments that are almost JSON, as Gemma writes them."""
     quotes_all: bool = False
-    """Whether that mark may stand around every value, so that none shows its type."""
+    """Whether that mark may enclose every value, so that none shows its type."""
     nested: bool = False
     """Whether lists and objects are written as tags inside a parameter's tags."""
     first_index: int = 0
@@ -76,12 +76,12 @@ class Layout:
 
     @property
     def is_json(self) -> bool:
-        """Whether the name stands inside the JSON, as in `{"name": "f", "arguments": {}}`."""
+        """True if the name is inside the JSON, as in `{"name": "f", "arguments": {}}`."""
         return '"{name}"' in self.call and not self.parameter
 
     @property
     def is_python(self) -> bool:
-        """Whether calls are Python calls."""
+        """True if calls are Python calls."""
         return self.parameter == "{key}={value}"
 
     @property
@@ -101,7 +101,7 @@ class Layout:
 
     @property
     def call_mark(self) -> bool:
-        """Whether each call has an opening mark of its own."""
+        """True if each call has an opening mark of its own."""
         return bool(_LIST_OPENING.sub("", self.call.partition("{")[0]))
 
     @property
@@ -116,12 +116,12 @@ class Layout:
 
     @property
     def signs(self) -> tuple[str, ...]:
-        """All marks by which the format is known in a text that describes it."""
+        """Marks that identify the format in a text that describes it."""
         texts = (self.section[0], self.call, self.parameter, self.section[1])
         return tuple(mark for text in texts for mark in _ANY_MARK.findall(text))
 
     def expected(self) -> str:
-        """Say to the model what a call looks like."""
+        """Return the part of an error message that shows the model an example call."""
         parameters = fill(
             self.parameter, {"key": "KEY", "value": "VALUE", "string": "true", "type": "string"}
         )
@@ -139,7 +139,7 @@ class Layout:
 
     @property
     def markup(self) -> tuple[str, ...]:
-        """All that stands between and around calls and is nothing that a model says."""
+        """Markup between and around calls, which is not content."""
         between = self.between.strip()
         marks = (between if len(between) > 1 else "", *self.section_marks)
         return tuple(filter(None, marks))
@@ -184,7 +184,7 @@ class Layout:
 
 
 def _own_index(call: ToolCall) -> str:
-    """Return the number in an id that also holds the call's name, as Kimi's ids do."""
+    """Return the number in an id that also contains the call's name, as Kimi's ids do."""
     head, _, index = call.id.rpartition(":")
     return index if index.isdecimal() and head.endswith(call.name) else ""
 

@@ -1,4 +1,4 @@
-"""All formats by name: most are a row of data, a few have a reader of their own."""
+"""The named formats: most are one `Layout`, a few have a reader of their own."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

@@ -1,14 +1,14 @@
-r"""A layout for a format that no table knows, derived from what a template writes for known calls.
+r"""A layout for a format without a name, derived from the text that a template writes for calls.
 
-A template is given calls whose names, keys and values occur nowhere else. Where these stand in its
-text shows what kind of calls it writes; the text around them is the layout:
+A template renders calls whose names, keys and values occur nowhere else. Their positions in its
+text show what kind of calls it writes; the text around them is the layout:
 
     one call     …<calls><call name="zqfirst"><p k="zqa">zqva</p><p k="zqb">zqvb</p></call></calls>…
     two calls    …                                                            </call><call name="…
 
-What two calls have between them, and what both have in common with the text before and behind one
-call, tells a call's own marks from those around all calls. What is derived here is only a guess: it
-is taken if it reads the template's calls back.
+The text between two calls, compared with the text before and behind one call, distinguishes a
+call's own marks from those around all calls. A derived layout is only a guess: it is used if it
+parses the template's calls back.
 """
 
 import json
@@ -34,12 +34,12 @@ DERIVED = "derived"
 
 _NUMBER = re.compile(r"\d+")
 _DEEPEST = 8
-"""How many braces before a name are looked at for the object that holds it."""
+"""Maximum number of braces before a name that are tried as the start of its object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeTexts:
-    """What a template writes behind a question; None where it refuses."""
+    """A template's text behind a question; None where it refuses."""
 
     one: str
     """A turn with the call FIRST."""
@@ -163,7 +163,7 @@ def _values(call: ToolCall) -> dict[str, str]:
 
 
 def _json_core(text: str, call: ToolCall) -> _Core | None:
-    """Find `{"name": "f", "arguments": {}}`, or `{"f": {}}`, with whatever keys."""
+    """Find `{"name": "f", "arguments": {}}`, or `{"f": {}}`, with any keys."""
     at = text.find(dump(call.name))
     for _ in range(_DEEPEST):
         at = text.rfind("{", 0, at)
@@ -256,9 +256,9 @@ def _tagged_core(text: str, call: ToolCall) -> _Core | None:
 
 
 def _closing_of_value(head: str, between: str, behind: str) -> str:
-    """Return what closes a value: what stands behind the first and the last one alike.
+    """Return what closes a value: the text that follows both the first and the last value.
 
-    Nothing of what opens a parameter is in it, which stands before the first and the last alike.
+    It contains no part of what opens a parameter, which precedes both of them.
     """
     closing = common_prefix(between, behind)
     opening = between[len(closing) :]

@@ -17,7 +17,7 @@ from agentfly.runtime.repair_json import repair_object
 from agentfly.types import ToolCall
 
 EXCERPT_LENGTH = 80
-"""How much of an unreadable call is quoted back to the model."""
+"""Maximum characters of an unreadable call that are quoted to the model."""
 
 _BETWEEN_CALLS = re.compile(r"(?:[\s\],;]|\[(?=\s*+\{)|```\w*)*+")
 _SPACE_OR_FENCE = re.compile(r"(?:\s|```\w*)*+")
@@ -26,7 +26,7 @@ _USUAL = {"name": ("name", "tool_name"), "arguments": ("arguments", "parameters"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallKeys:
-    """Under which keys a format keeps the parts of a call."""
+    """Keys under which a format has the parts of a call."""
 
     name: str = "name"
     """Empty where the name itself is the key of the arguments, as in `{"search": {}}`."""
@@ -101,7 +101,7 @@ def _unwrapped(raw: str) -> str:
 
 
 def is_call(members: Mapping[str, str]) -> bool:
-    """Tell whether an object is meant as a call, and not as an answer that happens to be JSON."""
+    """Return whether an object is a call, and not an answer that happens to be JSON."""
     has_arguments = any(key in members for key in _USUAL["arguments"])
     return has_arguments or list(members) == ["name"] or bool(_wrapped(members))
 
@@ -134,7 +134,7 @@ def calls_at(
 
 
 def starts_json(text: str, pos: int) -> bool:
-    """Tell whether an object or a list of objects begins here, or a string that may hold one."""
+    """Return whether an object, a list of objects, or a string that may contain one begins here."""
     return text[_skip(_BETWEEN_CALLS, text, pos) :][:1] in ("{", '"')
 
 
@@ -156,7 +156,7 @@ class _Mark:
     end: int
     closes: bool
     missing: bool
-    """Whether a closing mark was due here."""
+    """Whether a closing mark was expected here."""
     is_end: bool
 
     @classmethod
@@ -213,7 +213,7 @@ def _cut_call(text: str, keys: CallKeys) -> ToolCall:
 
 
 def expected_call(got: str, *, keys: CallKeys = DEFAULT_KEYS) -> str:
-    """Say to the model what a call looks like."""
+    """Return the part of an error message that shows the model an example call."""
     return f"expected a call as one JSON object such as {keys.example}, got {excerpt(got)}"
 
 
@@ -224,13 +224,13 @@ def excerpt(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arguments:
-    """The JSON arguments of a call whose name stands elsewhere."""
+    """The JSON arguments of a call whose name is elsewhere in the text."""
 
     text: str
     problem: str | None = None
     repaired: bool = False
     end: int
-    """Where the text goes on."""
+    """Position where the text continues."""
 
     def call(self, name: str, *, id: str = "") -> ToolCall:
         """Make the call of `name` with these arguments."""

@@ -16,11 +16,11 @@ _AFTER_MEMBER = re.compile(r"\s*(?:,\s*|(\}))")
 
 _BRACKET_OR_STRING = re.compile(rf"{DOUBLE_QUOTED}?|{SINGLE_QUOTED}?|[][(){{}}]", re.S)
 _FIRST_WINDOW = 4096
-"""How much of the text is looked at first: an error costs as much time as there is text before it,
-for its line is counted, and a text may hold thousands of faulty calls."""
+"""Characters that are parsed first: an error costs as much time as there is text before it, because
+its line number is counted, and a text may contain thousands of faulty calls."""
 
 _LONGEST_TOKEN = 16
-"""A fault so close to the end may be no more than a word that is cut off."""
+"""Distance from the end at which a fault may be just a word that is cut off."""
 
 
 class _UnfinishedError(ValueError):

@@ -15,7 +15,7 @@ _MARK = re.compile(rf"{_SPELLED_TAG}|<[^<>\s]++>|\[/?[A-Z_ ]{{3,}}+\]")
 _LIST_OPENING = f"{whitespace}["
 _QUOTES = "`'\""
 _SAME_LINE = 200
-"""How far back the beginning of a line is looked for."""
+"""Maximum characters that are searched backwards for the beginning of a line."""
 _PROSE = re.compile(r"[ \t]*+[.,;:)]|[ \t]++[A-Za-z]")
 
 MIN_PARTIAL = 3
@@ -43,7 +43,7 @@ def marked(
     closing: str,
     read_body: Callable[[str, int], tuple[Sequence[ToolCall], int]],
 ) -> Iterator[Found]:
-    """Read the calls after each opening mark; one that is only spoken of stays in the text.
+    """Read the calls after each opening mark; a mark that is only mentioned stays in the text.
 
     `read_body` gets the text and where the calls start; it returns them and where they end.
     """
@@ -62,9 +62,9 @@ def marked(
 
 
 def is_mention(text: str, start: int, body: int) -> bool:
-    """Tell whether a mark is spoken of rather than used, as in `Write <tool_call> first`.
+    """Return whether a mark is mentioned rather than used, as in `Write <tool_call> first`.
 
-    It stands in quotes, or in the middle of a line with prose behind it. Only asked of marks behind
+    It is in quotes, or in the middle of a line with prose behind it. Only called for marks behind
     which no call can be read, and which nothing closes.
     """
     if start and text[start - 1] in _QUOTES and text.startswith(text[start - 1], body):
@@ -76,7 +76,7 @@ def is_mention(text: str, start: int, body: int) -> bool:
 def in_section(text: str, section: str, found: Iterable[Found]) -> Iterator[Found]:
     """Pass on what was found, the first with its section's mark before it.
 
-    A section that was opened and holds no call was cut off.
+    A section that was opened and has no call was cut off.
     """
     empty = True
     for region in found:
@@ -102,12 +102,12 @@ def partial_length(text: str, mark: str) -> int:
 
 
 def common_prefix(one: str, other: str) -> str:
-    """Return the marks and words with which two texts begin alike."""
+    """Return the marks and words that two texts have in common at their beginning."""
     return one[: _alike(_TOKEN.findall(one), _TOKEN.findall(other))]
 
 
 def common_suffix(one: str, other: str) -> str:
-    """Return the marks and words with which two texts end alike."""
+    """Return the marks and words that two texts have in common at their end."""
     length = _alike(_TOKEN.findall(one)[::-1], _TOKEN.findall(other)[::-1])
     return one[len(one) - length :]
 
@@ -151,7 +151,7 @@ def shared_length(one: str, other: str) -> int:
 
 
 def around(text: str, marks: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the text around marks; None unless each stands in it exactly once, in order.
+    """Return the text around marks; None unless each occurs exactly once, in order.
 
     >>> around("<a>X<b>Y", ["X", "Y"])
     ('<a>', '<b>', '')

@@ -32,7 +32,7 @@ _ARGUMENTS = re.compile(r"""["'](?:arguments|parameters|function)["']\s*:""")
 _BEFORE = re.compile(r"(?:```\w*|[\s\[,;])*\Z")
 _AFTER = re.compile(r"(?:[\s\],;]|```(?!\w))*+")
 _WIDEST_FENCE = 32
-"""How far before a call its code fence or list bracket is looked for."""
+"""Maximum characters before a call that are searched for a code fence or list bracket."""
 
 
 def find_calls(text: str, *, keys: CallKeys = DEFAULT_KEYS) -> Iterator[Found]:

@@ -50,7 +50,7 @@ _EXPECTED = 'expected calls such as [name(key="value", other=1)], got '
 def python_reader(opening: str, closing: str, *, as_text: bool = False) -> Callable[[str], Reading]:
     """Return what reads Python calls: a list of them, or, between marks, one on each line.
 
-    `as_text` says that values may stand without quotes, or all between quotes.
+    With `as_text`, values may be without quotes, or all within quotes.
     """
 
     def read(text: str) -> Reading:
@@ -97,7 +97,7 @@ def _list_at(text: str, start: int, closing: str) -> tuple[list[ToolCall], int]:
 
 
 def _lines_at(text: str, start: int, closing: str) -> tuple[list[ToolCall], int]:
-    """Read calls that stand on lines of their own up to the closing mark."""
+    """Read calls on lines of their own, up to the closing mark."""
     stop = text.find(closing, start) if closing else -1
     if stop < 0:
         return [unreadable(CUT_OFF, text[start:])], len(text)
@@ -203,7 +203,7 @@ def write_keywords(arguments: Mapping[str, Any]) -> str:
 
 
 def _is_plain(key: str) -> bool:
-    """Tell whether a key can stand before an equals sign and comes back unchanged."""
+    """Return whether a key can be written before an equals sign and is parsed back unchanged."""
     return key.isascii() and key.isidentifier() and not keyword.iskeyword(key)
 
 

@@ -13,7 +13,7 @@ from agentfly.chat.formats.json_text import dump
 from agentfly.runtime.repair_json import NUMBER, repair_object
 
 MAX_DEPTH = 100
-"""What is nested more deeply than this isn't read: no call is."""
+"""Maximum nesting of arguments that are read; no call is nested more deeply."""
 
 _SPACE = re.compile(r"\s*+")
 _BARE = re.compile(r"[^\s,:\[\]{}<>]++")

@@ -28,7 +28,7 @@ from agentfly.chat.formats.text_values import NestedTags, value_of
 from agentfly.types import ToolCall
 
 _LONGEST_HEADER = 200
-"""How far before a call its header is looked for."""
+"""Maximum characters before a call that are searched for its header."""
 _BETWEEN_TAGS = re.compile(r"(?<=>)\s*(?=<)|\n+")
 
 
@@ -51,7 +51,7 @@ class _Tags:
     """The marks of a layout, ready to be looked for."""
 
     outer: tuple[str, ...]
-    """Opening marks before the one that holds the name."""
+    """Opening marks before the one that contains the name."""
     inner: str
     """The opening mark before the name."""
     start: re.Pattern[str]
@@ -59,11 +59,11 @@ class _Tags:
     """The name, from the inner mark on."""
     parameter: re.Pattern[str]
     closing: re.Pattern[str]
-    """What ends a value: a closing tag with another tag behind it."""
+    """End of a value: a closing tag with another tag behind it."""
     following: re.Pattern[str]
-    """What can't be part of a value that lacks its closing tag."""
+    """Marks that can't be part of a value without a closing tag."""
     wrapped: bool
-    """Whether values stand on lines of their own."""
+    """Whether values are on lines of their own."""
     tail_marks: tuple[str, ...]
     tail: re.Pattern[str]
     ends: re.Pattern[str]
@@ -149,7 +149,7 @@ class _Scan:
         return start - len(before) + header.start() if header else start
 
     def _body(self, start: re.Match[str]) -> int:
-        """Return where prose would begin if the mark were only spoken of: behind its name."""
+        """Return where prose would begin if the mark were only mentioned: behind its name."""
         head = self._tags.head.match(self._text, start.end()) if self._is_inner(start) else None
         return head.end() if head else start.end()
 

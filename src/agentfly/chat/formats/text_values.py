@@ -39,7 +39,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def value_of(text: str) -> Any:
-    """Read one parameter's text: as JSON if that loses nothing, otherwise as a string."""
+    """Read one parameter's text: as JSON if that loses nothing, else as a string."""
     try:
         value = json.loads(text, parse_constant=str)  # "NaN" is a word
     except (ValueError, RecursionError):
@@ -48,7 +48,7 @@ def value_of(text: str) -> Any:
 
 
 def recover_types(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Give arguments that were read from bare text the types that a tool's schema asks for.
+    """Convert arguments that were read from bare text to the types in a tool's schema.
 
     >>> schema = {"properties": {"zip": {"type": "string"}, "on": {"type": "boolean"}}}
     >>> recover_types({"zip": 90210, "on": "True", "other": 3}, schema)
@@ -110,7 +110,7 @@ def _fits(value: object, types: Iterable[str]) -> bool:
 
 
 def _is(value: object, kind: type | tuple[type, ...]) -> bool:
-    """Tell a value's type as JSON has it, where true is no number."""
+    """Return whether a value has a JSON type, where true is no number."""
     return isinstance(value, kind) and (not isinstance(value, bool) or kind is bool)
 
 
@@ -150,20 +150,20 @@ class _Open:
 
     key: str
     begin: int
-    """Where its text begins."""
+    """Position where its text begins."""
     children: list[tuple[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class NestedTags:
-    """How such tags are marked."""
+    """Reader of nested tags that have one mark before each."""
 
     mark: str
     tag: re.Pattern[str]
 
     @classmethod
     def of(cls, parameter: str) -> "NestedTags":
-        """Take the mark from the text of one parameter: what stands before `<{key}>`."""
+        """Take the mark from the layout of a parameter: the text before `<{key}>`."""
         mark = parameter.partition("<{key}>")[0]
         return cls(mark, re.compile(rf"{re.escape(mark)}<(/?)([^<>\s\"]*+)>"))
 

@@ -1,8 +1,8 @@
 """A renderer for a chat template that comes without its tokenizer.
 
-What looks like a special token in the template's source is taken for one. The rest of the text is
-encoded by a BPE that is trained here on the source, without splitting it into words first: its
-tokens lie across words, line ends and punctuation more than any real one's, and so across the seams
+Text that looks like a special token in the template's source becomes one. Other text is encoded by
+a BPE that is trained here on the source, without splitting it into words first: its tokens span
+words, line ends and punctuation more than those of any real tokenizer, and so also the boundary
 between a turn and what follows it.
 """
 
@@ -19,7 +19,7 @@ from agentfly.errors import ConfigError
 from agentfly.runtime.extra import import_extra
 
 BOS, EOS = "<|bos|>", "<|eos|>"
-"""What a template writes for the tokens that it knows by name alone."""
+"""Text of the tokens for which a template has a variable."""
 
 _LOOKS_SPECIAL = re.compile(
     r"<\|\"\|>"  # Gemma's quotation mark
@@ -78,7 +78,7 @@ def bare_renderer(
 def _written(template: ChatTemplate) -> tuple[str, ...]:
     """Return what looks special in a rendering: marks that a template puts together of parts.
 
-    The mark behind an answer is taken for special whatever it looks like: a turn needs an end.
+    The mark behind an answer always counts as special: a turn needs an end.
     """
     for content in (_ANSWER, [{"type": "text", "text": _ANSWER}]):
         messages = [{"role": role, "content": content} for role in ("user", "assistant", "user")]

@@ -48,7 +48,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateReport:
-    """What was found out about a template and its tokenizer.
+    """The result of checking a template with its tokenizer.
 
     >>> print(check_template(renderer))                                      # doctest: +SKIP
     tokens are the record: yes
@@ -58,16 +58,16 @@ class TemplateReport:
 
     call_format: str
     format_source: Source
-    """`"fallback"` if the template's own calls aren't read, with the reason beside it."""
+    """`"fallback"` if the template's own calls aren't parsed; see `fallback_reason`."""
     fallback_reason: str
     one_call: bool | None
-    """Whether the template's own text of one call reads back; None if it shows none."""
+    """Whether the template's own text of one call is parsed back; None if it renders none."""
     two_calls: bool | None
     """The same of two calls in one turn."""
     end_tokens: tuple[tuple[str, int], ...]
     stop_strings: tuple[str, ...]
     opens_reasoning: OpensReasoning
-    """Whether the generation prompt opens the reasoning."""
+    """When the generation prompt opens the reasoning."""
     fallbacks: tuple[str, ...]
     """In force because the template can't do it itself."""
     forgeries: tuple[str, ...]
@@ -77,32 +77,32 @@ class TemplateReport:
 
     @property
     def verdict(self) -> Verdict:
-        """Yes if every line holds; a template that only rewrites the history is not broken."""
+        """Yes if every line passed; a template that only rewrites the history is not broken."""
         if any(finding.held is False for finding in self.findings):
             return "NO"
-        # The first conversation is the plainest: what can't play it can't be vouched for.
+        # The first conversation is the plainest: without it, nothing can be concluded.
         return "yes" if self.scenarios and self.scenarios[0].held else "not checked"
 
     @property
     def ok(self) -> bool:
-        """Whether the verdict is yes."""
+        """True if the verdict is yes."""
         return self.verdict == "yes"
 
     @property
     def rewrites(self) -> tuple[str, ...]:
-        """Conversations in which the template words earlier turns otherwise."""
+        """Conversations in which the template rewrites earlier turns."""
         return tuple(r.scenario for r in self.scenarios if r.rewritten)
 
     @property
     def only_appends(self) -> bool:
-        """Whether every stream reads just as one rendering of the whole conversation.
+        """True if every stream equals one rendering of the whole conversation.
 
         A conversation that the template refuses to render in one go has nothing to differ from.
         """
         return not any(r.differing for r in self.scenarios)
 
     def lines(self) -> list[str]:
-        """Say it in lines for people."""
+        """Return the report as lines of text."""
         return [f"tokens are the record: {self.verdict}", *map(str, self.findings)]
 
     def __str__(self) -> str:
@@ -116,7 +116,7 @@ _FALLBACKS = (
     ("tool_messages", "tool results are given as a user's message"),
 )
 _EXCERPT = 200
-"""How much of a call that nothing reads is shown."""
+"""Maximum characters shown of a call that no format reads."""
 
 
 def check_template(renderer: TemplateRenderer) -> TemplateReport:
@@ -132,7 +132,7 @@ def check_template(renderer: TemplateRenderer) -> TemplateReport:
 
 
 class _Check:
-    """One renderer beside one reference."""
+    """The check of one renderer against one reference."""
 
     def __init__(self, renderer: TemplateRenderer, reference: ReferenceRenderer) -> None:
         self._renderer = renderer
@@ -220,7 +220,7 @@ class _Check:
 
     @property
     def _taught(self) -> bool:
-        """Whether calls are written into the content, not by the template."""
+        """True if calls are written into the content, not by the template."""
         return not self._renderer.capabilities.calls
 
     def _words(self) -> Finding:
@@ -274,7 +274,7 @@ class _Check:
     def _history(self) -> Finding:
         problem = next((r.misjudged for r in self._scenarios if r.misjudged), "")
         rewritten = [r for r in reversed(self._scenarios) if r.rewritten]
-        # One example of each kind: the same words stand before the colon.
+        # One example of each kind: the same words come before the colon.
         kinds = {r.rewritten.partition(":")[0]: r for r in rewritten}
         told = "; ".join(f"{r.rewritten} ({r.scenario})" for r in kinds.values())
         told = f"rewritten by the template: {told}" if told else "kept by the template"

@@ -1,6 +1,7 @@
-r"""What must follow a turn, read off independent renderings of the conversation around it.
+r"""The text expected to follow a turn, from independent renderings of its conversation.
 
-Three texts tell. Before the turn, with the turn as the last message, and with its replies:
+Three renderings are compared: before the turn, with the turn as the last message, and with its
+replies:
 
     before    <|user|>Where?<|assistant|>
     last      <|user|>Where?<|assistant|>There.<|end|>\n
@@ -8,7 +9,7 @@ Three texts tell. Before the turn, with the turn as the last message, and with i
 
 The model samples what the second adds to the first, up to the end token that the second and the
 third share; what the third has behind that token must follow. So the text of a whole chain can be
-put together without asking the renderer, also where a template words earlier turns otherwise.
+assembled without the renderer, also where a template rewrites earlier turns.
 """
 
 import json
@@ -28,38 +29,38 @@ _EXCERPT = 24
 _HALF_A_MARK = re.compile(r"[<\[][^<>\[\]\s]*\Z")
 
 Render = Callable[..., str]
-"""Called with messages and `prompt=`, whether the generation prompt is wanted."""
+"""Called with messages and `prompt=`, whether to add the generation prompt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedTurn:
-    """What a model samples as its turn, and what follows it."""
+    """The text that a model samples as its turn, and the text that follows it."""
 
     before: str
-    """All up to the turn, with the generation prompt."""
+    """Text before the turn, with the generation prompt."""
     own: str
-    """The turn's own words, behind the generation prompt, without what closes it."""
+    """The turn's own text, behind the generation prompt, without its closing."""
     closing: str
-    """What the model samples to end the turn."""
+    """Text that the model samples to end the turn."""
     end: str
     """The end token in it, or the text that takes its place; empty if there is none."""
     rest: str
-    """What follows the closing, up to the next generation prompt."""
+    """Text behind the closing, up to the next generation prompt."""
     closing_and_rest: str
-    """What follows the own words of a turn that was cut."""
+    """Text that follows the own text of a turn that was cut."""
     as_prompted: bool
-    """Whether the template itself writes the turn behind its generation prompt, reasoning and all.
+    """Whether the template itself writes the turn, with reasoning, behind its generation prompt.
     Where it doesn't, what a model would write there is a guess."""
     replied: str
     """The whole conversation with the replies, rendered at once."""
     rewritten: str
-    """How the replies make the template word the history otherwise; empty if they don't."""
+    """Description of how the replies make the template rewrite the history; empty if they don't."""
     other_end: str
-    """Says so if the template closes an answered turn otherwise than the model does."""
+    """Message if the template closes an answered turn differently from the model; else empty."""
 
     @property
     def sampled(self) -> str:
-        """All that the model samples."""
+        """The whole text that the model samples."""
         return self.own + self.closing
 
 
@@ -70,7 +71,7 @@ def expect_turn(
     replies: Sequence[Message],
     special: re.Pattern[str] | None,
 ) -> ExpectedTurn:
-    """Work out a turn; raise ConfigError if the template refuses it or hides what it says."""
+    """Return what is expected of a turn; raise ConfigError if the template refuses or omits it."""
     prompt = render(before, prompt=True)
     last = render([*before, turn], prompt=False)
     replied = render([*before, turn, *replies], prompt=True)
@@ -152,7 +153,7 @@ def _own_blank(turn: Message, last: str, replied: str) -> int:
 
 
 class _Ends:
-    """Where a turn ends: in its text as the last message, and in its text before a reply."""
+    """The end of a turn: in its text as the last message, and in its text before a reply."""
 
     def __init__(
         self,
@@ -188,7 +189,7 @@ class _Ends:
             return spelled, spelled[call_close:], len(spelled)
         if sampled is None:
             return replied[: written.end()], written.group(), written.end()
-        # Where replies take the usual end away, what stands in its place opens the reply.
+        # Where replies remove the usual end, the token in its place opens the reply.
         opens = sampled.group() == self._plain != written.group()
         return last[: sampled.end()], sampled.group(), other if opens else written.end()
 

@@ -1,6 +1,6 @@
-"""Attempts to make special tokens out of text: in every field that comes from outside.
+"""Attempts to inject special tokens through text, in every field that comes from outside.
 
-A special token that nobody but the template should write is spelled out in one field, alone and
+A special token that only the template should write is spelled out in one field, alone and
 with a word inside that some templates delete (`<SPECIAL_/think12>`). The special tokens that come
 out must be those of the same conversation with its brackets replaced.
 """
@@ -97,11 +97,11 @@ def _hostile(renderer: TemplateRenderer) -> Iterator[str]:
 
 
 def _forges(renderer: TemplateRenderer, field: Field, text: str, call: ToolCall) -> bool:
-    """Tell whether a text in this field changes the special tokens of what is rendered."""
+    """Return whether a text in this field changes the special tokens of the rendering."""
     try:
         harmless = _special_tokens(renderer, *field(text.translate(_HARMLESS), call))
     except ConfigError:
-        return False  # the template refuses such a conversation, whatever is said in it
+        return False  # the template refuses such a conversation, with any text
     try:
         return _special_tokens(renderer, *field(text, call)) != harmless
     except ConfigError:

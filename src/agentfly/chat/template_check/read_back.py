@@ -1,4 +1,4 @@
-"""Reading back what a template writes: its calls, its words, its ends."""
+"""Parsing back what a template writes: its calls, its text, its ends of turns."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -44,7 +44,7 @@ class TemplateCalls:
         self.two = self._shown(TWO_CALLS)
 
     def unread(self, turns: Sequence[tuple[Message, str]]) -> str | None:
-        """Say how the renderer fails to read calls back; None if it reads them all."""
+        """Return how the renderer fails to parse calls back; None if it parses them all."""
         for message, text in turns:
             completion = sample(self._renderer, text, FinishReason.STOP)
             problem = calls_problem(self._renderer, message, completion)
@@ -104,7 +104,7 @@ class TemplateCalls:
 def calls_problem(
     renderer: TemplateRenderer, message: Message, completion: Completion
 ) -> str | None:
-    """Say how calls are read otherwise than they were made; None if they are the same."""
+    """Return how parsed calls differ from the original ones; None if they are the same."""
     read = renderer.parse(completion, [_TYPED_TOOL]).message.tool_calls
     if _same(read, message.tool_calls):
         return None
@@ -115,7 +115,7 @@ def calls_problem(
 
 
 def content_problem(renderer: TemplateRenderer, turn: Sampled) -> str | None:
-    """Say how a turn's words are read otherwise than they were said; None if they are the same."""
+    """Return how a turn's parsed text differs from the original; None if they are the same."""
     if not turn.expected.as_prompted:
         return None
     read = renderer.parse(turn.completion, [_TYPED_TOOL]).message

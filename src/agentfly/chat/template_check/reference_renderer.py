@@ -1,8 +1,8 @@
-"""Conversations rendered by transformers' own Jinja: what the renderer's tokens are held against.
+"""Conversations rendered by transformers itself, with which our renderer is compared.
 
-Nothing here asks the renderer how its template wants a conversation. The forms that templates take
+Nothing here depends on the renderer or its capabilities. The forms that templates accept
 (arguments as an object or as JSON text, content as text or as parts, ids of some shape) are tried
-in turn, and the first in which every word shows is taken.
+in turn, and the first that renders every word is used.
 """
 
 import json
@@ -35,14 +35,14 @@ _ANSWER = Message(role="assistant", content="I shall look.")
 _ARGUMENT = "lighthouses nearby"
 _RESULT = "Two miles to the north."
 _CALL_IDS = ("callid00{}", f"functions.{TOOL.name}:{{}}")
-"""Mistral's templates want nine letters and digits. Kimi's write nothing of a call but its id, in
-which its models put the name."""
+"""Mistral's templates require nine letters and digits. Kimi's write nothing of a call but its id,
+in which its models put the name."""
 _TODAY = re.compile(r"""strftime_now\(\s*(["'])(.*?)\1\s*\)""")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """How messages are written for one template."""
+    """The form in which messages are written for one template."""
 
     parts: bool = False
     """Content is a list of parts."""
@@ -57,7 +57,7 @@ class Form:
         plain: dict[str, Any] = {"role": message.role, "content": self._content(message)}
         if message.reasoning is not None:
             names = ["reasoning_content", "reasoning"]
-            # gpt-oss refuses `thinking` beside content where there are calls.
+            # gpt-oss refuses `thinking` together with content where there are calls.
             names += [] if message.content and message.tool_calls else ["thinking"]
             plain |= dict.fromkeys(names, message.reasoning)
         if message.tool_calls:
@@ -80,16 +80,16 @@ class Form:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceCapabilities:
-    """What a template shows by itself; the fields are named as those of `Capabilities`."""
+    """The kinds of messages that a template renders; its fields are those of `Capabilities`."""
 
     system: bool
     tools: bool
     calls: bool
     tool_messages: bool
     results_alone: bool
-    """Tool messages show even where no call stands before them."""
+    """Tool messages are rendered even if no call precedes them."""
     refusal: str = ""
-    """The template's own words if it refuses a call."""
+    """The template's error message if it refuses a call."""
 
 
 class ReferenceRenderer:
@@ -116,13 +116,13 @@ class ReferenceRenderer:
 
     @staticmethod
     def missing() -> str | None:
-        """Say why there is no independent rendering; None if there is."""
+        """Return why there is no independent rendering; None if there is."""
         return None if find_spec("transformers") else "transformers is not installed"
 
     def text(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], *, prompt: bool = True
     ) -> str:
-        """Render a conversation; raise ConfigError in the template's own words if it refuses."""
+        """Render a conversation; raise ConfigError with the template's message if it refuses."""
         return self._text(self.form, messages, tools, prompt=prompt)
 
     def calls(self, *arguments: dict[str, Any], first: int = 0) -> tuple[ToolCall, ...]:
@@ -200,7 +200,7 @@ class ReferenceRenderer:
     def _shows_call(
         self, form: Form, tools: Sequence[ToolSpec], *, as_python: bool = False
     ) -> bool:
-        """Tell whether a call shows; if asked, with its arguments as Python prints an object."""
+        """Return whether a call is rendered; if asked, with its arguments as a Python dict."""
         asked, _ = _exchange(form)
         try:
             text = self._text(form, [_QUESTION, asked], tools, prompt=False)

@@ -46,7 +46,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioResult:
-    """How a conversation went."""
+    """The result of running a scenario."""
 
     scenario: str
     tokens: int = 0
@@ -59,25 +59,25 @@ class ScenarioResult:
     where: str = ""
     """Both sides around the first difference."""
     rewritten: str = ""
-    """How the template words earlier turns otherwise; empty if it doesn't."""
+    """Description of how the template rewrites earlier turns; empty if it doesn't."""
     misjudged: str = ""
-    """A rewriting that the renderer overlooks or imagines."""
+    """Description of a rewriting that the renderer misses, or wrongly reports."""
     refused: str = ""
-    """Why the template has no rendering to compare with."""
+    """Reason why the template has no rendering to compare with."""
     error: str = ""
-    """What the renderer raised on a conversation that the template takes, or that it hangs over."""
+    """Error of the renderer on a conversation that the template accepts, or of a time-out."""
     turns: tuple[Sampled, ...] = field(default=(), repr=False)
 
     @property
     def held(self) -> bool | None:
-        """Whether the stream is right; None if there is nothing to compare it with."""
+        """True if the stream is right; None if there is nothing to compare it with."""
         if self.refused:
             return None
         return not self.broken_tokens and not self.error
 
 
 def scenarios(reference: ReferenceRenderer) -> tuple[Scenario, ...]:
-    """Return conversations that bring out what templates do."""
+    """Return conversations that show what templates do."""
     one, other = _calling(reference, "Paris"), _calling(reference, "Rome", first=1)
     two = _calling(reference, "Paris", "Rome")
     thought = replace(_ANSWER, reasoning="The user wants the weather.")
@@ -178,11 +178,11 @@ def _expected(
     tools = [TOOL] if renderer.capabilities.tools else []
 
     def render(messages: Sequence[Message], *, prompt: bool) -> str:
-        worded = list(renderer.writer.wordings(messages, [TOOL]))
+        adapted = list(renderer.writer.variants(messages, [TOOL]))
         try:
-            return reference.text(worded[0], tools, prompt=prompt)
+            return reference.text(adapted[0], tools, prompt=prompt)
         except ConfigError:
-            return reference.text(worded[1], tools, prompt=prompt)
+            return reference.text(adapted[1], tools, prompt=prompt)
 
     history, turns = list(scenario.opening), list[Sampled]()
     for number, (said, replies) in enumerate(scenario.steps, 1):
