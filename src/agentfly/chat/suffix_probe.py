@@ -15,7 +15,7 @@ from typing import Any
 from agentfly.chat.capabilities import Capabilities, mark, text_view
 from agentfly.chat.chat_template import ChatTemplate
 from agentfly.chat.conversation_writer import as_one_user, results_as_user
-from agentfly.chat.formats.marks import around
+from agentfly.chat.formats.marks import text_around
 from agentfly.chat.safe_encode import Piece, SafeEncoder, splice
 from agentfly.chat.suffix import (
     Suffix,
@@ -268,7 +268,7 @@ class SuffixProbe:
     ) -> Skeleton:
         text = self._render([*asked, *replies], tools)
         start, last = self._end_of(asked, text, tools)
-        fixed = around(text[start:], [reply.content for reply in replies])
+        fixed = text_around(text[start:], [reply.content for reply in replies])
         if fixed is None:
             raise ConfigError("it doesn't show each reply exactly once, in order")
         end = find_turn_end(last, fixed[0], self._encoder.pattern)

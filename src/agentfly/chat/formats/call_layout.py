@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from agentfly.chat.formats.call_format import with_content
 from agentfly.chat.formats.json_text import dump
 from agentfly.chat.formats.pythonic import write_keywords
-from agentfly.chat.formats.quoted_arguments import write_quoted
 from agentfly.chat.formats.text_values import arguments_of, text_of, type_of, write_nested
 from agentfly.types import ToolCall
 
@@ -169,7 +168,7 @@ class Layout:
             return call.arguments
         try:
             if self.quote:
-                return write_quoted(arguments, self.quote)
+                return _write_quoted(arguments, self.quote)
             if self.is_python:
                 return write_keywords(arguments)
             return "".join(self._parameter(key, value) for key, value in arguments.items())
@@ -225,3 +224,17 @@ def placeholder_pattern(text: str) -> str:
 def _literal_pattern(text: str) -> str:
     pieces = re.split(r"(\s+)", text)
     return "".join(r"\s*+" if piece.isspace() else re.escape(piece) for piece in pieces)
+
+
+def _write_quoted(value: object, quote: str) -> str:
+    """Write a value as almost JSON, with strings between quotation marks of their own."""
+    match value:
+        case str():
+            return f"{quote}{value}{quote}"
+        case dict():
+            pairs = (f"{key}:{_write_quoted(item, quote)}" for key, item in value.items())
+            return f"{{{','.join(pairs)}}}"
+        case list():
+            return f"[{','.join(_write_quoted(item, quote) for item in value)}]"
+        case _:
+            return dump(value)

@@ -22,12 +22,12 @@ MIN_PARTIAL = 3
 """A text that ends with this much of an opening tag was cut in the middle of it."""
 
 
-def ends(*, close: str | None, others: Sequence[str] = ()) -> re.Pattern[str]:
+def end_pattern(*, close: str | None, others: Sequence[str] = ()) -> re.Pattern[str]:
     r"""Match what ends a call: its closing mark (in the group `close`), or what begins after it.
 
     A closing mark that is itself cut by the end of the text counts as one.
 
-    >>> ends(close="</f>", others=["<f>"]).search("a</")
+    >>> end_pattern(close="</f>", others=["<f>"]).search("a</")
     <re.Match object; span=(1, 3), match='</'>
     """
     alternatives = [re.escape(mark) for mark in others]
@@ -37,7 +37,7 @@ def ends(*, close: str | None, others: Sequence[str] = ()) -> re.Pattern[str]:
     return re.compile("|".join(alternatives) or r"\Z")
 
 
-def marked(
+def find_marked(
     text: str,
     opening: str,
     closing: str,
@@ -150,10 +150,10 @@ def shared_length(one: str, other: str) -> int:
     return next((i for i, (a, b) in enumerate(pairs) if a != b), shortest)
 
 
-def around(text: str, marks: Sequence[str]) -> tuple[str, ...] | None:
+def text_around(text: str, marks: Sequence[str]) -> tuple[str, ...] | None:
     """Return the text around marks; None unless each occurs exactly once, in order.
 
-    >>> around("<a>X<b>Y", ["X", "Y"])
+    >>> text_around("<a>X<b>Y", ["X", "Y"])
     ('<a>', '<b>', '')
     """
     fixed: list[str] = []

@@ -23,7 +23,13 @@ from agentfly.chat.formats.call_format import CUT_OFF, Found, Reading, assemble,
 from agentfly.chat.formats.call_layout import Layout, placeholder_pattern
 from agentfly.chat.formats.json_calls import excerpt
 from agentfly.chat.formats.json_text import dump
-from agentfly.chat.formats.marks import MIN_PARTIAL, ends, in_section, is_mention, partial_length
+from agentfly.chat.formats.marks import (
+    MIN_PARTIAL,
+    end_pattern,
+    in_section,
+    is_mention,
+    partial_length,
+)
 from agentfly.chat.formats.text_values import NestedTags, value_of
 from agentfly.types import ToolCall
 
@@ -95,7 +101,7 @@ class _Tags:
             wrapped=opening.endswith("\n"),
             tail_marks=tail_marks,
             tail=re.compile(r"\s*" + r"\s*".join(f"({re.escape(mark)})?" for mark in tail_marks)),
-            ends=ends(close=tail_marks[-1], others=[*outer, inner, *section_end]),
+            ends=end_pattern(close=tail_marks[-1], others=[*outer, inner, *section_end]),
             nested=NestedTags.of(layout.parameter) if layout.nested else None,
             header=re.compile(placeholder_pattern(layout.header) + r"\Z")
             if layout.header
