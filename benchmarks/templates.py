@@ -1,4 +1,4 @@
-"""How real chat templates fare in `chat`, held against transformers' own renderings.
+"""Results of `chat` with real chat templates, compared with transformers' own renderings.
 
     python -m benchmarks.templates                   # all at hand, written to results/
     python -m benchmarks.templates --folder PATH     # those of a folder instead
@@ -32,7 +32,7 @@ _MUST_HOLD = (
     *("right_format", "one_call", "two_calls", "answer", "reasoning", "right_end", "stream"),
     "stops_at_end",
 )
-"""What must not be False of a template that `check` says yes to."""
+"""Fields that must not be False for a template that passes `check`."""
 _SIGNS = {True: "yes", False: "NO", None: "-"}
 
 
@@ -45,9 +45,9 @@ class Row:
     """None if the template can't be used."""
     call_format: str = "-"
     false_verdict: str = ""
-    """How the verdict of `check` is wrong; empty if it is right."""
+    """Description of how the verdict of `check` is wrong; empty if it is right."""
     reason: str = ""
-    """What `check` says of all that doesn't hold."""
+    """Lines of `check` that failed."""
 
 
 def check(name: str, source: str) -> Row:
@@ -73,7 +73,7 @@ def check(name: str, source: str) -> Row:
 
 
 def _false(verdict: TemplateReport, outcome: Outcome) -> Iterator[str]:
-    """Say in what the verdict of `check` is not as the truth is."""
+    """Return how the verdict of `check` differs from the truth."""
     broken = [name for name in _MUST_HOLD if getattr(outcome, name) is False]
     if verdict.format_source == "fallback" and verdict.fallback_reason:
         # Calls that nothing reads are no fault of the renderer: they are named, with the reason.
@@ -89,14 +89,14 @@ def _false(verdict: TemplateReport, outcome: Outcome) -> Iterator[str]:
 
 
 def _reasons(verdict: TemplateReport) -> Iterator[str]:
-    """Return what `check` says of all that doesn't hold, and of a fall-back."""
-    yield from (str(finding) for finding in verdict.findings if finding.held is False)
+    """Return the lines of `check` that failed, and the reason for a fallback."""
+    yield from (str(finding) for finding in verdict.findings if finding.passed is False)
     if verdict.fallback_reason:
         yield f"fall-back: {verdict.fallback_reason}"
 
 
 def print_table(rows: Sequence[Row]) -> None:
-    """Print a line per template, and below it what doesn't hold."""
+    """Print a line per template, and below it what failed."""
     width = max(len(row.name) for row in rows)
     heads = ("loads", "format", "one", "two", "thought", "end", "stream", "rewrites", "verdict")
     print(f"{'template':{width}}  {'call format':13}  {'  '.join(heads)}")
@@ -148,7 +148,7 @@ def numbers(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def _share(held: Iterable[bool | None]) -> float:
-    """Return the share of those that hold, of all that could; 1 if none could."""
+    """Return the share of those that passed, of all that could; 1 if none could."""
     judged = [each for each in held if each is not None]
     return sum(judged) / len(judged) if judged else 1.0
 

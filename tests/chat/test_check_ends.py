@@ -53,7 +53,7 @@ REPLY_INSIDE = (
 @pytest.mark.parametrize("source", [PLAIN, BARE, TWO_ENDS, STANDING, REPLY_INSIDE])
 def test_an_odd_end_is_not_taken_for_a_fault(source: str) -> None:
     report = check_template(bare_renderer(source))
-    wrong = [str(finding) for finding in report.findings if finding.held is False]
+    wrong = [str(finding) for finding in report.findings if finding.passed is False]
     assert wrong == []
 
 

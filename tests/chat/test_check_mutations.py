@@ -26,15 +26,21 @@ APPENDING, THINKING = "qwen2_5", "qwen3"
 
 CALL_FORMAT, ONE_CALL, TWO_CALLS = "call format", "one call", "two calls"
 WORDS, END, STOPS = "answers and reasoning", "end of a turn", "no stop inside a turn"
-FALL_BACKS, HISTORY, FORGERY = "fall-backs", "history", "nothing is forged"
-SYSTEM = "stream of a system prompt"
-CALL, PARALLEL = "stream of a tool call", "stream of two calls at once"
-ROUNDS, CUT = "stream of two rounds of tools", "stream of a cut turn"
-QUESTION = "stream of another question"
-THOUGHT_CALL = "stream of reasoning, then a call"
-THOUGHT = "stream of reasoning, then another question"
-THOUGHTS = "stream of reasoning, a call, then another question"
-DOT, NEWLINE = "stream of an answer that ends in '.'", r"stream of an answer that ends in '\n'"
+FALL_BACKS, HISTORY, FORGERY = "fallbacks", "history", "special tokens"
+SYSTEM = "conversation with a system prompt"
+CALL, PARALLEL = "conversation with a tool call", "conversation with two calls at once"
+ROUNDS, CUT = (
+    "conversation with two rounds of tools",
+    "conversation with a turn cut at the length limit",
+)
+QUESTION = "conversation with another question"
+THOUGHT_CALL = "conversation with reasoning, then a call"
+THOUGHT = "conversation with reasoning, then another question"
+THOUGHTS = "conversation with reasoning, a call, then another question"
+DOT, NEWLINE = (
+    "conversation with an answer that ends in '.'",
+    r"conversation with an answer that ends in '\n'",
+)
 TOOLS = {CALL, PARALLEL, ROUNDS, THOUGHT_CALL, THOUGHTS}
 ANSWERS = {QUESTION, SYSTEM, ROUNDS, THOUGHT, DOT, NEWLINE}
 STREAMS = {*TOOLS, *ANSWERS, CUT}
@@ -238,11 +244,11 @@ def trusting(role: str) -> TemplateRenderer:
 def judging_rewrites(*, judged: bool, name: str) -> TemplateRenderer:
     renderer = made(TemplateRenderer, name)
 
-    class Watch:
+    class FixedDetector:
         def rewritten(self, *_: object) -> bool:
             return judged
 
-    renderer.rewrite_detector = Watch()  # type: ignore[assignment]
+    renderer.rewrite_detector = FixedDetector()  # type: ignore[assignment]
     return renderer
 
 
@@ -292,7 +298,7 @@ MUTATIONS = {
         lambda: judging_rewrites(judged=False, name=THINKING), {HISTORY}, "overlooks"
     ),
     "a rewriting is imagined": Mutation(
-        lambda: judging_rewrites(judged=True, name=APPENDING), {HISTORY}, "isn't"
+        lambda: judging_rewrites(judged=True, name=APPENDING), {HISTORY}, "which it doesn't"
     ),
     "system text is believed": Mutation(lambda: trusting("system"), {FORGERY}, "system prompt"),
     "user text is believed": Mutation(lambda: trusting("user"), {FORGERY}, "user's text"),
@@ -307,7 +313,7 @@ MUTATIONS = {
 
 
 def failed(report: TemplateReport) -> dict[str, str]:
-    return {f.name: f.detail for f in report.findings if f.held is False}
+    return {f.name: f.detail for f in report.findings if f.passed is False}
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
@@ -315,7 +321,7 @@ def test_a_broken_renderer_is_caught_by_its_line(name: str) -> None:
     mutation = MUTATIONS[name]
     report = check_template(mutation.broken())
     assert report.verdict == "NO"
-    assert str(report).startswith("tokens are the record: NO")
+    assert str(report).startswith("sampled tokens are kept: NO")
     assert set(failed(report)) == mutation.caught_by
     assert mutation.says in " ".join(failed(report).values())
 
@@ -324,7 +330,7 @@ def test_a_broken_renderer_is_caught_by_its_line(name: str) -> None:
 def test_a_sound_renderer_holds_every_line(name: str) -> None:
     report = check_template(sound(name))
     assert report.verdict == "yes"
-    assert all(finding.held for finding in report.findings)
+    assert all(finding.passed for finding in report.findings)
 
 
 def test_every_line_has_a_mutation() -> None:

@@ -26,8 +26,8 @@ def template(tmp_path: Path) -> Path:
 def test_a_good_template_passes(template: Path) -> None:
     run = check(str(template))
     assert run.returncode == 0, run.stderr
-    assert "tokens are the record: yes" in run.stdout
-    assert "call format: yes; hermes" in run.stdout
+    assert "sampled tokens are kept: yes" in run.stdout
+    assert "call format: ok; hermes" in run.stdout
     assert "<|im_end|>" in run.stdout
 
 

@@ -37,13 +37,13 @@ class Finding:
     """One line of the report."""
 
     name: str
-    held: bool | None
+    passed: bool | None
     """None if there was nothing to check, or nothing to check it with."""
     detail: str
 
     def __str__(self) -> str:
-        told = {True: "yes", False: "NO", None: "not checked"}[self.held]
-        return f"{self.name}: {told}; {self.detail}" if self.detail else f"{self.name}: {told}"
+        result = {True: "ok", False: "FAILED", None: "not checked"}[self.passed]
+        return f"{self.name}: {result}; {self.detail}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +51,9 @@ class TemplateReport:
     """The result of checking a template with its tokenizer.
 
     >>> print(check_template(renderer))                                      # doctest: +SKIP
-    tokens are the record: yes
-    call format: yes; hermes, read back from the template's own text
-    end of a turn: yes; <|im_end|> (151645)
+    sampled tokens are kept: yes
+    call format: ok; hermes, recognized from the calls that the template writes
+    end of a turn: ok; sampling stops at <|im_end|> (id 151645)
     """
 
     call_format: str
@@ -78,10 +78,10 @@ class TemplateReport:
     @property
     def verdict(self) -> Verdict:
         """Yes if every line passed; a template that only rewrites the history is not broken."""
-        if any(finding.held is False for finding in self.findings):
+        if any(finding.passed is False for finding in self.findings):
             return "NO"
         # The first conversation is the plainest: without it, nothing can be concluded.
-        return "yes" if self.scenarios and self.scenarios[0].held else "not checked"
+        return "yes" if self.scenarios and self.scenarios[0].passed else "not checked"
 
     @property
     def ok(self) -> bool:
@@ -103,7 +103,7 @@ class TemplateReport:
 
     def lines(self) -> list[str]:
         """Return the report as lines of text."""
-        return [f"tokens are the record: {self.verdict}", *map(str, self.findings)]
+        return [f"sampled tokens are kept: {self.verdict}", *map(str, self.findings)]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -193,30 +193,40 @@ class _Check:
         name = self._renderer.call_format.name
         if not self._is_fallback:
             source = {
-                "read back": "read back from the template's own text",
-                "tool prompt": "named by what the template says about tools",
-                "given": "given by name",
+                "read back": "recognized from the calls that the template writes",
+                "tool prompt": "recognized from the template's instructions about tools",
+                "given": "as requested",
             }[self._renderer.format_choice.source]
-            return Finding(name="call format", held=True, detail=f"{name}, {source}")
+            return Finding(name="call format", passed=True, detail=f"{name}, {source}")
         readers = self._own.readers()
         if readers:
-            detail = f"{name} is a fall-back, but {readers[0]} reads the template's own calls"
-            return Finding(name="call format", held=False, detail=detail)
-        detail = f"{name}, a fall-back: {self._fallback_reason()}"
-        return Finding(name="call format", held=True, detail=detail)
+            detail = (
+                f"{name} is used as a fallback, but {readers[0]} reads the template's own calls"
+            )
+            return Finding(name="call format", passed=False, detail=detail)
+        detail = f"{name}, described in the system prompt: {self._fallback_reason()}"
+        return Finding(name="call format", passed=True, detail=detail)
 
     def _calls(self, name: str, count: int) -> Finding:
         """Check the template's own text of calls, or that of the format which is taught."""
         shown = self._own.one if count == 1 else self._own.two
         if shown and not self._taught:
             problem = self._own.unread(shown)
-            return Finding(name=name, held=problem is None, detail=problem or "read back")
+            return Finding(
+                name=name, passed=problem is None, detail=problem or "parsed back as written"
+            )
         turns = [turn for turn in self._ended if len(turn.message.tool_calls) == count]
         if not turns or not self._taught:
-            return Finding(name=name, held=None, detail="the template doesn't show it")
+            return Finding(
+                name=name,
+                passed=None,
+                detail="the template doesn't render that many calls in a turn",
+            )
         problems = (calls_problem(self._renderer, t.message, t.completion) for t in turns)
         problem = next(filter(None, problems), None)
-        return Finding(name=name, held=problem is None, detail=problem or "read back as taught")
+        return Finding(
+            name=name, passed=problem is None, detail=problem or "parsed back as written"
+        )
 
     @property
     def _taught(self) -> bool:
@@ -225,23 +235,24 @@ class _Check:
 
     def _words(self) -> Finding:
         problems = (content_problem(self._renderer, turn) for turn in self._turns)
-        opens = f"the prompt opens the reasoning: {self._renderer.opens_reasoning.value}"
+        opening = self._renderer.opens_reasoning.value
+        opens = f"parsed back as written; the generation prompt opens the reasoning: {opening}"
         return _first_problem("answers and reasoning", problems, opens)
 
     def _ends(self) -> Finding:
-        stops = [text for text, _ in _end_tokens(self._renderer)]
-        known = {*stops, *self._renderer.stop_strings}
+        tokens, strings = _end_tokens(self._renderer), self._renderer.stop_strings
+        known = {*(text for text, _ in tokens), *strings}
         written = dict.fromkeys(turn.expected.end.strip() for turn in self._ended)
         missing = [end for end in written if end and end not in known]
-        used = [f"{text} ({token})" for text, token in _end_tokens(self._renderer)]
-        listed = ", ".join([*used, *self._renderer.stop_strings]) or "nothing"
+        stops = ", ".join([*(f"{text} (id {token})" for text, token in tokens), *strings])
+        detail = f"sampling stops at {stops or 'nothing'}"
         if missing:
-            listed = f"the template ends a turn with {missing[0]}, sampling stops at {listed}"
-        return Finding(name="end of a turn", held=not missing and bool(known), detail=listed)
+            detail = f"the template ends a turn with {missing[0]}, {detail}"
+        return Finding(name="end of a turn", passed=not missing and bool(known), detail=detail)
 
     def _stops(self) -> Finding:
         problems = (self._stopped_inside(turn) for turn in self._ended)
-        return _first_problem("no stop inside a turn", problems, f"{len(self._ended)} turns")
+        return _first_problem("no stop inside a turn", problems, f"{len(self._ended)} turns tried")
 
     def _stopped_inside(self, turn: Sampled) -> str | None:
         ids = turn.completion.token_ids
@@ -249,7 +260,7 @@ class _Check:
         own = self._renderer.decode(ids[:length])
         if length is None or len(own) >= len(turn.expected.own):
             return None
-        return f"sampling stops behind {own!r}, before {self._renderer.decode(ids[length:])!r}"
+        return f"sampling stops after {own!r}, before {self._renderer.decode(ids[length:])!r}"
 
     def _fall_backs(self) -> Finding:
         capabilities, able = self._renderer.capabilities, self._reference.capabilities
@@ -266,29 +277,34 @@ class _Check:
             and not (excused.get(name) and not getattr(capabilities, name))
         ]
         if wrong:
-            needless = f"in force without need, or missing: {wrong[0]}"
-            return Finding(name="fall-backs", held=False, detail=needless)
-        detail = "; ".join(_fallbacks(self._renderer)) or "none is needed"
-        return Finding(name="fall-backs", held=True, detail=detail)
+            needless = f"used without need, or missing: {wrong[0]}"
+            return Finding(name="fallbacks", passed=False, detail=needless)
+        used = "; ".join(_fallbacks(self._renderer))
+        detail = f"for what the template can't render: {used}" if used else "none needed"
+        return Finding(name="fallbacks", passed=True, detail=detail)
 
     def _history(self) -> Finding:
         problem = next((r.misjudged for r in self._scenarios if r.misjudged), "")
         rewritten = [r for r in reversed(self._scenarios) if r.rewritten]
         # One example of each kind: the same words come before the colon.
         kinds = {r.rewritten.partition(":")[0]: r for r in rewritten}
-        told = "; ".join(f"{r.rewritten} ({r.scenario})" for r in kinds.values())
-        told = f"rewritten by the template: {told}" if told else "kept by the template"
-        return Finding(name="history", held=not problem, detail=problem or told)
+        examples = "; ".join(
+            f"{r.rewritten} (conversation with {r.scenario})" for r in kinds.values()
+        )
+        detail = "the template never rewrites earlier turns"
+        if examples:
+            detail = f"the template rewrites earlier turns, which stay as sampled here: {examples}"
+        return Finding(name="history", passed=not problem, detail=problem or detail)
 
     def _forgery(self) -> Finding:
         trusted = self._renderer.trusted_roles
         tried = [name for name, (role, _) in FIELDS.items() if role not in trusted]
-        detail = f"{len(tried)} fields tried"
+        detail = f"no text from outside becomes one, in {len(tried)} fields tried"
         if trusted:
-            detail += f", {', '.join(trusted)} trusted"
+            detail += f"; allowed for {', '.join(trusted)}"
         if self._forgeries:
             detail = f"text became a special token in: {', '.join(self._forgeries)}"
-        return Finding(name="nothing is forged", held=not self._forgeries, detail=detail)
+        return Finding(name="special tokens", passed=not self._forgeries, detail=detail)
 
 
 def _run_scenarios(
@@ -304,23 +320,25 @@ def _run_scenarios(
 
 def _first_problem(name: str, problems: Iterator[str | None], fine: str) -> Finding:
     problem = next(filter(None, problems), None)
-    return Finding(name=name, held=problem is None, detail=problem or fine)
+    return Finding(name=name, passed=problem is None, detail=problem or fine)
 
 
 def _stream(result: ScenarioResult) -> Finding:
-    name = f"stream of {result.scenario}"
+    name = f"conversation with {result.scenario}"
     if result.refused:
-        return Finding(name=name, held=None, detail=result.refused)
+        return Finding(name=name, passed=None, detail=result.refused)
     if result.error:
-        return Finding(name=name, held=False, detail=f"it can't be rendered: {result.error}")
-    of = f"of {result.tokens} tokens"
+        return Finding(name=name, passed=False, detail=f"it can't be rendered: {result.error}")
     if result.broken_tokens:
-        detail = f"{result.broken_tokens} {of} are not as they must be: {result.where}"
+        detail = f"{result.broken_tokens} of {result.tokens} tokens are wrong: {result.where}"
     elif result.differing:
-        detail = f"{result.differing} {of} are kept as sampled: {result.where}"
+        detail = (
+            f"{result.differing} of {result.tokens} tokens differ from transformers' rendering, "
+            f"because the template rewrites earlier turns; kept as sampled: {result.where}"
+        )
     else:
-        detail = f"all {of[3:]} are as transformers renders the conversation"
-    return Finding(name=name, held=result.held, detail=detail)
+        detail = f"all {result.tokens} tokens equal transformers' rendering"
+    return Finding(name=name, passed=result.passed, detail=detail)
 
 
 def _fallbacks(renderer: TemplateRenderer) -> tuple[str, ...]:
@@ -349,5 +367,5 @@ def _unchecked(renderer: TemplateRenderer, reason: str) -> TemplateReport:
         fallbacks=_fallbacks(renderer),
         forgeries=(),
         scenarios=(),
-        findings=(Finding(name="every line", held=None, detail=reason),),
+        findings=(Finding(name="every line", passed=None, detail=reason),),
     )

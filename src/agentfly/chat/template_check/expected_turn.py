@@ -101,7 +101,9 @@ def expect_turn(
         and not last.startswith(_header(render, before, special), start),
         replied=replied,
         rewritten=_rewritten(prompt, last[:stop], replied, turn),
-        other_end="" if ends.same else f"a turn that ends with {ends.token!r} is closed otherwise",
+        other_end=""
+        if ends.same
+        else f"a turn that ends with {ends.token!r} is later closed differently",
     )
 
 
@@ -281,21 +283,21 @@ def _opened(prompt: str, own: str, turn: Message) -> str:
 
 def _rewritten(prompt: str, last: str, replied: str, turn: Message) -> str:
     if not last.startswith(prompt):
-        return f"a prompt is not as the history has it: {difference(prompt, last)}"
+        return f"a prompt differs from the same text in the history: {difference(prompt, last)}"
     if replied.startswith(last):
         return ""
     thought = turn.reasoning
     if thought and thought in last and thought not in replied:
         return "the reasoning of earlier turns is left out"
-    return f"replies change what was said: {difference(last, replied)}"
+    return f"an earlier turn changes once replies follow: {difference(last, replied)}"
 
 
 def difference(one: str, other: str) -> str:
     """Show both texts around the place where they begin to differ.
 
     >>> difference("one line, here", "one line here")
-    "'one line, here' against 'one line here'"
+    "'one line, here' vs. 'one line here'"
     """
     place = shared_length(one, other)
     shown = (text[max(0, place - _EXCERPT) : place + _EXCERPT] for text in (one, other))
-    return " against ".join(map(repr, shown))
+    return " vs. ".join(map(repr, shown))

@@ -69,7 +69,7 @@ class ScenarioResult:
     turns: tuple[Sampled, ...] = field(default=(), repr=False)
 
     @property
-    def held(self) -> bool | None:
+    def passed(self) -> bool | None:
         """True if the stream is right; None if there is nothing to compare it with."""
         if self.refused:
             return None
@@ -100,7 +100,7 @@ def scenarios(reference: ReferenceRenderer) -> tuple[Scenario, ...]:
             steps=((thought_call, _results(one)), (thought, (_NEXT,))),
         ),
         Scenario(
-            name="a cut turn",
+            name="a turn cut at the length limit",
             steps=((replace(_ANSWER, content="It rains ov"), (_NEXT,)),),
             cut=True,
         ),
@@ -226,9 +226,9 @@ def _misjudged(renderer: TemplateRenderer, scenario: Scenario, turns: Sequence[S
         history.append(said)
         judged = renderer.rewrite_detector.rewritten(history, replies, [TOOL], turn.expected.own)
         if judged and not turn.expected.rewritten:
-            return "the renderer takes it for a rewriting of the history, which it isn't"
+            return "the renderer reports that the template rewrites earlier turns, which it doesn't"
         if turn.expected.rewritten and not judged:
-            return f"the renderer overlooks a rewriting: {turn.expected.rewritten}"
+            return f"the renderer overlooks that {turn.expected.rewritten}"
         history += replies
     return ""
 
