@@ -1,6 +1,6 @@
-"""How the cost of chat grows: reading long completions, and extending long conversations.
+"""Growth of the cost of chat: parsing long completions, and extending long conversations.
 
-Each part is a module with one function that returns its numbers and the aims it is held to.
+Each part is a module with one function that returns its numbers and their targets.
 
     python -m benchmarks.chat                  # all of it, written to results/
     python -m benchmarks.chat --part parse     # one part, for a look

@@ -1,4 +1,4 @@
-"""How extending a conversation grows with its turns, where streams are kept and where they are cut.
+"""Cost of extending a conversation by its number of turns, with streams kept and with streams cut.
 
 Each turn thinks, calls a tool and gets a result. The template drops reasoning once a user speaks
 again, so that with `on_rewrite="cut"` every turn asks whether the history was rewritten.
@@ -14,7 +14,7 @@ from agentfly.types import Completion, FinishReason, Message, ToolCall, ToolSpec
 
 TURNS = 200
 COMPARED = 10
-"""How many turns at either end are compared."""
+"""Number of turns at either end that are compared."""
 RUNS = 5
 MOST_GROWTH = 1.5
 

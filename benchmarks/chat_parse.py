@@ -1,7 +1,7 @@
-"""How reading a completion grows with its length, in every format and at the worst shapes known.
+"""Time of parsing a completion by its length, in every format and for the worst texts known.
 
 A shape is a text that repeats: the calls of a format as it writes them, every beginning of one
-(a model gone astray repeats half a call for ever), and what no format is ready for. Each is read
+(a degenerate model repeats half a call), and what no format is ready for. Each is parsed
 at 1,000 and at 32,000 tokens of four characters; linear reading takes 32 times as long.
 """
 
@@ -15,13 +15,13 @@ from agentfly.types import Completion, FinishReason, ToolCall
 
 SHORT, LONG = 1_000, 32_000
 CHARACTERS = 4
-"""Characters of a token: bytes stand in for a tokenizer here."""
+"""Characters of a token: bytes are used instead of a tokenizer."""
 MOST_GROWTH = 40.0
 SUSPICIOUS = 36.0
-"""Growth above this is measured again, for a busy machine disturbs single runs."""
+"""Growth above this is measured again, because a busy machine disturbs single runs."""
 AGAIN = 12
 LEAST_SECONDS = 0.002
-"""What reads faster than this is dominated by fixed costs, and its growth says nothing."""
+"""Below this time fixed costs dominate, and the growth is not meaningful."""
 
 COMMON = (
     *("{", '{"', '{"a": ', '{"a":[1,', '\\"', "'\"", "{a:b:", '{"name":', '{"name":{', "[", "("),
@@ -33,7 +33,7 @@ _BOUNDARY = re.compile(r"(?<=[>\]}:=\n])")
 
 
 def shapes(call_format: CallFormat) -> Iterator[str]:
-    """Yield what is repeated."""
+    """Yield the texts that are repeated."""
     yield from COMMON
     call = ToolCall(id="call_0", name="f", arguments='{"a": "b", "c": [1, {"d": null}]}')
     written = call_format.write([call])

@@ -1,4 +1,4 @@
-"""Real chat templates: those of the installed packages, and a folder beside the project."""
+"""Real chat templates: those of the installed packages, and a folder next to the project."""
 
 from importlib.util import find_spec
 from pathlib import Path

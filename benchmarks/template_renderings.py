@@ -1,4 +1,4 @@
-"""What a chat template writes, by transformers' own Jinja: the truth that `chat` is held against.
+"""Renderings of a chat template by transformers, with which those of `chat` are compared.
 
 A template is given conversations in the form that it takes (arguments as an object or as text,
 content as text, parts or nothing), and what it writes for a turn is found by comparing renderings:
@@ -24,7 +24,7 @@ from benchmarks.template_truth import FIRST, NAME, SECOND, TOOL
 
 BOS, EOS = "<|bos|>", "<|eos|>"
 NOW = datetime(2026, 3, 14, 15, 9, 26, tzinfo=UTC)
-"""The time that templates are given; one prints it to the second."""
+"""The time that templates get; one prints it to the second."""
 
 QUESTION = "zqquestion How is the weather?"
 SYSTEM = "Be brief, zqsystem."
@@ -48,22 +48,22 @@ class Said:
     thought: str = ""
     calls: tuple[Arguments, ...] = ()
     first_call: int = 0
-    """The number of its first call in the conversation; of a result, the number of its call."""
+    """Number of its first call in the conversation; for a result, the number of its call."""
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The texts by which it is found in a rendering."""
+        """Texts that identify it in a rendering."""
         cities = (str(call["city"]) for call in self.calls)
         return tuple(filter(None, (self.thought, self.content, *cities)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """How a template wants its messages."""
+    """The form in which a template expects its messages."""
 
     string_arguments: bool = False
     content: str = "text"
-    """What a message with calls alone has for content: "text" (empty), "none" or "parts"."""
+    """Content of a message with calls alone: "text" (empty), "none" or "parts"."""
     call_id: str = "callid00{}"
 
     def write(self, said: Said) -> Plain:
@@ -127,7 +127,7 @@ class Script:
 
     @property
     def messages(self) -> list[Said]:
-        """All of it, in order."""
+        """All messages, in order."""
         return [*self.opening, *(m for turn, replies in self.steps for m in (turn, *replies))]
 
 
@@ -138,15 +138,15 @@ class Step:
     asked: str
     """The prompt of the turn."""
     sampled: str
-    """What stands between the prompt and what only the last message or only a reply has."""
+    """Text between the prompt and what only the last message or only a reply has."""
     answered: str
     """The whole conversation up to the next prompt."""
     rewritten: bool
-    """Whether the template words the turn, or what was before it, otherwise behind the replies."""
+    """Whether the template rewrites the turn, or what was before it, once replies follow."""
 
 
 class TemplateRenderings:
-    """What one template writes."""
+    """The renderings of one template."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -189,7 +189,7 @@ class TemplateRenderings:
         return max(FORMS, key=lambda form: (self._shown_in(form), not self._prints_python(form)))
 
     def _prints_python(self, form: Form) -> bool:
-        """Tell whether arguments come out as Python prints an object, which no model is taught."""
+        """Return whether arguments are written as Python prints a dict, which no model is taught."""
         try:
             return repr(FIRST) in self.render([USER, ONE], tools=False, prompt=False, form=form)
         except RefusedError:
@@ -200,7 +200,7 @@ class TemplateRenderings:
         return sum(self._shows(messages, form) for messages in conversations)
 
     def _shows(self, messages: Sequence[Said], form: Form | None = None) -> bool:
-        """Tell whether all words, and the name of every call, are in the text in their order."""
+        """Return whether all words, and the name of every call, are in the text in their order."""
         has_calls = any(message.calls for message in messages) and self.tools
         try:
             text = self.render(messages, tools=has_calls, prompt=False, form=form)
@@ -263,7 +263,7 @@ class TemplateRenderings:
         return next((turn for turn in _THINKING_TURNS if self.continues(turn)), None)
 
     def continues(self, turn: Said) -> bool:
-        """Tell whether the template writes a turn just behind its prompt, and shows all of it."""
+        """Return whether the template writes a turn just behind its prompt, and shows all of it."""
         try:
             prompt = self.render([USER], tools=self.tools, prompt=True)
             text = self.render([USER, turn], tools=self.tools, prompt=False)
@@ -304,12 +304,12 @@ class TemplateRenderings:
             yield _step(asked, _headed(last, asked, answered), answered)
 
     def _given(self, script: Script) -> bool:
-        """Tell whether the template is given tools: not if it only shows them now and then."""
+        """Return whether the template is given tools: not if it only shows them now and then."""
         return script.tools and self.tools
 
 
 class RefusedError(Exception):
-    """The template doesn't render a conversation; the message has its own words."""
+    """The template doesn't render a conversation; the message is its own."""
 
 
 def _step(asked: str, last: str, answered: str) -> Step:
@@ -320,7 +320,7 @@ def _step(asked: str, last: str, answered: str) -> Step:
 
 
 def _headed(last: str, asked: str, answered: str) -> str:
-    """Give a turn the beginning of its prompt, where that of all prompts is the same.
+    """Prepend the beginning of a turn's prompt, where that of all prompts is the same.
 
     Some templates write a system prompt of their own only where a generation prompt is wanted.
     """
@@ -329,7 +329,7 @@ def _headed(last: str, asked: str, answered: str) -> str:
 
 
 def _without_prompt(last: str, asked: str) -> str:
-    """Take the next turn's opening, words and all, off a turn behind which it always stands."""
+    """Remove the next turn's opening from a turn that is always followed by it."""
     shared = length_of_shared(last[::-1], asked[::-1])
     opening = last[len(last) - shared :]
     words = re.search(r"<[^<>]*>[^<>]*\w", opening)
@@ -368,7 +368,7 @@ def _behind_question(text: str) -> str:
 
 
 def length_of_shared(one: str, other: str) -> int:
-    """Return how many characters two texts begin with alike."""
+    """Return the length of the common beginning of two texts."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
 

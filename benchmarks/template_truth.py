@@ -1,4 +1,4 @@
-r"""How real chat templates write tool calls: a table written by hand, from reading the templates.
+r"""Tool calls of real chat templates: a table written by hand, from reading the templates.
 
 For each way of writing calls, the text of one call and of two:
 
@@ -278,7 +278,7 @@ FORMAT_OF: dict[str, str | None] = {
 """The way of each template, by its file's name; None if it shows no calls."""
 
 DESCRIBED = {"ibm-granite-granite-3.3-2B-Instruct": "granite"}
-"""Templates that show no calls, but tell the model how to write them."""
+"""Templates that render no calls, but have instructions for the model to write them."""
 
 END_OF: dict[str, tuple[str, ...]] = {
     "<|im_end|>": (
@@ -360,4 +360,4 @@ REWRITES: dict[str, tuple[str, ...]] = {
         "NousResearch-Hermes-3-Llama-3.1-8B-tool_use",
     ),
 }
-"""Why templates write earlier messages otherwise once more is said, and which do."""
+"""Reasons why templates rewrite earlier messages, and the templates that do."""

@@ -1,4 +1,4 @@
-"""What `chat` makes of a template, held against what the template itself writes."""
+"""Results of `chat` with a template, compared with what the template itself writes."""
 
 import itertools
 import json
@@ -33,7 +33,7 @@ _EXCERPT = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How one template fares; None where it gives nothing to hold against."""
+    """The results of one template; None where there is nothing to compare with."""
 
     right_format: bool | None
     one_call: bool | None
@@ -48,11 +48,11 @@ class Outcome:
     """
     rewrites: bool
     differences: tuple[str, ...]
-    """What is not as it should be, in words."""
+    """Descriptions of what is not as it should be."""
 
 
 def judge(name: str, source: str, renderer: TemplateRenderer) -> Outcome:
-    """Hold a renderer against what transformers renders, and against the table."""
+    """Compare a renderer with what transformers renders, and with the table."""
     truth = TemplateRenderings(source)
     reads = _Reads(truth, renderer)
     streams = [_Stream(truth, renderer, script) for script in _comparable(truth, renderer)]
@@ -77,7 +77,7 @@ def judge(name: str, source: str, renderer: TemplateRenderer) -> Outcome:
 
 
 def is_known(name: str) -> bool:
-    """Tell whether the table written by hand has a template."""
+    """Return whether the table written by hand has a template."""
     return name in FORMAT_OF
 
 
@@ -105,13 +105,13 @@ def _rewrites(truth: TemplateRenderings) -> bool:
 
 
 def _comparable(truth: TemplateRenderings, renderer: TemplateRenderer) -> Iterator[Script]:
-    """Yield the conversations that both word alike: not those in which a prompt teaches calls."""
+    """Yield the conversations that both render alike: not those with calls in the system prompt."""
     taught = renderer.format_choice.source == "fallback"
     return (script for script in truth.scripts() if not (script.tools and taught))
 
 
 class _Reads:
-    """Reads back what a template writes."""
+    """Parses back what a template writes."""
 
     def __init__(self, truth: TemplateRenderings, renderer: TemplateRenderer) -> None:
         self._truth = truth
@@ -119,7 +119,7 @@ class _Reads:
         self.differences: list[str] = []
 
     def back(self, turn: Said) -> bool:
-        """Tell whether a turn's calls, reasoning and words come back, and nothing else."""
+        """Return whether a turn's calls, reasoning and words come back, and nothing else."""
         text = self._truth.turn_text(turn)
         sampled = sampled_ids(self._renderer, text, turn)
         message = self._renderer.parse(completion(sampled), [SPEC]).message
@@ -131,7 +131,7 @@ class _Reads:
         return read == wanted
 
     def to_its_end(self, turn: Said) -> bool:
-        """Tell whether sampling that stops at the stop tokens gets to a turn's last word."""
+        """Return whether sampling that stops at the stop tokens gets to a turn's last word."""
         text = self._truth.turn_text(turn)
         whole = sampled_ids(self._renderer, text, turn)
         stops = [i for i, token in enumerate(whole[:-1]) if token in self._renderer.stop_token_ids]

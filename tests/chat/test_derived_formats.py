@@ -1,4 +1,4 @@
-"""Formats that no table knows are derived from the template's own calls, and then read like others.
+"""Formats without a name are derived from the template's own calls, and then read like others.
 
 The templates here are invented: no model has them.
 """

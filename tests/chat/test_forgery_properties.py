@@ -1,4 +1,4 @@
-"""Whatever is written into any field from outside, the special tokens are those of the skeleton.
+"""With any text in any field from outside, the special tokens are those of the template.
 
 The skeleton is the same conversation with every bracket and bar replaced, so that nothing in it can
 spell, or help to spell, a special token. Words that a template looks for (`/no_think`) stay.

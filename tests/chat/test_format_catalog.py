@@ -1,4 +1,4 @@
-"""Choosing a format, teaching it, and a user's own."""
+"""Choosing a format, its instructions, and a user's own format."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""JSON in the middle of a text, whole and faulty."""
+"""JSON in the middle of a text, valid and broken."""
 
 import json
 import time

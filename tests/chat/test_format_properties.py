@@ -1,4 +1,4 @@
-"""What holds for every format: what is written is read back, and nothing makes reading fail."""
+"""Properties of every format: calls are parsed back as written, and no text makes parsing fail."""
 
 import json
 import keyword

@@ -1,4 +1,4 @@
-"""What a template can't render is worded otherwise, and the wording is as documented."""
+"""Messages that a template can't render are rewritten as documented."""
 
 from collections.abc import Sequence
 

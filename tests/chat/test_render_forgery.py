@@ -1,4 +1,4 @@
-"""Nobody but the template makes special tokens: words that spell one stay words."""
+"""Only the template makes special tokens: text that spells one stays text."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Reading a completion back: total, reasoning apart, spans by token boundaries."""
+"""Parsing a completion: never fails, separates reasoning, spans end at token boundaries."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Templates that change what was said: the stream stays as sampled, or is cut, never in silence."""
+"""Templates that rewrite earlier turns: the stream stays as sampled, or is cut."""
 
 import random
 from collections.abc import Iterator, Mapping, Sequence

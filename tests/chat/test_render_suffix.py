@@ -1,4 +1,4 @@
-"""What follows a sampled turn, by hand: every trap that loses, doubles or invents a token."""
+"""The suffix of a sampled turn, by hand: every case that could lose, double or invent a token."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Every template that trl carries, played through with two tokenizers.
+"""Every template of trl, run through all scenarios with two tokenizers.
 
 The templates are read from the installed package. One tokenizer has a token for each byte; the
 other is a BPE trained here without splitting, so that its tokens cross newlines and words.

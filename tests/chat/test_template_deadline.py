@@ -1,4 +1,4 @@
-"""A template that computes forever is stopped, wherever it loops, and others are not."""
+"""A template that never ends is stopped, wherever it loops, and others are not."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Tokenizers behind the protocol: nothing added, special tokens recognized, decode total."""
+"""Tokenizer adapters: nothing is added, special tokens are recognized, decoding never fails."""
 
 import importlib
 import json
