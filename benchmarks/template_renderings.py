@@ -189,7 +189,7 @@ class TemplateRenderings:
         return max(FORMS, key=lambda form: (self._shown_in(form), not self._prints_python(form)))
 
     def _prints_python(self, form: Form) -> bool:
-        """Return whether arguments are written as Python prints a dict, which no model is taught."""
+        """Return whether arguments are written as a Python dict, which no model is taught."""
         try:
             return repr(FIRST) in self.render([USER, ONE], tools=False, prompt=False, form=form)
         except RefusedError:

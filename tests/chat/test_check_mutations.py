@@ -340,7 +340,7 @@ def test_every_line_has_a_mutation() -> None:
 
 def test_a_difference_is_shown_with_both_sides_and_its_tokens() -> None:
     detail = failed(check_template(made(LosesANewline)))[QUESTION]
-    ours, theirs = detail.split(": ", 1)[1].split(" against ")
+    ours, theirs = detail.split(": ", 1)[1].split(" vs. ")
     assert "<|im_end|><|im_start|>user" in ours
     assert r"<|im_end|>\n<|im_start|>user" in theirs
     assert detail.startswith("1 of ")
