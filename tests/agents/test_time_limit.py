@@ -10,7 +10,7 @@ from tests.agents.scripts import Counter, call, engine
 from agentfly import Agent, EnvSpec, Limits, StopReason, tool
 from agentfly.engines import ScriptedEngine
 from agentfly.resources import EnvironmentManager, Pooling
-from agentfly.rollout.time_limit import TimeLimit
+from agentfly.rollout.chain_time import TimeLimit
 from agentfly.runtime.clock import LoopClock
 from agentfly.testing import run_in_virtual_time
 from agentfly.types import Completion, Request, SamplingParams, Seed, Trajectory

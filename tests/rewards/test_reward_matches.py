@@ -5,7 +5,7 @@ from tests.rewards.reward_chains import chain_of, task_of, value_of
 
 from agentfly.errors import ConfigError, RewardError
 from agentfly.rewards import exact_match, numeric_match, qa_exact_match, qa_f1
-from agentfly.rewards.marked import marked_answer
+from agentfly.rewards.reference_answers import marked_answer
 from agentfly.testing import check_reward
 from agentfly.types import Score
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentfly.rewards.number import Number, last_number
+from agentfly.rewards.numeric_match import Number, last_number
 
 READ = {
     "42": 42.0,

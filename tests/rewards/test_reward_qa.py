@@ -3,7 +3,7 @@ from tests.rewards.reward_chains import value_of
 
 from agentfly.errors import RewardError
 from agentfly.rewards import qa_exact_match, qa_f1
-from agentfly.rewards.qa import normalize_answer, token_f1
+from agentfly.rewards.text_match import normalize_answer, token_f1
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 
 from agentfly.chat import CHATML_TOKENS, ByteTokenizer
 from agentfly.errors import EnvError
-from agentfly.rollout.calls import CallBudget
-from agentfly.rollout.chain_limits import Limits
-from agentfly.rollout.stopwatch import Stopwatch
-from agentfly.rollout.text_stream import TextStream
+from agentfly.rollout.callbacks import TextStream
+from agentfly.rollout.chain_limits import CallBudget, Limits
+from agentfly.rollout.chain_time import Stopwatch
 from agentfly.runtime.clock import LoopClock
 from agentfly.runtime.ordered import in_order
 from agentfly.testing import run_in_virtual_time

@@ -11,7 +11,7 @@ from tests.patience import PATIENCE
 
 from agentfly.errors import ConfigError
 from agentfly.tasks import load_tasks
-from agentfly.tasks.hub import HubDataset
+from agentfly.tasks.task_loading import HubDataset
 
 
 @pytest.mark.parametrize(

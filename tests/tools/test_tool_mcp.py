@@ -24,7 +24,7 @@ from tests.tools.tool_calls import call, context, run
 
 from agentfly.errors import ConfigError, DeadlineError, EnvError
 from agentfly.runtime.process import PIPE, start
-from agentfly.tools import FunctionTool, mcp, mcp_connection, mcp_stdio, mcp_tools
+from agentfly.tools import FunctionTool, mcp, mcp_connection, mcp_tools
 from agentfly.types import Image, ToolStatus
 
 # One loop for all: the connections are shared by tests that do them no harm.
@@ -257,7 +257,7 @@ async def test_what_cannot_be_said_closes_the_line() -> None:
         assert gone.stdin is not None
         for _ in range(2):
             await to_server.send(said)
-        await mcp_stdio._write(from_client, gone.stdin, to_client)
+        await mcp_connection._write(from_client, gone.stdin, to_client)
         with pytest.raises(anyio.EndOfStream):
             await from_server.receive()
 

@@ -13,8 +13,7 @@ from transformers.utils import get_json_schema
 
 from agentfly.errors import ConfigError
 from agentfly.tools import FunctionTool, tool
-from agentfly.tools.call_form import call_form
-from agentfly.tools.json_schema import simplify_schema
+from agentfly.tools.tool_schema import call_form, simplify_schema
 from agentfly.types import ToolStatus
 
 

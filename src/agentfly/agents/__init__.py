@@ -1,7 +1,7 @@
 """Agents: the facade with `run`, and the kinds."""
 
 from agentfly.agents.agent import Agent
-from agentfly.agents.engine_chat import EngineChat
+from agentfly.agents.chat_adapters import EngineChat
 from agentfly.agents.kind import CodeBlocks, ReAct, Tags, ToolCalling
 from agentfly.agents.run_parts import RunParts, resolve_run
 from agentfly.agents.run_result import RunResult

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
 
 from agentfly.agents.argument_checks import (
+    Rows,
     environment_spec,
     require_count,
     require_group_reward,
     require_reward,
     require_tools,
+    to_tasks,
 )
 from agentfly.agents.kind import ToolCalling
 from agentfly.agents.model import Model, open_model
 from agentfly.agents.registry import find_kind
-from agentfly.agents.rows import Rows, to_tasks
-from agentfly.agents.run_result import RunResult
-from agentfly.agents.saving import open_trajectory_file
+from agentfly.agents.run_result import RunResult, open_trajectory_file
 from agentfly.chat.formats import CallFormat, get_format
 from agentfly.config import EngineSettings
 from agentfly.errors import ConfigError

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from agentfly.agents.textual import TextualChatModel
+from agentfly.agents.chat_adapters import TextualChatModel
 from agentfly.chat import CHATML, ChatTemplate, TemplateRenderer
 from agentfly.chat.formats import CallFormat
 from agentfly.chat.tokenizer_folder import require_matching_tokenizer

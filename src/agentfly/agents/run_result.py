@@ -1,10 +1,12 @@
 """What a run of an agent returns."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfly.observe import Summary, TrajectoryWriter, read_trajectories, summarize
-from agentfly.types import Group, Trajectory, collect_groups
+from agentfly.errors import ConfigError
+from agentfly.observe import Summary, TrajectoryWriter, read_trajectories, require_json, summarize
+from agentfly.types import Group, Task, Trajectory, collect_groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -51,3 +53,16 @@ class RunResult:
         order of their first chain, each with its members in order.
         """
         return cls(groups=tuple(collect_groups(read_trajectories(path))))
+
+
+def open_trajectory_file(path: str | Path, tasks: Iterable[Task]) -> TrajectoryWriter:
+    """Open a new file for a run's chains; what could not be saved later is refused now."""
+    path = Path(path)
+    if path.exists() and path.stat().st_size:
+        raise ConfigError(f"{path} holds another run already: name a new file, or remove it")
+    for task in tasks:
+        require_json(task.fields, f"row {task.id!r}")
+    try:
+        return TrajectoryWriter(path)
+    except OSError as error:
+        raise ConfigError(f"{path} can't be written to: {error}") from error

@@ -1,7 +1,6 @@
 """Rewards: plain functions that say what a chain was worth, and the usual ones ready-made."""
 
 from agentfly.rewards.combine import CombinedReward, combine
-from agentfly.rewards.exact_match import exact_match
 from agentfly.rewards.format_reward import format_reward
 from agentfly.rewards.function_reward import FunctionReward, reward
 from agentfly.rewards.group_reward import FunctionGroupReward, group_reward
@@ -9,7 +8,7 @@ from agentfly.rewards.length_reward import length_reward
 from agentfly.rewards.llm_judge import llm_judge
 from agentfly.rewards.math_equivalence import math_equivalence
 from agentfly.rewards.numeric_match import numeric_match
-from agentfly.rewards.qa import qa_exact_match, qa_f1
+from agentfly.rewards.text_match import exact_match, qa_exact_match, qa_f1
 from agentfly.rewards.turn_reward import TurnReward, turn_reward
 
 __all__ = [

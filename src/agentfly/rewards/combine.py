@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from agentfly.errors import ConfigError, InfrastructureError, RewardError
-from agentfly.rewards.failure import reward_boundary
+from agentfly.rewards.function_reward import reward_boundary
 from agentfly.runtime.ordered import in_order
 from agentfly.types import (
     Context,

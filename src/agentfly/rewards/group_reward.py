@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import ClassVar, ParamSpec, TypeVar, overload
 
 from agentfly.errors import ConfigError, RewardError
+from agentfly.rewards.function_reward import DEFAULT_TIMEOUT, UserFunction
 from agentfly.rewards.injection import Offers
 from agentfly.rewards.read_score import read_score
-from agentfly.rewards.user_function import DEFAULT_TIMEOUT, UserFunction
 from agentfly.types import Context, Group, Score, Task
 
 P = ParamSpec("P")

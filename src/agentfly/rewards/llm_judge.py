@@ -7,7 +7,7 @@ from typing import Any
 
 from agentfly.errors import ConfigError, RewardError
 from agentfly.rewards.function_reward import FunctionReward, reward
-from agentfly.rewards.gold import gold_answers
+from agentfly.rewards.reference_answers import gold_answers
 from agentfly.types import ChatModel, Context, Message, SamplingParams, Trajectory
 
 SYSTEM = """\

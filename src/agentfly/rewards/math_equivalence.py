@@ -6,9 +6,8 @@ from typing import Any
 
 from agentfly.errors import ConfigError
 from agentfly.rewards.function_reward import FunctionReward, reward
-from agentfly.rewards.gold import gold_answers
-from agentfly.rewards.marked import after_hashes
 from agentfly.rewards.math_processes import Comparison, math_processes
+from agentfly.rewards.reference_answers import after_hashes, gold_answers
 from agentfly.types import Score, Task
 
 

@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from typing import ClassVar, ParamSpec, TypeVar, overload
 
-from agentfly.rewards.function_reward import FunctionReward
+from agentfly.rewards.function_reward import DEFAULT_TIMEOUT, FunctionReward, UserFunction
 from agentfly.rewards.injection import EnvChoice, Offers
 from agentfly.rewards.read_score import read_number
-from agentfly.rewards.user_function import DEFAULT_TIMEOUT, UserFunction
 from agentfly.types import Context, Message, Score, Trajectory, Turn
 
 P = ParamSpec("P")

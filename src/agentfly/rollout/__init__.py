@@ -3,8 +3,15 @@
 from agentfly.rollout.chain import ChainHarness
 from agentfly.rollout.chain_limits import Limits
 from agentfly.rollout.chain_setup import ChainSetup
-from agentfly.rollout.group_stream import Order, run_groups, stream_groups
-from agentfly.rollout.schedule import GroupPlan, Runner, Schedule, plan_groups
+from agentfly.rollout.group_stream import (
+    GroupPlan,
+    Order,
+    Runner,
+    Schedule,
+    plan_groups,
+    run_groups,
+    stream_groups,
+)
 
 __all__ = [
     "ChainHarness",

@@ -6,7 +6,9 @@ open ──► speak ──► read ──┬─ calls ─────► tools 
 then: reward, with the same environments ──► release ──► trajectory
 """
 
-from collections.abc import Callable, Sequence
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,16 +23,13 @@ from agentfly.errors import (
     RewardError,
     boundary,
 )
-from agentfly.rollout.callbacks import call_user
-from agentfly.rollout.calls import CallBudget
+from agentfly.rollout.callbacks import TextStream, call_user
 from agentfly.rollout.chain_environments import ChainEnvironments, call_environment
+from agentfly.rollout.chain_limits import CallBudget
 from agentfly.rollout.chain_setup import ChainSetup
-from agentfly.rollout.metadata import json_values
+from agentfly.rollout.chain_time import Stopwatch, TimeLimit
 from agentfly.rollout.model_session import ModelTurn
 from agentfly.rollout.scoring import score_chain
-from agentfly.rollout.stopwatch import Stopwatch
-from agentfly.rollout.text_stream import TextStream
-from agentfly.rollout.time_limit import TimeLimit
 from agentfly.types import (
     Attempt,
     ChainStarted,
@@ -316,3 +315,24 @@ def _require_messages(messages: Sequence[object]) -> tuple[Message, ...]:
 def stop_reason_for(error: Exception) -> StopReason:
     """Return the stop reason that stands for an error, by its nearest known base."""
     return next(_STOP_OF_ERROR[kind] for kind in type(error).__mro__ if kind in _STOP_OF_ERROR)
+
+
+_log = logging.getLogger(__name__)
+
+
+def json_values(metadata: Mapping[str, Any], chain_id: str) -> dict[str, Any]:
+    """Copy it, with whatever is no JSON value replaced by its `repr`, so that it can be saved."""
+    try:
+        json.dumps(metadata)
+    except (TypeError, ValueError, RecursionError):
+        _log.warning("metadata of chain %s holds values that are not JSON", chain_id)
+        return {str(key): _json_or_repr(value) for key, value in metadata.items()}
+    return dict(metadata)
+
+
+def _json_or_repr(value: Any) -> Any:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
+    return value

@@ -9,8 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from agentfly.errors import ConfigError, DeadlineError, EnvError, boundary
-from agentfly.rollout.stopwatch import Stopwatch
-from agentfly.rollout.time_limit import TimeLimit
+from agentfly.rollout.chain_time import Stopwatch, TimeLimit
 from agentfly.runtime.invoke import invoke
 from agentfly.types import Attempt, Clock, EnvSpec, Pool, SpanKind, Step
 

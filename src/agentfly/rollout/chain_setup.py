@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from agentfly.rollout.chain_limits import Limits
+from agentfly.rollout.chain_time import TimeLimit
 from agentfly.rollout.model_session import ChatSession, EngineSession, ModelSession
-from agentfly.rollout.time_limit import TimeLimit
 from agentfly.runtime.clock import LoopClock
 from agentfly.types import (
     AgentKind,

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from agentfly.errors import AgentError, EngineError, boundary
 from agentfly.rollout.chain_limits import Limits
-from agentfly.rollout.time_limit import TimeLimit
+from agentfly.rollout.chain_time import TimeLimit
 from agentfly.runtime.clock import in_seconds
 from agentfly.runtime.invoke import supervised
 from agentfly.types import (

@@ -1,8 +1,7 @@
 """Tasks: reading them, their order, and the ledger of what became of each."""
 
 from agentfly.tasks.ledger import Ledger, Progress
-from agentfly.tasks.mixture import Mixture
-from agentfly.tasks.order import Order, Visit
+from agentfly.tasks.order import Mixture, Order, Visit
 from agentfly.tasks.task_loading import Rows, find_rows, load_tasks
 
 __all__ = [

@@ -28,8 +28,7 @@ from typing import Any, Self
 from agentfly.errors import ConfigError, FormatError
 from agentfly.runtime.journal import Journal, read_records
 from agentfly.tasks.ledger_state import LedgerState, by_position
-from agentfly.tasks.mixture import Mixture
-from agentfly.tasks.order import Order, Visit
+from agentfly.tasks.order import Mixture, Order, Visit
 from agentfly.types import Seed, StopReason, Task
 
 KIND = "ledger"

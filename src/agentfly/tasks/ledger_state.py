@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agentfly.tasks.mixture import Mixture
-from agentfly.tasks.order import Order, Visit
+from agentfly.tasks.order import Mixture, Order, Visit
 
 Change = Mapping[str, Any]
 """One line of the ledger, for example {"do": "train", "groups": ["a/0"], "step": 1}."""

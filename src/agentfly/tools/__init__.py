@@ -1,7 +1,6 @@
 """Tools: plain functions that a model can call."""
 
-from agentfly.tools.builtin import calculator
-from agentfly.tools.ending import answer, finish
+from agentfly.tools.builtin import answer, calculator, finish
 from agentfly.tools.from_schema import tool_from_schema
 from agentfly.tools.function import FunctionTool, tool
 from agentfly.tools.injection import FromTask

@@ -11,8 +11,7 @@ from pydantic_core import ErrorDetails
 
 from agentfly.runtime.names import suggestion
 from agentfly.runtime.repair_json import repair_object
-from agentfly.tools.call_form import call_form, type_name
-from agentfly.tools.tool_schema import Arguments
+from agentfly.tools.tool_schema import Arguments, call_form, type_name
 from agentfly.types import ToolResult, ToolSpec, ToolStatus
 
 MAX_SHOWN_PROBLEMS = 8

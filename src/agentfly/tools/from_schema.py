@@ -7,8 +7,7 @@ from pydantic import Field
 
 from agentfly.errors import ConfigError
 from agentfly.tools.function import DEFAULT_SECONDS, FunctionTool
-from agentfly.tools.json_schema import simplify_schema
-from agentfly.tools.tool_schema import Arguments, arguments_from_types, typed_dict
+from agentfly.tools.tool_schema import Arguments, arguments_from_types, simplify_schema, typed_dict
 from agentfly.types import ToolSpec
 
 _SIMPLE: Mapping[str, Any] = {

@@ -2,11 +2,14 @@
 
 import dataclasses
 import functools
+import inspect
 import logging
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+import docstring_parser
 
 from agentfly.errors import ChainError, ConfigError, DeadlineError, ToolError
 from agentfly.runtime.invoke import invoke
@@ -18,7 +21,6 @@ from agentfly.runtime.signature import (
     unwrapped,
 )
 from agentfly.tools.call_arguments import read_arguments
-from agentfly.tools.docstring import read_docstring
 from agentfly.tools.injection import Source, injected_environments, injected_values, sources_of
 from agentfly.tools.tool_result import clean_observation, to_result
 from agentfly.tools.tool_schema import Arguments, arguments_of, parameters_schema
@@ -209,3 +211,29 @@ def _require_usable(tool: FunctionTool[..., Any]) -> None:
         raise ConfigError(f"timeout of tool {name!r} must be above 0 seconds, got {tool.timeout}")
     if tool.max_length is not None and tool.max_length < 1:
         raise ConfigError(f"max_length of tool {name!r} must be at least 1, got {tool.max_length}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Documentation:
+    """A docstring as read, whether Google, NumPy or reST."""
+
+    description: str
+    """The summary and what follows it, without the sections on arguments, returns and so on."""
+    parameters: Mapping[str, str]
+
+
+def read_docstring(function: Callable[..., Any]) -> Documentation:
+    """Read the docstring of a function, or of a callable object's `__call__`."""
+    parsed = docstring_parser.parse(_docstring(function))
+    described = {p.arg_name: " ".join((p.description or "").split()) for p in parsed.params}
+    return Documentation(
+        description=(parsed.description or "").strip(),
+        parameters={name: text for name, text in described.items() if text},
+    )
+
+
+def _docstring(function: Callable[..., Any]) -> str:
+    plain = unwrapped(function)
+    if inspect.isroutine(plain):
+        return inspect.getdoc(plain) or ""
+    return inspect.getdoc(type(plain).__call__) or inspect.getdoc(type(plain)) or ""

@@ -14,8 +14,7 @@ from agentfly.errors import ConfigError, DeadlineError
 from agentfly.runtime.clock import in_seconds
 from agentfly.tools.from_schema import tool_from_schema
 from agentfly.tools.function import DEFAULT_SECONDS, FunctionTool
-from agentfly.tools.mcp_connection import CONNECT_SECONDS, Connection, over_http
-from agentfly.tools.mcp_stdio import over_stdio
+from agentfly.tools.mcp_connection import CONNECT_SECONDS, Connection, over_http, over_stdio
 from agentfly.tools.tool_result import DONE, PICTURE
 from agentfly.types import Image, ToolResult, ToolStatus
 

@@ -1,5 +1,6 @@
 """From a signature and a docstring to the JSON Schema that a model is shown."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, cast
 
@@ -9,7 +10,7 @@ from typing_extensions import TypedDict
 
 from agentfly.errors import ConfigError
 from agentfly.runtime.signature import MISSING, Parameter
-from agentfly.tools.json_schema import simplify_schema
+from agentfly.types import ToolSpec
 
 Arguments = TypeAdapter[dict[str, Any]]
 """Validates and coerces a call's arguments."""
@@ -75,3 +76,130 @@ def _require_json_type(tool: str, parameter: Parameter) -> None:
             f"{parameter.annotation!r}, which a model can't write as JSON: use str, int, float, "
             "bool, list, dict, Literal, Enum, a dataclass or a pydantic model"
         ) from error
+
+
+_OF_ONE = ("items", "additionalProperties", "contains", "not")
+_OF_LIST = ("anyOf", "oneOf", "allOf", "prefixItems")
+_OF_NAMED = ("properties", "patternProperties")
+_NOISE = ("title", "$defs", "definitions", "$schema")
+_REFERENCES = ("#/$defs/", "#/definitions/")
+
+
+def simplify_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same schema of type `object`, without what a reader can do without.
+
+    >>> simplify_schema({"type": "object", "properties": {"n": {"$ref": "#/$defs/N"}},
+    ...                  "$defs": {"N": {"type": "integer", "title": "N"}}})
+    {'type': 'object', 'properties': {'n': {'type': 'integer'}}}
+    """
+    tidier = _Tidier({**schema.get("definitions", {}), **schema.get("$defs", {})})
+    plain = {"type": "object", "properties": {}, **tidier.tidy(schema, inside=())}
+    definitions = tidier.recursive_definitions()
+    return {**plain, "$defs": definitions} if definitions else plain
+
+
+class _Tidier:
+    def __init__(self, definitions: Mapping[str, Any]) -> None:
+        self._definitions = definitions
+        self._recursive: dict[str, Any] = {}
+
+    def tidy(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> dict[str, Any]:
+        """Tidy a schema found inside the definitions named."""
+        name = self._referred(schema)
+        if name is None:
+            return _simplified(self._with_tidy_parts(schema, inside))
+        if name in inside:
+            self._recursive.setdefault(name, None)
+            return {"$ref": f"#/$defs/{name}"}
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        return self.tidy({**self._definitions[name], **beside}, (*inside, name))
+
+    def recursive_definitions(self) -> dict[str, Any]:
+        """Tidy the definitions that contain themselves, and can't be written in place."""
+        while todo := [name for name, schema in self._recursive.items() if schema is None]:
+            for name in todo:
+                self._recursive[name] = self.tidy(self._definitions[name], (name,))
+        return self._recursive
+
+    def _referred(self, schema: Mapping[str, Any]) -> str | None:
+        reference = str(schema.get("$ref", ""))
+        for prefix in _REFERENCES:
+            if reference.removeprefix(prefix) in self._definitions:
+                return reference.removeprefix(prefix)
+        return None
+
+    def _with_tidy_parts(
+        self, schema: Mapping[str, Any], inside: tuple[str, ...]
+    ) -> dict[str, Any]:
+        def part(value: object) -> object:
+            return self.tidy(value, inside) if isinstance(value, Mapping) else value
+
+        plain: dict[str, Any] = {}
+        for key, value in schema.items():
+            if key in _OF_ONE:
+                plain[key] = part(value)
+            elif key in _OF_LIST:
+                plain[key] = [part(entry) for entry in value]
+            elif key in _OF_NAMED:
+                plain[key] = {name: part(entry) for name, entry in value.items()}
+            elif key not in _NOISE:
+                plain[key] = value
+        return plain
+
+
+def _simplified(schema: dict[str, Any]) -> dict[str, Any]:
+    if schema.get("additionalProperties") is False:
+        del schema["additionalProperties"]  # the model is told when it makes an argument up
+    if schema.get("default", ...) is None:
+        del schema["default"]  # an argument without a value is left out
+    if "const" in schema:
+        schema["enum"] = [schema.pop("const")]
+    return _list_of_types(schema)
+
+
+def _list_of_types(schema: dict[str, Any]) -> dict[str, Any]:
+    """Write a union of plain types, or of one type and null, as `{"type": [...]}`."""
+    options = schema.get("anyOf", [])
+    if not options or not all(isinstance(option.get("type"), str) for option in options):
+        return schema
+    detailed = [option for option in options if len(option) > 1]
+    if detailed and (len(options) > 2 or {"type": "null"} not in options):
+        return schema
+    merged = {**(detailed[0] if detailed else {}), **schema}
+    del merged["anyOf"]
+    if "enum" in merged:
+        merged["enum"] = [*merged["enum"], None]
+    return {**merged, "type": [option["type"] for option in options]}
+
+
+def call_form(spec: ToolSpec) -> str:
+    """Write a tool as a signature in JSON's types.
+
+    >>> call_form(ToolSpec(name="search", description="Search.", parameters={
+    ...     "properties": {"query": {"type": "string"}, "limit": {"type": "integer", "default": 5}},
+    ...     "required": ["query"]}))
+    'search(query: string, limit: integer = 5)'
+    """
+    required = spec.parameters.get("required", ())
+    properties = spec.parameters.get("properties", {})
+    written = [
+        f"{name}{'' if name in required else '?'}: {type_name(schema)}"
+        if name in required or "default" not in schema
+        else f"{name}: {type_name(schema)} = {json.dumps(schema['default'], ensure_ascii=False)}"
+        for name, schema in properties.items()
+    ]
+    return f"{spec.name}({', '.join(written)})"
+
+
+def type_name(schema: Mapping[str, Any]) -> str:
+    """Name a type in one word or a few: `string`, `array of integer`, `"a" | "b"`."""
+    if "enum" in schema:
+        return " | ".join(json.dumps(value, ensure_ascii=False) for value in schema["enum"])
+    if "anyOf" in schema:
+        return " | ".join(type_name(option) for option in schema["anyOf"])
+    kind = schema.get("type", "any")
+    if isinstance(kind, list):
+        return " | ".join(type_name({**schema, "type": one}) for one in kind)
+    if kind == "array" and isinstance(schema.get("items"), Mapping):
+        return f"array of {type_name(schema['items'])}"
+    return str(kind)

@@ -6,9 +6,9 @@ from agentfly.errors import ConfigError
 from agentfly.runtime.invoke import supervised
 from agentfly.runtime.names import suggestion
 from agentfly.runtime.ordered import in_order
-from agentfly.tools.call_form import call_form
 from agentfly.tools.function import FunctionTool
 from agentfly.tools.tool_result import clean_observation
+from agentfly.tools.tool_schema import call_form
 from agentfly.types import Context, EnvSpec, Tool, ToolCall, ToolResult, ToolSpec, ToolStatus
 
 

@@ -7,9 +7,6 @@ from agentfly.types.completion import (
     SamplingParams,
     VersionRuns,
 )
-from agentfly.types.context import (
-    Context,
-)
 from agentfly.types.environment import (
     EnvSpec,
     Step,
@@ -28,10 +25,15 @@ from agentfly.types.event import (
     TurnRead,
 )
 from agentfly.types.learner import (
+    AdapterFolder,
     Keep,
     Learner,
     MaskPolicy,
+    NamedTensors,
+    SharedTensors,
     StepMetrics,
+    Weights,
+    WeightsFolder,
 )
 from agentfly.types.message import (
     Image,
@@ -44,6 +46,7 @@ from agentfly.types.protocols import (
     Attempt,
     ChatModel,
     Clock,
+    Context,
     Engine,
     Env,
     Environments,
@@ -60,9 +63,6 @@ from agentfly.types.protocols import (
     Tracker,
     TrainableEngine,
 )
-from agentfly.types.sample import (
-    Sample,
-)
 from agentfly.types.score import (
     ANY_SCORE,
     Score,
@@ -72,10 +72,6 @@ from agentfly.types.score import (
 )
 from agentfly.types.seed import (
     Seed,
-)
-from agentfly.types.span import (
-    Span,
-    SpanKind,
 )
 from agentfly.types.stop_reason import (
     StopReason,
@@ -95,18 +91,14 @@ from agentfly.types.tool import (
 )
 from agentfly.types.trajectory import (
     Group,
+    Sample,
+    Span,
+    SpanKind,
     TokenStream,
     Trajectory,
     Turn,
     collect_groups,
     members_by_group,
-)
-from agentfly.types.weights import (
-    AdapterFolder,
-    NamedTensors,
-    SharedTensors,
-    Weights,
-    WeightsFolder,
 )
 
 __all__ = [

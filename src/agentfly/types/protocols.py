@@ -1,26 +1,22 @@
 """The Protocols of all seams. Whoever fits one can stand in its place; nobody need inherit."""
 
-from __future__ import annotations
-
+import random
 from asyncio import Timeout
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from agentfly.types.completion import Completion, Request, SamplingParams
 from agentfly.types.environment import EnvSpec, Step
+from agentfly.types.event import OnEvent
+from agentfly.types.learner import Weights
 from agentfly.types.message import Message, ToolCall
 from agentfly.types.score import Score
 from agentfly.types.seed import Seed
 from agentfly.types.task import Task
 from agentfly.types.tool import ToolResult, ToolSpec
 from agentfly.types.trajectory import Group, Trajectory
-from agentfly.types.weights import Weights
-
-if TYPE_CHECKING:
-    from agentfly.types.context import Context
-    from agentfly.types.event import OnEvent
 
 OnToken = Callable[[int, float], None]
 """Called with each token id and its logprob as it is sampled."""
@@ -195,6 +191,33 @@ class Environments(Protocol):
         None means the chain's only environment. The wait has a limit of its own, after which it
         raises LeaseTimeout.
         """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Where a call stands. Each call gets its own, with its own generator."""
+
+    task: Task
+    group_id: str
+    chain_id: str | None
+    """None for a group reward, which belongs to no single chain."""
+    turn: int
+    seed: Seed
+    clock: Clock
+    deadline: float
+    """On `clock`; infinite if there is none."""
+    environments: Environments
+    metadata: dict[str, Any] = field(default_factory=dict)
+    """One dict per chain, kept with its trajectory: JSON values only."""
+    _rng: random.Random | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def rng(self) -> random.Random:
+        """A generator that is seeded for this call alone."""
+        if self._rng is None:
+            object.__setattr__(self, "_rng", self.seed.random())
+        assert self._rng is not None, "it was just made"
+        return self._rng
 
 
 class Pool(Protocol):

@@ -12,7 +12,7 @@ from agentfly.environments import PlayerModel
 from agentfly.environments.search import SEARCH, SearchOptions
 from agentfly.environments.search.questions import load_questions, split_rows
 from agentfly.errors import ConfigError, FormatError
-from agentfly.rewards.qa import normalize_answer
+from agentfly.rewards.text_match import normalize_answer
 from agentfly.types import Task
 
 SQUAD = {

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from agentfly import Agent
-from agentfly.agents.rows import to_tasks
+from agentfly.agents.argument_checks import to_tasks
 from agentfly.chat.formats import tag_format
 from agentfly.environments import Player, PlayerModel, Say, Scene
 from agentfly.environments.kit import Kit

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from agentfly.agents.demonstrate import demonstrate as run
-from agentfly.agents.saving import open_trajectory_file
+from agentfly.agents.run_result import open_trajectory_file
 from agentfly.agents.source_parts import SourceParts
 from agentfly.cli.command import cli_errors
 from agentfly.cli.envs.selection import HeldOut, Kind, Name, Options, choose, tasks_of

@@ -11,8 +11,8 @@ from agentfly.environments.search.backend import BackendSpec, open_backend
 from agentfly.environments.search.retriever import MAX_QUERY, Hit, Passage
 from agentfly.errors import ToolError
 from agentfly.resources import ClientOptions, Pooling
-from agentfly.rewards.gold import listed_answers
-from agentfly.rewards.qa import normalize_answer
+from agentfly.rewards.reference_answers import listed_answers
+from agentfly.rewards.text_match import normalize_answer
 from agentfly.tools import tool
 from agentfly.types import EnvSpec, Seed, Step, Task, Tool, ToolCall
 

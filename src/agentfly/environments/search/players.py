@@ -9,8 +9,8 @@ from collections.abc import Generator
 from agentfly.environments.player import Say, Scene, call
 from agentfly.environments.search.retriever import MAX_QUERY
 from agentfly.environments.search.world import parse_question
-from agentfly.rewards.gold import gold_answers
-from agentfly.rewards.qa import normalize_answer
+from agentfly.rewards.reference_answers import gold_answers
+from agentfly.rewards.text_match import normalize_answer
 
 NOT_FOUND = "I found nothing."
 

@@ -4,8 +4,8 @@ from typing import Literal
 
 from agentfly.environments.search.environment import SearchEnvironment
 from agentfly.rewards import CombinedReward, combine, qa_exact_match, qa_f1, reward
-from agentfly.rewards.gold import listed_answers
-from agentfly.rewards.qa import normalize_answer
+from agentfly.rewards.reference_answers import listed_answers
+from agentfly.rewards.text_match import normalize_answer
 from agentfly.types import EnvSpec, Reward, Task, Trajectory
 
 Correct = Literal["em", "f1"]

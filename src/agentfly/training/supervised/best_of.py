@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentfly.agents import Agent, RunResult
-from agentfly.agents.rows import Rows
+from agentfly.agents.argument_checks import Rows
 from agentfly.errors import ConfigError
 from agentfly.types import Trajectory, members_by_group
 

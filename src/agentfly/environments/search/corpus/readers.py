@@ -18,7 +18,7 @@ from agentfly.environments.search.input_files import (
 from agentfly.errors import ConfigError, FormatError, boundary
 from agentfly.runtime.extra import import_extra
 from agentfly.runtime.names import look_up
-from agentfly.tasks.hub import HUB, HubDataset
+from agentfly.tasks.task_loading import HUB, HubDataset
 
 _CODE = re.compile(
     r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n]*\n(?P<block>.*?)(?:^[ \t]*(?P=fence)[`~]*[ \t]*$|\Z)"

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from agentfly.environments.search.retriever import Passage
 from agentfly.errors import FormatError
-from agentfly.rewards.qa import normalize_answer
+from agentfly.rewards.text_match import normalize_answer
 
 M = TypeVar("M", bound=BaseModel)
 
