@@ -1,4 +1,4 @@
-"""The ready-made environments in one run; each has a file of its own beside this one."""
+"""Benchmarks of all built-in environments; each has its own file in this folder."""
 
 from benchmarks import alfworld, scienceworld, search, webshop
 from benchmarks.report import report

@@ -1,4 +1,4 @@
-"""How long `import agentfly` takes, beside starting Python at all.
+"""Duration of `import agentfly`, compared with the start of Python itself.
 
 Run with `make bench-import`.
 """

@@ -1,13 +1,13 @@
-"""Does reinforcement learning improve on imitation? One environment, by its example's commands.
+"""Improvement by reinforcement learning over imitation, in one environment, with its example.
 
     python -m benchmarks.improvement webshop        # examples/webshop{_warm,}.toml
     make improvement ENV=webshop
 
-A scripted expert demonstrates (and a random player, where the warm start should imitate somebody
-who sometimes has no idea), a small model imitates the chains, and is trained by reward from there.
+A scripted expert demonstrates (and a random player, where the warm start should not be too good),
+a small model imitates the chains, and is trained by reward from there.
 Held-out reward of a random player, of the warm start, after training and of the expert, each with
-a 95% interval, goes to docs/results/NAME with the training curve. What an earlier call has left in
-its folder is not done again.
+a 95% interval, goes to docs/results/NAME with the training curve. Results of an earlier call in
+its folder are reused.
 """
 
 import os
@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 RESULTS = ROOT / "docs" / "results"
 EVERY = 1_000_000
-"""More tasks than any environment holds out: players attempt the same ones as the model."""
+"""More tasks than any environment holds out: players attempt the same tasks as the model."""
 DEFAULT_DEMONSTRATIONS = {"expert": 400}
 DEMONSTRATIONS = {
     "alfworld": {"expert": 8000, "random": 2000},
@@ -43,9 +43,9 @@ DEMONSTRATIONS = {
     "search": {"expert": 8000},
     "webshop": {"expert": 3000},
 }
-"""Whose chains the warm start imitates, and how many."""
+"""Number of chains that the warm start imitates, by player."""
 MAX_WARM_SHARE = 0.6
-"""A warm start that is better than this leaves little to be learned."""
+"""Maximum reward of a warm start, as a share of the expert's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,10 @@
-"""Does every algorithm learn? The tiny calculator task, each algorithm on three seeds.
+"""Learning curves of each algorithm on the tiny calculator task, with three seeds.
 
     python -m benchmarks.learning                           # all of it, written to docs/results/
     python -m benchmarks.learning --algorithms grpo --seeds 0
 
 Held-out reward before and after, and the training reward of every step; a run that improves by
-less than 0.3 is a failure. Two runs go side by side, with one thread each.
+less than 0.3 is a failure. Two runs go at once, with one thread each.
 """
 
 import os
@@ -30,7 +30,7 @@ ALGORITHMS = ("ppo", "reinforce++", "grpo", "rloo")
 SEEDS = (0, 1, 2)
 MIN_GAIN = 0.3
 EXACT = ("eval.num_chains=4",)
-"""More held-out chains than the example itself takes: what is compared is where each run ends."""
+"""Held-out chains per task, more than in the example: the final rewards are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A table for people, and a flat JSON beside it."""
+"""Results of a benchmark: a table for people, and a flat JSON file next to it."""
 
 import json
 import os

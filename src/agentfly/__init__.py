@@ -1,7 +1,7 @@
 """AgentFly trains language-model agents with reinforcement learning.
 
-Names are imported when they are first used, so that a child process that needs one room doesn't
-load all of them.
+Names are imported on first use, so that a child process that needs one package doesn't load all of
+them.
 """
 
 from importlib import import_module
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from agentfly.types import Trajectory as Trajectory
     from agentfly.types import Turn as Turn
 
-_ROOMS = {
+_NAMES_BY_PACKAGE = {
     "agents": ("Agent", "CodeBlocks", "ReAct", "RunResult", "Source", "Tags", "ToolCalling"),
     "config": (
         "AlgorithmSettings",
@@ -97,18 +97,20 @@ _ROOMS = {
         "Turn",
     ),
 }
-_HOMES = {name: f"agentfly.{room}" for room, names in _ROOMS.items() for name in names}
+_PACKAGE_OF = {
+    name: f"agentfly.{package}" for package, names in _NAMES_BY_PACKAGE.items() for name in names
+}
 
 _NEED_TORCH = ("agentfly.engines.local", "agentfly.training")
 # `import *` must not need torch.
-__all__ = sorted(name for name, home in _HOMES.items() if home not in _NEED_TORCH)
+__all__ = sorted(name for name, package in _PACKAGE_OF.items() if package not in _NEED_TORCH)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _PACKAGE_OF:
         raise AttributeError(f"module 'agentfly' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_PACKAGE_OF[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(_HOMES)
+    return sorted(_PACKAGE_OF)
