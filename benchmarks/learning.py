@@ -35,7 +35,7 @@ EXACT = ("eval.num_chains=4",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """How one run went."""
+    """Results of one run."""
 
     algorithm: str
     seed: int
@@ -43,7 +43,7 @@ class Curve:
     after: float
     seconds: float
     rewards: list[float]
-    """Of each step's chains."""
+    """Mean training reward of each step."""
 
     @property
     def gain(self) -> float:

@@ -12,7 +12,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def report(name: str, numbers: Mapping[str, float], *, aims: Mapping[str, str]) -> None:
-    """Print each number beside its aim, and write `results/<name>.json`."""
+    """Print each number next to its aim, and write `results/<name>.json`."""
     width = max(map(len, numbers))
     for key, value in numbers.items():
         aim = f"   aim: {aims[key]}" if key in aims else ""

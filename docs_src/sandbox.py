@@ -11,7 +11,7 @@ async def main() -> None:
     result = await sandbox.run("print('adding')\nx + 1")
     assert (result.stdout, result.value) == ("adding\n", "21")
 
-    # What code does wrong is a result, told so that a model can do better.
+    # Errors of the code are results, worded so that a model can correct them.
     result = await sandbox.run("bytearray(2 << 30)")
     assert result.note == "Memory limit: 256 MB. Use less at a time."
 

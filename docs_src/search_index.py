@@ -14,7 +14,7 @@ with tempfile.TemporaryDirectory() as folder:
     hit = index.retriever("bm25").search("Who barks?", 3)[0]
     assert (hit.passage.id, hit.passage.text) == ("dogs.txt", "Dogs bark at night.")
 
-    # As `agentfly search serve index` does, for whoever speaks the form of Search-R1's server.
+    # As `agentfly search serve index` does, for clients of Search-R1's server.
     with retrieval_server(index.retriever("bm25")) as url:
         remote = RemoteRetriever(url)
         assert remote.search("sleeping", 3) == index.retriever("bm25").search("sleeping", 3)

@@ -9,7 +9,7 @@ from agentfly.types import EnvSpec, Seed
 
 
 class Dice:
-    # What clients of a server may choose. Everything else is for whoever starts it.
+    # Options that clients of a server may choose. All others belong to the operator.
     client_options: ClassVar = {"sides": (6, 20)}
 
     def __init__(self, sides: int = 6) -> None:

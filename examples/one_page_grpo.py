@@ -91,7 +91,7 @@ def update(
 ) -> int:
     """Take one step uphill, and return how many tokens it was made of."""
     lessons = [lesson for group in groups for lesson in compare(group)]
-    # One denominator for all chains: a long chain counts by its tokens, whatever goes beside it.
+    # One denominator for all chains: a long chain counts by its tokens, in any batch.
     tokens = sum(sample.num_trained for sample, _ in lessons)
     for sample, advantage in lessons:
         loss = -(advantage * logprobs(model, sample)).sum() / tokens

@@ -1,7 +1,7 @@
 """Ask before a settings file runs code that came with it.
 
 A TOML file is data, but it names functions by `module:name`, and such a module is looked up first
-in the file's folder. Nobody expects a `--dry-run` of a downloaded folder to run code.
+in the file's folder. A `--dry-run` of a downloaded folder must not run code by surprise.
 """
 
 import sys

@@ -201,7 +201,7 @@ def _ask() -> str:
 
 
 def _help(tools: Sequence[ToolSpec]) -> str:
-    lines = ["Ctrl-D leaves. A line that ends with \\ goes on in the next one."]
+    lines = ["Ctrl-D leaves. A line that ends with \\ continues in the next one."]
     if len(tools) == 1:
         lines.append(f"What you type goes to {tools[0].name}: {tools[0].description}")
     else:

@@ -10,8 +10,8 @@ for (const figure of document.querySelectorAll(".figure")) {
     tip.replaceChildren(...near.lines.map(line => {
       const row = document.createElement("div"); row.textContent = line; return row;
     }));
-    const left = near.x / scale, room = box.width - left;
-    tip.style.left = room > tip.offsetWidth + 16 ? left + 10 + "px" : left - tip.offsetWidth - 10 + "px";
+    const left = near.x / scale, space = box.width - left;
+    tip.style.left = space > tip.offsetWidth + 16 ? left + 10 + "px" : left - tip.offsetWidth - 10 + "px";
     show(true);
   });
   svg.addEventListener("pointerleave", () => show(false));
