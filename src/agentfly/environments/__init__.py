@@ -1,4 +1,4 @@
-"""Environments that come ready-made: one folder each, with its state, tools, reward and tasks."""
+"""Built-in environments: one folder each, with its state, tools, reward and tasks."""
 
 from agentfly.environments.catalog import (
     ENVIRONMENTS,

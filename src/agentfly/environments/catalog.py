@@ -1,6 +1,6 @@
-"""Environments by name: those that come along, a user's own, and those of installed packages.
+"""Environments by name: built-in ones, a user's own, and those of installed packages.
 
-One is imported when it is first asked for.
+An environment is imported at its first use.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ ENVIRONMENTS = MappingProxyType(
         "webshop": "agentfly.environments.webshop.builtin:WEBSHOP",
     }
 )
-"""Where each of those that come along is made."""
+"""Definitions of the built-in environments, as `module:name`."""
 
 
 def _makes_environments(value: Any) -> bool:
@@ -46,28 +46,28 @@ _KIND: PluginKind[Any] = PluginKind(
 
 
 def environment_names() -> list[str]:
-    """List all names, those that installed packages bring included."""
+    """Return all names, including those of installed packages."""
     return _KIND.names()
 
 
 def find_environment(
     name: str, *, base: Path | None = None
 ) -> EnvironmentDefinition[Any] | EnvSpec:
-    """Return what a name stands for; ConfigError for an unknown one.
+    """Return the environment of a name; ConfigError for an unknown one.
 
     Args:
         name: One that `agentfly envs list` shows, or `module:name` of your own.
-        base: The folder in which modules are looked for first.
+        base: Folder in which modules are searched first.
 
     Returns:
-        A whole source of tasks, or only an environment that speaks first.
+        A definition with tasks, or only the spec of an environment that sends the first message.
     """
     found = _KIND.find(name, base=base)
     return found if isinstance(found, EnvironmentDefinition | EnvSpec) else EnvSpec(found)
 
 
 def find_definition(name: str, *, base: Path | None = None) -> EnvironmentDefinition[Any]:
-    """Return an environment that brings tasks, tools and reward; ConfigError for any other."""
+    """Return an environment that has tasks, tools and reward; ConfigError for any other."""
     found = find_environment(name, base=base)
     if isinstance(found, EnvSpec):
         raise ConfigError(
@@ -85,7 +85,7 @@ def load_environment(name: str, /, **options: Any) -> Kit:
 
     Args:
         name: One that `agentfly envs list` shows, or `module:name` of your own.
-        options: What `agentfly envs info NAME` lists.
+        options: Those that `agentfly envs info NAME` lists.
     """
     return make_kit(find_definition(name), options)
 
@@ -93,9 +93,9 @@ def load_environment(name: str, /, **options: Any) -> Kit:
 def make_kit(
     definition: EnvironmentDefinition[Any], options: Mapping[str, Any], *, base: Path | None = None
 ) -> Kit:
-    """Make an environment with a choice of its options.
+    """Make the kit of an environment with these options.
 
-    Paths among them are looked for in `base`, as those of tasks are.
+    Relative paths are resolved against `base`, as those of tasks are.
     """
     if missing := definition.requires():
         raise ConfigError(f"the environment {definition.name!r} can't be used here: {missing}")

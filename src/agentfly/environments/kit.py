@@ -1,4 +1,4 @@
-"""What a ready-made environment brings along, so that its name alone makes a source of tasks."""
+"""Definitions of environments: everything that makes a source of tasks from a name."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -17,39 +17,39 @@ Rows = Callable[[], Iterable[Mapping[str, Any]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
-    """Everything of one environment, made with one choice of its options."""
+    """The parts of an environment, made with given options."""
 
     tasks: Rows
     """Rows to train on."""
     eval_tasks: Rows
-    """Held-out rows, which share no answer with those."""
+    """Held-out rows, which share no answer with the training rows."""
     tools: tuple[Tool, ...]
     reward: Reward | None = None
-    """None where the environment's own steps are rewarded."""
+    """Reward of a chain; None if the environment rewards its own steps."""
     environment: EnvSpec | None = None
-    """Given if it speaks first. One that only tools use is known by their specs."""
+    """Spec of an environment that sends the first message; not needed if only tools use it."""
     system_prompt: str | None = None
     max_turns: int | None = None
     expert: Player | None = None
-    """Plays well with what the model sees, and the task's public fields at most."""
+    """Player that sees what the model sees, and at most the public fields of the task."""
     gold: Player | None = None
-    """Plays what is known to be right: every task that it can't finish with full marks is broken.
+    """Player of known solutions: a task that it can't finish with full reward is broken.
     The expert by default."""
     random: Player | None = None
-    """Plays any action that is possible: the level below which nothing was learned."""
+    """Player of random possible actions, a lower bound for trained models."""
     pages: Callable[[Listen], AbstractContextManager[str]] | None = None
-    """Serves pages for a person while a block runs, and gives their address."""
+    """Context manager that serves pages for people, and yields their address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentDefinition(Generic[Options]):
-    """An entry of the catalog."""
+    """A named environment with options, from which kits are made."""
 
     name: str
     summary: str
-    """One line."""
+    """Description in one line."""
     options: type[Options]
-    """What can be chosen in a run's table `source.options`, each with a default."""
+    """Settings of the table `source.options`, each with a default."""
     make: Callable[[Options], Kit]
     requires: Callable[[], str | None] = lambda: None
-    """Says what is missing on this machine and how to get it; None if all is there."""
+    """Returns what is missing on this machine and how to install it; None if nothing is."""

@@ -1,12 +1,12 @@
 """Scripted players: experts, gold paths and random ones, which play through the real chain loop.
 
-A player is a generator. It is told the scene, yields what it does, and receives what it is shown:
+A player is a generator. It gets the scene, yields its actions, and receives observations:
 
     def expert(scene):
         found = yield call("search", query=scene.task.fields["subject"])
         yield Say(found.splitlines()[0])
 
-A call is answered by the tool's observation; whatever else is said ends the chain, unless an
+A call is answered by the tool's observation; any other message ends the chain, unless an
 environment answers it.
 """
 
@@ -24,17 +24,17 @@ from agentfly.types import Message, SamplingParams, Task, ToolCall, ToolSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """What a player knows when it begins."""
+    """The information that a player starts with."""
 
     task: Task
     observation: str
-    """The last thing said before its first turn: the question, or what the environment said."""
+    """The last message before its first turn: the question, or the environment's message."""
     random: Random
 
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """One turn: some words, one call or several, or both."""
+    """One turn: words, calls, or both."""
 
     words: str = ""
     calls: tuple[ToolCall, ...] = ()
@@ -44,7 +44,7 @@ Player = Callable[[Scene], Generator[Say, str, None]]
 
 
 def call(tool: str, /, **arguments: object) -> Say:
-    """Do nothing but call a tool.
+    """Return a turn that only calls a tool.
 
     >>> call("search", query="red shoes").calls[0].arguments
     '{"query": "red shoes"}'
@@ -61,7 +61,7 @@ class PlayerModel:
     task: Task
     random: Random
     write: Callable[[Sequence[ToolCall], str], str] | None = None
-    """Writes calls into the text, for kinds of agents whose calls are text."""
+    """Formats calls as text, for agents whose calls are text."""
     _playing: Generator[Say, str, None] | None = field(default=None, init=False)
     _turns: int = field(default=0, init=False)
 
@@ -73,7 +73,7 @@ class PlayerModel:
         *,
         deadline: float,
     ) -> Message:
-        """Play the next turn, in a thread: a player may have to think for minutes."""
+        """Play the next turn in a thread: a player may compute for minutes."""
         del tools, params
         said: Say = await invoke(
             partial(self._next, "\n".join(_since_last_turn(messages))),
@@ -106,7 +106,7 @@ class PlayerModel:
 
 
 def _since_last_turn(messages: Sequence[Message]) -> list[str]:
-    """Return what was said since the player spoke last; at the start, the last message."""
+    """Return the messages since the player's last turn; at the start, the last message."""
     spoken = [place for place, m in enumerate(messages) if m.role == "assistant"]
     start = spoken[-1] + 1 if spoken else len(messages) - 1
     return [message.content for message in messages[start:]]

@@ -299,7 +299,7 @@ def test_a_corpus_is_never_overwritten_and_damage_is_noticed(corpus: Corpus) -> 
     with pytest.raises(FormatError, match=r"bounds\.i64 is damaged"):
         Corpus(corpus.folder)
     (corpus.folder / "manifest.json").write_text("{")
-    with pytest.raises(FormatError, match="make the corpus anew"):
+    with pytest.raises(FormatError, match="make the corpus again"):
         Corpus(corpus.folder)
     with pytest.raises(ConfigError, match="holds no corpus: make one with `agentfly search index"):
         Corpus(corpus.folder / "nothing")

@@ -1,4 +1,4 @@
-"""The environment `code`: its options, and all that is made of them."""
+"""The built-in environment `code`: its options, and the kit made from them."""
 
 import platform
 import shutil
@@ -43,39 +43,39 @@ _PROGRAM_PROMPT = "Write and try the code with the tool. Then answer with the co
 
 
 class CodeOptions(Settings):
-    """What is solved, with which tool, and within which limits."""
+    """Options of the environment `code`: tasks, tool and limits."""
 
     tasks: Literal["math", "programs", "gsm8k", "humaneval", "mbpp", "apps"] = "math"
     """`math` and `programs` are generated; the others are the formats of files."""
     levels: tuple[Literal[1, 2, 3], ...] = Field(default=(1,), min_length=1)
-    """How hard generated tasks are, 1 to 3."""
+    """Difficulty of generated tasks, 1 to 3."""
     file: Path | None = None
-    """JSON lines of the format that `tasks` names, plain or packed by gzip."""
+    """JSON lines of the format that `tasks` names, plain or compressed by gzip."""
     eval_file: Path | None = None
     """Held-out tasks in the same format; by default every tenth of `file` is held out."""
     count: int = Field(default=2000, ge=1)
-    """How many tasks to train on, at most."""
+    """Maximum number of tasks to train on."""
     eval_count: int = Field(default=64, ge=1)
-    """How many held-out tasks, at most."""
+    """Maximum number of held-out tasks."""
     tool: Literal["code_interpreter", "python", "all"] = "code_interpreter"
     """`code_interpreter` keeps variables from call to call, `python` keeps nothing; `all` is the
     first one with a shell and files."""
     partial: bool = True
-    """Whether each hidden test has its share of the reward; otherwise all must pass."""
+    """Whether each hidden test counts for its share of the reward; otherwise all must pass."""
     seconds: float = Field(default=5.0, gt=0)
-    """For one call, and for one test."""
+    """Time limit of one call, and of one test."""
     memory_mb: int = Field(default=256, ge=1)
-    """For the code alone, beyond what the preloaded packages take."""
+    """Memory limit of the code, not counting the preloaded packages."""
     output_chars: int = Field(default=1000, ge=1)
-    """How much of a call's output the model is shown."""
+    """Maximum characters of a call's output shown to the model."""
     preload: tuple[str, ...] = ()
-    """Packages to import once for all sandboxes, beside numpy and sympy."""
+    """Packages to import once for all sandboxes, in addition to numpy and sympy."""
     isolation: Literal["warm", "warm-without-landlock", "bubblewrap", "docker", "podman"] | None = (
         None
     )
-    """The best that needs no daemon by default."""
+    """Isolation of the sandbox; by default the strongest that needs no daemon."""
     unsafe: bool = False
-    """Run code without isolation where none can be had."""
+    """Whether to run code without isolation where none is available."""
 
     @model_validator(mode="after")
     def _file_where_there_is_one(self) -> "CodeOptions":
@@ -89,7 +89,7 @@ class CodeOptions(Settings):
 
 
 def make(options: CodeOptions) -> Kit:
-    """Make the kit; tasks are read or generated when they are asked for."""
+    """Make the kit; tasks are read or generated at their first use."""
     with_numbers = options.tasks in _WITH_NUMBERS
     main_tool = "python" if options.tool == "python" else "code_interpreter"
     return Kit(
@@ -100,7 +100,7 @@ def make(options: CodeOptions) -> Kit:
         system_prompt=_NUMBER_PROMPT if with_numbers else _PROGRAM_PROMPT,
         max_turns=4 if with_numbers else 6,
         expert=make_expert(main_tool, keeps_variables=main_tool != "python"),
-        # Generated sums are known by the cells that compute them, so that the tool is tried too.
+        # The solutions of generated sums are cells, so the expert tests the tool as well.
         gold=None if options.tasks == "math" else gold,
     )
 
@@ -146,13 +146,13 @@ def _limits(options: CodeOptions) -> SandboxLimits:
 
 
 def _sandbox(options: CodeOptions, limits: SandboxLimits) -> dict[str, Any]:
-    """Return what to make a sandbox with: only what was chosen, so that its name stays short."""
+    """Return the options of a sandbox; only those that are set, to keep its name short."""
     chosen = {name: getattr(options, name) for name in ("preload", "isolation", "unsafe")}
     return {"limits": limits, **{name: value for name, value in chosen.items() if value}}
 
 
 def _missing() -> str | None:
-    """Say what this machine lacks. Whether Linux allows namespaces is seen at the first use."""
+    """Return what is missing on this machine; namespaces are checked at the first use."""
     has_engine = shutil.which("docker") or shutil.which("podman")
     if platform.system() == "Linux" or has_engine:
         return None

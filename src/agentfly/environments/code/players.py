@@ -1,4 +1,4 @@
-"""Players that know the code: they run it through the tool, or say it as their answer."""
+"""Players that have the solution: they run it with the tool, or give it as their answer."""
 
 from collections.abc import Generator
 
@@ -24,18 +24,18 @@ def make_expert(tool: str, *, keeps_variables: bool) -> Player:
         elif "solution" in fields and "cases" not in fields:
             yield call(tool, code=fields["solution"])
             yield _DONE
-        else:  # What reads an input can't be tried without one.
+        else:  # A program that reads an input can't be run without one.
             yield from gold(scene)
 
     return expert
 
 
 def gold(scene: Scene) -> _Playing:
-    """Say what is known to be right."""
+    """Answer with the known solution."""
     fields = scene.task.fields
     if "solution" in fields:
         yield Say(f"```python\n{fields['solution']}\n```")
-        yield _DONE  # For agents whose block of code is a call.
+        yield _DONE  # For agents that run a block of code as a call.
     else:
         yield Say(str(fields["answer"]))
 

@@ -10,9 +10,9 @@ from agentfly.rewards import FunctionReward, reward
 from agentfly.types import Context, EnvSpec, Task, Trajectory
 
 TESTS, CASES = "tests", "cases"
-"""The fields of a task with calls and assertions, and with inputs and outputs."""
+"""Fields of a task: calls and assertions; inputs and outputs."""
 _SLACK_SECONDS = 60.0
-"""Beyond the time of the tests themselves, for making sandboxes on a busy machine."""
+"""Time in addition to that of the tests, for starting sandboxes on a busy machine."""
 
 
 def unit_tests(
@@ -32,9 +32,9 @@ def unit_tests(
     Args:
         field: The task's field with the list of tests.
         partial: Give each test its share; otherwise 1 if all pass, and else 0.
-        sandbox: Where to run it: a spec of `PythonSandbox`, with the limits of one test.
-        total_seconds: What all tests together may take; the rest then count as failed.
-        name: What to call it in parts and metrics.
+        sandbox: Spec of a `PythonSandbox`, with the limits of one test.
+        total_seconds: Time limit of all tests together; the rest then count as failed.
+        name: Name in parts and metrics.
     """
     return _tested(lambda task: field, partial, sandbox, total_seconds, name)
 
@@ -100,7 +100,14 @@ _PYTHON = ("python", "python3", "py")
 
 
 def final_code(trajectory: Trajectory) -> str | None:
-    """Return the code to judge; None if the chain has none."""
+    """Return the code that a chain is judged by; None if it has none.
+
+    1. The last block fenced as Python in its final response, or else the last block without a
+       language.
+    2. The whole final response, if it is a Python program.
+    3. Code that it ran with a tool: the last that ran without an error and defines a function or
+       a class; or else the last that ran without an error; or else the last.
+    """
     said = trajectory.final_response
     return _last_block(said) or (said if _is_program(said) else _last_run(trajectory))
 
@@ -113,7 +120,7 @@ def _last_block(text: str) -> str | None:
 
 
 def _is_program(text: str) -> bool:
-    """Tell whether a text is Python that does something: "Done" is a name, and does nothing."""
+    """Return whether a text is Python with an effect; "Done" is valid Python without one."""
     return _holds(text, ast.Call, ast.FunctionDef, ast.ClassDef, ast.Assign)
 
 

@@ -1,4 +1,4 @@
-"""Tools over a sandbox. All of a chain's tools work in the same one, but for `python`."""
+"""Tools that use a sandbox; all of a chain's tools share one, except `python`."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class OneShotPython(PythonSandbox):
         self._one_run = asyncio.Lock()
 
     async def reset(self, task: Task | None = None, seed: Seed | None = None) -> str:
-        """Begin a chain, whose runs draw their random numbers from the seed."""
+        """Start a chain, whose runs derive their random numbers from the seed."""
         self._chain_seed, self._runs = seed or Seed(0), 0
         return await super().reset(task, seed)
 
@@ -35,7 +35,7 @@ class OneShotPython(PythonSandbox):
 
 
 SLACK_SECONDS = 20.0
-"""Beyond a cell's own time, for making the interpreter: a limit must be told by the sandbox."""
+"""Time in addition to a cell's own, to start the interpreter: the sandbox reports limits."""
 _TIMEOUT = SandboxLimits().seconds + SLACK_SECONDS
 
 
@@ -119,7 +119,7 @@ FILE_TOOLS = (shell, read_file, write_file, list_files)
 def with_sandbox(
     made: FunctionTool[..., Any], factory: Callable[..., Any], options: dict[str, Any]
 ) -> FunctionTool[..., Any]:
-    """Return the same tool over a sandbox that is made with options.
+    """Return the same tool with a sandbox that is made with these options.
 
     >>> with_sandbox(shell, PythonSandbox, {"unsafe": True}).environments[0].name
     'PythonSandbox(unsafe=True)'

@@ -1,12 +1,14 @@
 """Search: a corpus, retrievers, the web, tools, rewards, and questions that need them.
 
-corpus/        documents from many kinds of files, cut into passages, kept on disk
-retrieval/     one protocol: BM25, dense, hybrid, a server, and the folder that holds an index
+corpus/        documents from many kinds of files, split into passages, stored on disk
+retriever      the protocol of all retrievers: Passage, Hit, Retriever
+retrieval/     BM25, dense, hybrid and remote retrieval, and the folder that holds an index
 web/           providers of web search, a cache, pages as text
-world/         an invented world with questions of one to three hops
+world/         a generated world with questions of one to three hops
 questions/     the usual files of questions
-library        what is searched: a world, a file's passages, a folder, a server, the web
-environment    one chain's search; tools, reward, players: how it is used, scored and played
+backend        the data that is searched: a world, a file's passages, a folder, a server, the web
+environment    the state of one chain's search, and the tools that use it
+reward         answer, format and retrieval rewards; players: scripted players
 """
 
 from agentfly.environments.search.builtin import SEARCH, SearchOptions

@@ -1,8 +1,8 @@
-"""Folders that are whole or absent, whoever is killed while making them.
+"""Folders that are complete or absent, even if the process that writes them is killed.
 
-wiki/                  made: it has a manifest
+wiki/                  complete: it has a manifest
     manifest.json
-.wiki.half-x3k/        being made; left behind only by a killed process
+.wiki.half-x3k/        being written; left behind only by a killed process
 """
 
 import json
@@ -21,23 +21,23 @@ MANIFEST = "manifest.json"
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """Fill a folder beside its place; it is renamed to it at the end, or removed after an error."""
+    """Yield a temporary folder, renamed to `folder` at the end, or removed after an error."""
     if folder.exists():
         raise ConfigError(f"{folder} exists already: remove it, or choose another folder")
     folder.parent.mkdir(parents=True, exist_ok=True)
     half = Path(tempfile.mkdtemp(prefix=f".{folder.name}.half-", dir=folder.parent))
     try:
         yield half
-        half.chmod(0o755)  # a temporary folder is its owner's alone
+        half.chmod(0o755)  # mkdtemp gives access to the owner only
         for path in sorted(half.rglob("*")):
             _sync(path)
-        _take_place(half, folder)
+        _rename(half, folder)
     finally:
         shutil.rmtree(half, ignore_errors=True)
 
 
-def _take_place(half: Path, folder: Path) -> None:
-    """Rename; another process that made the same folder meanwhile was as good."""
+def _rename(half: Path, folder: Path) -> None:
+    """Rename the folder, unless another process has made the same one in the meantime."""
     try:
         half.rename(folder)
     except OSError:
@@ -46,12 +46,12 @@ def _take_place(half: Path, folder: Path) -> None:
 
 
 def write_manifest(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Say what the folder holds."""
+    """Write the folder's manifest."""
     (folder / MANIFEST).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
 def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
-    """Return what a folder says of itself, if it is of this kind."""
+    """Return the manifest of a folder, which must be of this kind."""
     path = folder / MANIFEST
     if not path.is_file():
         raise ConfigError(
@@ -60,7 +60,7 @@ def read_manifest(folder: Path, kind: str) -> dict[str, Any]:
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise FormatError(f"{path} is damaged ({error}): make the {kind} anew") from error
+        raise FormatError(f"{path} is damaged ({error}): make the {kind} again") from error
     if not isinstance(facts, dict) or facts.get("kind") != kind:
         raise FormatError(f"{path} should describe a {kind}, but says {facts!r:.200}")
     return facts

@@ -1,7 +1,7 @@
-"""What an environment searches: a retriever, and where its pages are opened.
+"""Backends of the search environment: a retriever, and a function that opens pages.
 
-A place says where a library is. Places are small, equal by value and can be sent to other
-processes; each process opens a place once, and all its environments share what was opened.
+A `BackendSpec` describes a backend. Specs are small, equal by value and can be sent to other
+processes; each process opens a spec once, and all its environments share the backend.
 """
 
 import threading
@@ -30,23 +30,23 @@ from agentfly.errors import ConfigError
 from agentfly.runtime.http.address import split_token
 
 HTTP = ("http://", "https://")
-"""How a server's address begins."""
+"""Prefixes of a server's address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchBackend:
-    """Something to search and to read in."""
+    """An opened backend: a retriever, and its pages."""
 
     retriever: Retriever
     find: Callable[[str], Passage | None]
-    """Opens a page by its id or address; None if there is none."""
+    """Return a page by its id or address; None if there is none."""
 
 
 class BackendSpec(Hashable, Protocol):
-    """Where a library is."""
+    """Description of a backend, which can be opened."""
 
     def open(self) -> SearchBackend:
-        """Open it; may take long."""
+        """Open the backend; may take minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,12 @@ class WorldSpec:
 
     def open(self) -> SearchBackend:
         """Generate and index them, in a fraction of a second."""
-        return _of_passages(get_world(self).passages, self.by)
+        return _passage_backend(get_world(self).passages, self.by)
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionFileSpec:
-    """The passages that a file of questions brings along."""
+    """The passages that come with a file of questions."""
 
     path: str
     form: QuestionFormat
@@ -79,7 +79,7 @@ class QuestionFileSpec:
                 f"{self.form} questions bring no passages to search in: name an `index`, such as a "
                 "folder made by `agentfly search index`"
             )
-        return _of_passages(passages, self.by)
+        return _passage_backend(passages, self.by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class FolderSpec:
     by: RetrievalMethod = "bm25"
 
     def open(self) -> SearchBackend:
-        """Map its files."""
+        """Memory-map the files of the folder."""
         index = SearchIndex(Path(self.folder))
         return SearchBackend(retriever=index.retriever(self.by), find=index.corpus.find)
 
@@ -101,7 +101,7 @@ class ServerSpec:
 
     url: str
     token: str | None = field(default=None, repr=False)
-    """Its secret, which is taken out of the address."""
+    """The server's token; taken from `url` if it is there."""
 
     def __post_init__(self) -> None:
         url, token = split_token(self.url)
@@ -109,7 +109,7 @@ class ServerSpec:
         object.__setattr__(self, "token", token or self.token)
 
     def open(self) -> SearchBackend:
-        """Connect at the first search; of its pages only those that were found can be opened."""
+        """Return a client, which connects at the first search; only found pages can be opened."""
         return SearchBackend(
             retriever=RemoteRetriever(self.url, token=self.token), find=lambda _: None
         )
@@ -122,24 +122,24 @@ class WebSpec:
     provider: str
     url: str | None = None
     requests_per_minute: float | None = None
-    """To the provider."""
+    """Rate limit for the provider."""
     pages_per_minute: float = PER_MINUTE
-    """Of any one host."""
+    """Rate limit for each host."""
     cache: str | None = None
-    """A file in which answers are kept for a week."""
+    """File in which answers are cached for a week."""
     allow_private: bool = False
     """Whether pages of loopback and private addresses may be opened."""
 
     def open(self) -> SearchBackend:
-        """Look for the key; nothing is asked yet."""
+        """Read the provider's key; no request is sent yet."""
         search = WebSearch(
             self.provider, url=self.url, requests_per_minute=self.requests_per_minute
         )
-        kept = DiskCache(self.cache) if self.cache else None
+        cache = DiskCache(self.cache) if self.cache else None
         name = f"{search.name} at {search.url}"
-        retriever = CachedSearch(search, kept, name=name) if kept else search
+        retriever = CachedSearch(search, cache, name=name) if cache else search
         reader = PageReader(
-            cache=kept,
+            cache=cache,
             allow_private=self.allow_private,
             requests_per_minute=self.pages_per_minute,
         )
@@ -147,7 +147,7 @@ class WebSpec:
 
 
 def backend_spec(where: str, by: RetrievalMethod = "bm25") -> ServerSpec | FolderSpec:
-    """Tell a server's address, with its token or without, from a folder.
+    """Return the spec of a server's address (with or without token) or of a folder.
 
     >>> backend_spec("http://localhost:8001"), backend_spec("httpdocs")
     (ServerSpec(url='http://localhost:8001'), FolderSpec(folder='httpdocs', by='bm25'))
@@ -158,30 +158,30 @@ def backend_spec(where: str, by: RetrievalMethod = "bm25") -> ServerSpec | Folde
 _opening = threading.Lock()
 
 
-def open_backend(place: BackendSpec) -> SearchBackend:
-    """Open a place, or return what this process has opened before."""
-    with _opening:  # Many chains begin at once; one of them does the work.
-        return _opened(place)
+def open_backend(spec: BackendSpec) -> SearchBackend:
+    """Open a backend, or return the one that this process has opened before."""
+    with _opening:  # Many chains start at once; the first one opens the backend for all.
+        return _opened(spec)
 
 
 @cache
-def _opened(place: BackendSpec) -> SearchBackend:
-    return place.open()
+def _opened(spec: BackendSpec) -> SearchBackend:
+    return spec.open()
 
 
 @cache
-def get_world(place: WorldSpec) -> World:
-    """Return the world of a place."""
-    return World(people=place.people, short=place.short, seed=place.seed)
+def get_world(spec: WorldSpec) -> World:
+    """Return the world of a spec; generated once per process."""
+    return World(people=spec.people, short=spec.short, seed=spec.seed)
 
 
-def _of_passages(passages: tuple[Passage, ...], by: RetrievalMethod) -> SearchBackend:
+def _passage_backend(passages: tuple[Passage, ...], by: RetrievalMethod) -> SearchBackend:
     by_id = {passage.id: passage for passage in passages}
-    return SearchBackend(retriever=_retriever_of(passages, by), find=by_id.get)
+    return SearchBackend(retriever=_passage_retriever(passages, by), find=by_id.get)
 
 
-def _retriever_of(passages: tuple[Passage, ...], by: RetrievalMethod) -> Retriever:
-    """Index words in memory, which is quick; vectors are slow to make, and kept."""
+def _passage_retriever(passages: tuple[Passage, ...], by: RetrievalMethod) -> Retriever:
+    """Index words in memory, which is fast; vectors are slow to compute, so they are cached."""
     if by == "bm25":
         return Bm25.in_memory(passages)
     dense = Dense.cached(passages, SentenceEmbedder())

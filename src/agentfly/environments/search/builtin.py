@@ -1,4 +1,4 @@
-"""Search as a ready-made environment: questions, what is searched, tools, reward, players."""
+"""The built-in environment `search`: its options, and the kit made from them."""
 
 from collections.abc import Callable, Generator
 from functools import partial
@@ -36,74 +36,74 @@ from agentfly.types import EnvSpec
 
 PROMPT = "Answer the question by searching for facts. End with the answer alone, nothing else."
 FILE_TURNS = 6
-"""Turns for questions of a file, at least: nobody knows how many searches they need."""
+"""Minimum number of turns for questions of a file; the searches they need are unknown."""
 FILE_TURNS_A_HOP = 2
-"""A search, and another in other words or a page to open."""
+"""Turns per hop: a search, and a second one in other words or a page to open."""
 SPARE_TURNS = 2
-"""For the answer, and for one search that finds nothing."""
+"""Turns for the answer and for one search that finds nothing."""
 WEB = "web:"
-"""How an `index` begins that is a provider of web search."""
+"""Prefix of an `index` that names a provider of web search."""
 
 
 def _folder_or_address(index: str | Path) -> str | Path:
-    """Make paths of folders, so that they are looked for where all paths of a run are."""
+    """Make folders `Path`s, so that they are resolved as all paths of a run are."""
     return index if str(index).startswith((*HTTP, WEB)) else Path(index)
 
 
 class SearchOptions(Settings):
-    """Choices of the environment `search`."""
+    """Options of the environment `search`."""
 
     questions: Path | None = None
     """A file of questions; by default those of a generated world."""
     form: QuestionFormat = "squad"
-    """What kind of file that is."""
+    """Format of the file of questions."""
     eval_questions: Path | None = None
     """A file of held-out questions of the same form; by default a tenth of `questions`."""
     index: Annotated[str | Path, AfterValidator(_folder_or_address)] | None = None
     """What is searched: a folder made by `agentfly search index`, `http://...` of a retrieval
     server, or `web:` and a provider; by default the passages that come with the questions."""
     by: RetrievalMethod = "bm25"
-    """How passages are found here: bm25, dense or hybrid."""
+    """Retrieval method of a local index: bm25, dense or hybrid."""
     k: int = Field(default=3, ge=1, le=20)
-    """How many passages a search shows."""
+    """Number of passages that a search shows."""
     snippet: int = Field(default=300, ge=20)
-    """How many characters of each it shows."""
+    """Number of characters shown of each passage."""
     tools: Annotated[tuple[ToolName, ...], Field(min_length=1)] = ("search",)
-    """Of search, retrieve and open_page."""
+    """Tools of the model, out of search, retrieve and open_page."""
     correct: Correct = "em"
-    """What makes the reward: em (exact match) or f1 (shared words)."""
+    """Measure of a correct answer: em (exact match) or f1 (shared words)."""
     format_weight: float = 0.0
-    """What an answer without a wrong call before it adds to the reward."""
+    """Weight in the reward of an answer without a wrong call before it."""
     hit_weight: float = 0.0
-    """What it adds to have found all supporting passages."""
+    """Weight in the reward of finding all supporting passages."""
     people: int = Field(default=400, ge=20)
-    """Size of the world: so many people to train on, and a third as many held out."""
+    """Number of people in the world to train on; a third as many are held out."""
     short: bool = False
     """Names of one word and the plainest sentences, for small models."""
     hops: Annotated[tuple[Annotated[int, Field(ge=1, le=3)], ...], Field(min_length=1)] = (1, 2, 3)
-    """How many facts a question of the world goes through."""
+    """Numbers of facts that a question of the world goes through."""
     num_tasks: int = Field(default=2000, ge=1)
-    """Questions about the world to train on."""
+    """Number of questions about the world to train on."""
     num_eval_tasks: int = Field(default=200, ge=1)
-    """Held-out questions about the world."""
+    """Number of held-out questions about the world."""
     new_wordings: bool = True
-    """Whether these are asked in wordings that are held out too."""
+    """Whether held-out questions use wordings that are held out too."""
     seed: int = Field(default=0, ge=0)
-    """Of the world."""
+    """Seed of the world."""
     cache: Path | None = None
-    """A file in which what the web answers is kept for a week."""
+    """A file in which answers from the web are cached for a week."""
     requests_per_minute: float | None = Field(default=None, gt=0)
-    """How fast the provider may be asked."""
+    """Rate limit for requests to the provider."""
     pages_per_minute: float = Field(default=PER_MINUTE, gt=0)
-    """How fast pages of one host may be opened."""
+    """Rate limit for opening pages of one host."""
     provider_url: str | None = None
-    """Where the provider is, such as your own SearXNG; by default where everybody finds it."""
+    """Address of the provider, such as your own SearXNG; by default its public address."""
     allow_private: bool = False
     """Whether `open_page` may open loopback and private addresses, for a web of your own."""
 
 
 def make(options: SearchOptions) -> Kit:
-    """Put the parts together; nothing is read or made yet."""
+    """Make the kit; no file is read and no world generated yet."""
     spec = EnvSpec(
         SearchEnvironment,
         (("place", choose_backend(options)), ("k", options.k), ("snippet", options.snippet)),
@@ -127,7 +127,7 @@ def make(options: SearchOptions) -> Kit:
 
 
 def _max_turns(options: SearchOptions) -> int:
-    """Give turns by the longest questions.
+    """Return the number of turns for the longest questions.
 
     >>> _max_turns(SearchOptions(hops=(1, 2)))
     4
@@ -140,7 +140,7 @@ def _max_turns(options: SearchOptions) -> int:
 
 
 def choose_backend(options: SearchOptions) -> BackendSpec:
-    """Return where the chosen library is.
+    """Return the backend spec that the options describe.
 
     >>> choose_backend(SearchOptions(index="http://localhost:8001"))
     ServerSpec(url='http://localhost:8001')
@@ -165,7 +165,7 @@ def choose_backend(options: SearchOptions) -> BackendSpec:
 def _player(
     player: Callable[..., Generator[Say, str, None]], options: SearchOptions
 ) -> Player | None:
-    """Let a player search by the first tool that can; there is none if pages are only opened."""
+    """Bind a player to the first search tool; None if the only tool is open_page."""
     tool = next((name for name in options.tools if name != "open_page"), None)
     return None if tool is None else partial(player, tool=tool)
 

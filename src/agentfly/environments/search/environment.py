@@ -1,4 +1,4 @@
-"""One chain's search: what it asked, what it was shown, what it opened."""
+"""The search environment: the state of one chain's search, and the tools that use it."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -17,29 +17,29 @@ from agentfly.tools import tool
 from agentfly.types import EnvSpec, Seed, Step, Task, Tool, ToolCall
 
 MAX_K = 20
-"""Hits that a model may ask for at once."""
+"""Maximum number of hits that a model may request."""
 PART_CHARS = 2000
-"""Characters of a page that are shown at once."""
+"""Characters of a page shown in one part."""
 NO_RESULTS = "Nothing found. Try other words."
 
 _ACTIONS = tag_format({"search": "query", "open_page": "page"})
 
 
 class SearchEnvironment:
-    """A library, as one chain uses it. All chains of a process share what was opened.
+    """One chain's search. All chains of a process share the opened backend.
 
     Args:
-        place: What is searched.
-        k: How many hits `search` shows.
-        snippet: How many characters of each.
+        place: Spec of the backend that is searched.
+        k: Number of hits that `search` shows.
+        snippet: Number of characters shown of each hit.
     """
 
-    # An instance is a few hundred bytes; the first of a process opens the library for all.
+    # An instance is a few hundred bytes; the first of a process opens the backend for all.
     pooling = Pooling(max_instances=4096, make_seconds=600.0)
     client_options: ClassVar[ClientOptions] = {"k": tuple(range(1, MAX_K + 1))}
 
     def __init__(self, place: BackendSpec, *, k: int = 3, snippet: int = 300) -> None:
-        self._library = open_backend(place)
+        self._backend = open_backend(place)
         self._k = k
         self._snippet = snippet
         self._found: dict[str, Passage] = {}
@@ -47,7 +47,7 @@ class SearchEnvironment:
         self._answers: list[str] = []
 
     def reset(self, task: Task, seed: Seed) -> Step:
-        """Forget what was found; return the question."""
+        """Clear the passages found; return the question."""
         del seed
         self._found = {}
         self._question = str(task.fields.get("question", ""))
@@ -55,7 +55,7 @@ class SearchEnvironment:
         return Step(observation=self._question, state_key=self.state_key)
 
     def step(self, action: str) -> Step:
-        """Do what is written in tags: `<search>…</search>`, `<open_page>…</open_page>`.
+        """Run the actions written in tags: `<search>…</search>`, `<open_page>…</open_page>`.
 
         Anything else is the answer, which ends the episode.
         """
@@ -75,18 +75,18 @@ class SearchEnvironment:
             return str(error)
 
     def search(self, query: str) -> str:
-        """Return the beginnings of the best passages."""
-        return self._shown(self._hits(query, self._k), self._snippet)
+        """Return the first characters of the best passages."""
+        return self._format_hits(self._hits(query, self._k), self._snippet)
 
     def retrieve(self, query: str, k: int) -> str:
-        """Return the best `k` passages in whole."""
+        """Return the full text of the best `k` passages."""
         if not 1 <= k <= MAX_K:
             raise ToolError(f"k must be from 1 to {MAX_K}, got {k}.")
-        return self._shown(self._hits(query, k), None)
+        return self._format_hits(self._hits(query, k), None)
 
     def open_page(self, page: str, part: int = 1) -> str:
         """Return a part of a page."""
-        found = self._library.find(page.strip()) or self._found.get(page.strip())
+        found = self._backend.find(page.strip()) or self._found.get(page.strip())
         if found is None:
             raise ToolError(f"there is no page {page[:100]!r}: use an id that a search has shown.")
         parts = [
@@ -106,28 +106,28 @@ class SearchEnvironment:
 
     @property
     def state_key(self) -> str:
-        """Equal for equal questions with the same passages found."""
+        """Key of the state: equal for the same question with the same passages found."""
         text = "\0".join((self._question, *sorted(self._found)))
         return blake2b(text.encode(errors="replace"), digest_size=8).hexdigest()
 
     def close(self) -> None:
-        """Keep nothing; the library is shared and stays open."""
+        """Clear the passages found; the shared backend stays open."""
         self._found = {}
 
     def _hits(self, query: str, k: int) -> list[Hit]:
         if len(query) > MAX_QUERY:
             raise ToolError(f"a query has at most {MAX_QUERY} characters, got {len(query)}.")
-        return self._library.retriever.search(query, k)
+        return self._backend.retriever.search(query, k)
 
-    def _shown(self, hits: Sequence[Hit], length: int | None) -> str:
+    def _format_hits(self, hits: Sequence[Hit], length: int | None) -> str:
         self._found |= {hit.passage.id: hit.passage for hit in hits}
         return "\n".join(format_passage(hit.passage, length) for hit in hits) or NO_RESULTS
 
 
 def format_passage(passage: Passage, length: int | None = None) -> str:
-    """Write a passage on one line, with the id by which it can be opened.
+    """Return a passage as one line, with the id that `open_page` takes.
 
-    One that begins with its own id needs no head.
+    A text that begins with its own id is not preceded by it.
 
     >>> format_passage(Passage(id="Askel", title="Askel", text="Askel lies on the Umber."), 8)
     'Askel li…'

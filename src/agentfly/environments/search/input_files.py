@@ -1,4 +1,4 @@
-"""Opening files, compressed or not."""
+"""Input files: text and JSON, compressed or not; errors name the file and the line."""
 
 import bz2
 import gzip
@@ -16,7 +16,7 @@ _COMPRESSED = (".gz", ".bz2")
 
 
 def document_suffix(path: Path) -> str:
-    """Return the suffix that says what is inside.
+    """Return the suffix of a file without .gz or .bz2.
 
     >>> document_suffix(Path("dev-v2.0.JSON.gz"))
     '.json'
@@ -27,7 +27,7 @@ def document_suffix(path: Path) -> str:
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file to read, unpacking .gz and .bz2; what can't be unpacked is a FormatError."""
+    """Open a file to read, decompressing .gz and .bz2; FormatError if that fails."""
     if not path.is_file():
         raise ConfigError(f"there is no file {str(path)!r}")
     try:
@@ -60,7 +60,7 @@ def open_text(path: Path) -> Iterator[IO[str]]:
 
 
 def _first_line_not_utf8(path: Path) -> int:
-    """Read the file once more: whoever decodes by the block does not know lines."""
+    """Return the line of the first bytes that are not UTF-8; decoders don't report lines."""
     with open_bytes(path) as file:
         for number, line in enumerate(file, start=1):
             try:
@@ -71,7 +71,7 @@ def _first_line_not_utf8(path: Path) -> int:
 
 
 def read_json(path: Path) -> Any:
-    """Return what a file holds."""
+    """Return the value of a JSON file."""
     with open_text(path) as file:
         text = file.read()
     try:
@@ -81,7 +81,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each line's place and object; empty lines are skipped."""
+    """Yield `file:line` and object of each line of JSON; empty lines are skipped."""
     with open_text(path) as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
@@ -96,7 +96,7 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _parsed(text: str, where: str) -> Any:
-    """Read what is JSON, unless it is deeper or has longer numbers than Python takes."""
+    """Parse JSON; FormatError if it is nested too deeply or a number is too long."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:

@@ -1,6 +1,6 @@
-"""Scripted players: one follows the facts, one knows the answer, one knows nothing.
+"""Scripted players: one follows the facts, one has the answer, one searches at random.
 
-They search by `search`, or by whichever tool there is instead.
+They use `search`, or the search tool given instead.
 """
 
 import re
@@ -18,7 +18,7 @@ _NAME = re.compile(r"[A-Z]\w+")
 
 
 def expert(scene: Scene, tool: str = "search") -> Generator[Say, str, None]:
-    """Understand a question about the world, and look up one fact after another."""
+    """Parse a question about the world, and look up one fact after another."""
     question = parse_question(scene.observation)
     if question is None:
         yield Say("I don't know.")
@@ -36,14 +36,14 @@ def expert(scene: Scene, tool: str = "search") -> Generator[Say, str, None]:
 def gold(scene: Scene, tool: str = "search") -> Generator[Say, str, None]:
     """Search for the supporting passages, and say the task's answer if they can be found.
 
-    Where none are known, or the corpus names them otherwise, the answer itself must be shown.
+    Without known support, or if the corpus has other ids, the answer itself must be shown.
     """
     answer = gold_answers(scene.task, "answer")[0]
     question = str(scene.task.fields.get("question", ""))
     support = [str(one) for one in scene.task.fields.get("support") or ()]
     seen = ""
     for wanted in support or [question]:
-        # A title alone finds a passage, or at least with all that is known about it.
+        # The title alone finds most passages; question and answer help with the others.
         for query in (wanted, f"{wanted} {question} {answer}"):
             if not _is_shown(wanted, seen):
                 seen += "\n" + (yield call(tool, query=query[:MAX_QUERY]))
@@ -60,7 +60,7 @@ def random(scene: Scene, tool: str = "search") -> Generator[Say, str, None]:
 
 
 def _is_shown(passage_id: str, seen: str) -> bool:
-    """Tell whether a passage is among the lines that searches have shown.
+    """Return whether a passage is among the lines that searches have shown.
 
     >>> _is_shown("d#3", "[d#3] Cats: They purr."), _is_shown("Askel", "Askel lies on the Umber.")
     (True, True)

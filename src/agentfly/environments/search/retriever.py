@@ -1,4 +1,4 @@
-"""The one way to search, whatever stands behind it."""
+"""The protocol of all retrievers, and the passages they return."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -6,14 +6,14 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """A piece of text that is found as a whole.
+    """A piece of text, the unit of retrieval.
 
     >>> Passage(id="Askel", title="Askel", text="Askel lies on the Umber.").headed
     'Askel: Askel lies on the Umber.'
     """
 
     id: str
-    """What `open_page` takes: the corpus's own id, or a page's address."""
+    """Argument of `open_page`: the id in the corpus, or the address of a page."""
     title: str
     text: str
 
@@ -25,32 +25,32 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """A passage that was found, and how well it fits."""
+    """A passage that was found, with its score."""
 
     passage: Passage
     score: float
-    """Higher is better; comparable only among the hits of one search."""
+    """Score, higher is better; comparable only among the hits of one search."""
 
 
 MAX_QUERY = 1000
-"""Characters of a query that are looked at; no question is longer."""
+"""Maximum number of characters of a query; longer ones are truncated."""
 MAX_HITS = 1000
-"""Nobody reads more."""
+"""Maximum number of hits of a search."""
 
 
 class Retriever(Protocol):
-    """Finds passages. Any text is a query, and one without a known word finds nothing.
+    """Finds passages for a query.
 
-    None raises but where a service takes no long ones: that is a ToolError. A retriever is used by
-    many threads at once.
+    Any text is a valid query; one without a known word finds nothing. The only exception for a
+    query is ToolError, from services that refuse long ones. Implementations must be thread-safe.
     """
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """Return at most `k` hits, the best first."""
+        """Return at most `k` hits, best first."""
 
 
 def replace_surrogates(text: str) -> str:
-    r"""Replace half characters, which JSON can spell and which have no bytes.
+    r"""Replace lone surrogates, which JSON can contain and UTF-8 can't encode.
 
     >>> replace_surrogates("cats\ud83d")
     'cats?'

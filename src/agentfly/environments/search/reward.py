@@ -1,4 +1,4 @@
-"""What a search is worth: the right answer, and for what it shows, its form and what was found."""
+"""Rewards of search: correct answer, format, and supporting passages found."""
 
 from typing import Literal
 
@@ -14,13 +14,13 @@ Correct = Literal["em", "f1"]
 def search_reward(
     spec: EnvSpec, *, correct: Correct = "em", format_weight: float = 0.0, hit_weight: float = 0.0
 ) -> CombinedReward:
-    """Score the answer; the other parts are always reported, whatever their weight.
+    """Score the answer; all parts are reported, also those of weight 0.
 
     Args:
         spec: The environment of the chain's tools.
-        correct: Whether `em` (exact match) or `f1` (shared words) makes the reward.
-        format_weight: Of `format`, 1 for an answer without a wrong call before it.
-        hit_weight: Of `hit`, the share of the supporting passages that were found.
+        correct: Measure of the answer, `em` (exact match) or `f1` (shared words).
+        format_weight: Weight of `format`, which is 1 for an answer without a wrong call before it.
+        hit_weight: Weight of `hit`, the share of the supporting passages that were found.
     """
     weights: dict[Reward, float] = {
         qa_exact_match(name="em"): float(correct == "em"),
@@ -33,7 +33,7 @@ def search_reward(
 
 @reward(name="format", range=(0, 1))
 def well_formed(trajectory: Trajectory) -> bool:
-    """Score 1 for a chain that ends with an answer, and made no call wrongly."""
+    """Score 1 for a chain that ends with an answer and has no invalid call."""
     turns = trajectory.turns
     if not turns or turns[-1].message.tool_calls or not trajectory.final_response.strip():
         return False
@@ -43,7 +43,7 @@ def well_formed(trajectory: Trajectory) -> bool:
 def retrieval_hit(spec: EnvSpec) -> Reward:
     """Score the share of the task's `support` that was found.
 
-    Without any support known, 1 if a passage that was found holds a right answer.
+    Without known support, 1 if a passage that was found contains a correct answer.
     """
 
     @reward(name="hit", env=spec, range=(0, 1))

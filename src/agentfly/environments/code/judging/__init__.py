@@ -3,8 +3,8 @@
     judge ──► Candidate      a sandbox that holds the code: it gets calls and inputs, nothing else
           └─► Examination    a sandbox that holds test programs, and asks the first one by proxy
 
-What is expected never enters the candidate's sandbox, and what comes out of it is read as a plain
-value, so there is nothing in there that forging could gain.
+Expected values never enter the candidate's sandbox, and its results are parsed as plain values, so
+the code can't forge its verdict.
 """
 
 from agentfly.environments.code.judging.judge import (

@@ -1,4 +1,4 @@
-"""The code under test, in a sandbox of its own. It receives calls, and never what is expected."""
+"""The code under test, in its own sandbox, which gets calls and never expected values."""
 
 import asyncio
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ import sys
 sys.modules["solution"] = sys.modules[__name__]
 __name__ = "solution"
 """
-"""What stands under `if __name__ == "__main__":` is not for tests to run."""
+"""Makes the code a module, so that `if __name__ == "__main__":` does not run."""
 _OPEN_INPUT = f"""\
 import os, sys
 os.dup2(os.open({INPUT_FILE!r}, os.O_RDONLY), 0)
@@ -24,22 +24,22 @@ sys.stdin = open(0, encoding="utf-8", closefd=False)
 del os, sys
 """
 _SEED = Seed(0)
-"""Judging draws no lots: the same code gets the same verdict."""
+"""A fixed seed: the same code gets the same verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The code's result: a plain value, or why there is none."""
+    """The code's result: a plain value, or the reason why there is none."""
 
     value: Any = None
     problem: str | None = None
-    """For people, with the exception's type in front: "ValueError: too small"."""
+    """Message for people, with the exception's type: "ValueError: too small"."""
     raised: bool = False
-    """Whether the problem is an exception that a test might expect, and not a limit or an exit."""
+    """Whether the problem is an exception that a test may expect, not a limit or an exit."""
 
 
 class Candidate:
-    """Answers calls and runs as a program, until the time for all of it is up."""
+    """Evaluates calls of the code or runs it as a program, within a total time limit."""
 
     def __init__(
         self, sandbox: PythonSandbox, *, code: str, setup: str, total_seconds: float
@@ -74,12 +74,12 @@ class Candidate:
             raise RewardError(f"the input of a test can't be given to the code: {error}") from error
         await self._prepare(_OPEN_INPUT)
         result = await self._sandbox.run(self._code)
-        # As for any program, its exit code is not looked at.
+        # The exit code of a program is ignored.
         exited = result.error is None and result.exit_code is not None
         return Answer(value=result.stdout) if result.ok or exited else _failure(result)
 
     async def _define(self) -> Answer | None:
-        """Load the code; return what is wrong with it, if anything."""
+        """Load the code; return an answer with the problem if that fails."""
         await self._sandbox.reset(None, _SEED)
         await self._prepare(_AS_MODULE)
         await self._prepare(self._setup)
@@ -89,7 +89,7 @@ class Candidate:
         return Answer(problem=_problem(result))
 
     async def _prepare(self, source: str) -> None:
-        """Run what is not the code's own, before it."""
+        """Run setup that is not part of the code."""
         result = await self._sandbox.run(source)
         if not result.ok:
             raise RewardError(f"the task's setup fails: {result.error or result.note}")
@@ -102,7 +102,7 @@ _LATE = Answer(problem="TimeoutError: the time for all tests together is up")
 
 
 _EXITS = ("SystemExit", "KeyboardInterrupt", "GeneratorExit")
-"""Exceptions that are not errors: no test expects them of the code."""
+"""Exceptions that are not errors, which no test expects."""
 
 
 def _answer(result: CellResult) -> Answer:
@@ -121,7 +121,7 @@ def _failure(result: CellResult) -> Answer:
 
 
 def _problem(result: CellResult) -> str:
-    """Say in a line what went wrong."""
+    """Return the problem in one line."""
     if result.limit == "time":
         return "TimeoutError: it took too long"
     if result.limit is None and result.error is not None:

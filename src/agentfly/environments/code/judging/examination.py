@@ -1,4 +1,4 @@
-"""Run test programs in a sandbox of their own, and pass their calls on to the code."""
+"""Run test programs in their own sandbox, and forward their calls to the code."""
 
 import ast
 import builtins
@@ -15,7 +15,7 @@ from agentfly.types import Seed
 
 
 class Examination:
-    """Puts test programs to a candidate, and says what each found."""
+    """Runs test programs against a candidate."""
 
     def __init__(
         self,
@@ -32,14 +32,14 @@ class Examination:
         self._opening = f"examiner = Examiner({setup!r}, {names!r}, {entry_point!r})"
         self._is_open = False
 
-    async def problem_of(self, source: str) -> str | None:
+    async def run_test(self, source: str) -> str | None:
         """Run a test; return why it failed, None if it passed."""
         if not self._is_open:
             await self._open()
-        event = await self._ask(f"examiner.begin({source!r})")
+        event = await self._ask(f"examiner.start({source!r})")
         while event[0] == "called":
             answer = await self._candidate.call(_call(*event[1:]))
-            event = await self._ask(f"examiner.go_on({_written(answer, name=event[1])})")
+            event = await self._ask(f"examiner.resume({_written(answer, name=event[1])})")
         if event[0] == "unsendable":
             raise RewardError(
                 f"the test can't be judged: it gives the code something that is no plain value: "
@@ -63,12 +63,12 @@ class Examination:
                 return read_value(result.value)
             except NotPlainError as error:
                 problem = f"the code is given something that can't be sent: {error}"
-        self._is_open = False  # Its thread may still be at it.
+        self._is_open = False  # Its thread may still be running.
         return "failed", problem
 
 
 def free_names(source: str) -> set[str]:
-    r"""Return the names that a program uses and neither makes nor finds built in.
+    r"""Return the names that a program uses but does not define, without built-in ones.
 
     >>> free_names("import math\nfor n in (1, 2): assert f(n) == math.sqrt(n)")
     {'f'}

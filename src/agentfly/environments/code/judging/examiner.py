@@ -1,14 +1,15 @@
-"""Runs test programs inside a sandbox, where the code under test is not: standard library only.
+"""Runs test programs in a sandbox without the code under test: standard library only.
 
 A test runs in a thread. When it calls the code, the thread waits, and the call goes out as the
 value of a cell; the next cell brings the answer in:
 
-    begin("assert f(3) == 9")         → ("called", "f", (3,), {})
-    go_on(("returned", 9))            → ("passed",)
+    start("assert f(3) == 9")         → ("called", "f", (3,), {})
+    resume(("returned", 9))           → ("passed",)
 
 An exception of the code fails the test unless the test itself catches it, by `except` or `with`.
-Python swallows some in silence: `all(map(f, …))` takes a StopIteration for the end of the list.
-So test programs are compiled with marks in their handlers, and what no handler saw is a failure.
+Python hides some silently: `all(map(f, …))` takes a StopIteration for the end of the list. So test
+programs are compiled with hooks in their handlers, and an exception that no handler saw is a
+failure.
 """
 
 import ast
@@ -27,14 +28,14 @@ MAX_NESTED = 90
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _CONTAINERS = (list, tuple, set, frozenset, dict)
 _PLAIN_PACKAGES = ("numpy", "collections", "array")
-"""Where types come from whose values are written as those of built-in types."""
+"""Packages of types whose values are written as those of built-in types."""
 _HELPERS = {("unittest", "handle"), ("_pytest", "raises")}
 """Functions that call the code and catch what it raises: `assertRaises(ValueError, f, 1)`."""
 _CAUGHT, _WATCHED = "__caught__", "__watched__"
 
 
 class CodeFailedError(BaseException):
-    """The code gave no answer: no `except Exception` of a test can make up for it."""
+    """The code gave no answer; a BaseException, so that no `except Exception` hides it."""
 
 
 class Examiner:
@@ -48,22 +49,22 @@ class Examiner:
             _WATCHED: lambda manager: _Watched(manager, self._note_caught),
         }
         for name in names:
-            self._namespace[name] = self._stand_in(name)
+            self._namespace[name] = self._proxy(name)
         exec(_marked(setup), self._namespace)
-        if entry_point is not None:  # What the setup may hold of it is a mere outline.
-            self._namespace[entry_point] = self._stand_in(entry_point)
+        if entry_point is not None:  # The setup may contain only an outline of it.
+            self._namespace[entry_point] = self._proxy(entry_point)
 
-    def begin(self, source: str) -> Event:
-        """Start a test; return its first call, or how it ended."""
+    def start(self, source: str) -> Event:
+        """Start a test; return its first call, or its result."""
         self._test = _Test(_marked(source), self._namespace)
-        return self._test.begin()
+        return self._test.start()
 
-    def go_on(self, answer: Event) -> Event:
-        """Answer the last call; return the next one, or how the test ended."""
-        assert self._test is not None, "begun before"
-        return self._test.go_on(answer)
+    def resume(self, answer: Event) -> Event:
+        """Answer the last call; return the next one, or the result of the test."""
+        assert self._test is not None, "started before"
+        return self._test.resume(answer)
 
-    def _stand_in(self, name: str) -> Callable[..., Any]:
+    def _proxy(self, name: str) -> Callable[..., Any]:
         def ask(*args: object, **kwargs: object) -> object:
             if self._test is None:
                 raise RuntimeError(f"{name} is called before any test runs")
@@ -89,18 +90,18 @@ class _Test:
         self._raised: list[Exception] = []
         """Exceptions of the code."""
         self._caught: dict[int, BaseException] = {}
-        """Exceptions that were caught, by id; kept, so that their ids stay their own."""
+        """Exceptions that were caught, by id; stored so that their ids are not reused."""
 
-    def begin(self) -> Event:
+    def start(self) -> Event:
         threading.Thread(target=self._run, daemon=True).start()
         return self._events.get()
 
-    def go_on(self, answer: Event) -> Event:
+    def resume(self, answer: Event) -> Event:
         self._answers.put(answer)
         return self._events.get()
 
     def ask(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
-        """Put a call to the code, and return or raise what it gives."""
+        """Forward a call to the code, and return or raise its result."""
         with self._one_call:
             how, what = self._answer_to(name, args, kwargs)
         if how == "returned":
@@ -116,7 +117,7 @@ class _Test:
         raise error
 
     def note_caught(self, error: BaseException | None) -> None:
-        """Note that the test has caught an exception, and with it what that comes from."""
+        """Record that the test has caught an exception, with its causes."""
         while error is not None and id(error) not in self._caught:
             self._caught[id(error)] = error
             for inner in getattr(error, "exceptions", ()):
@@ -126,8 +127,8 @@ class _Test:
     def _answer_to(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Event:
         if self._failed is not None:
             return "failed", self._failed
-        if (stranger := _stranger(args, kwargs)) is not None:
-            self._events.put(("unsendable", f"{stranger!r:.80}"))
+        if (foreign := _not_plain(args, kwargs)) is not None:
+            self._events.put(("unsendable", f"{foreign!r:.80}"))
         elif _is_too_large(args, kwargs):
             return "failed", f"{name} is given a value that is too large to be sent"
         else:
@@ -169,7 +170,7 @@ class _Watched:
 
 
 class _Marks(ast.NodeTransformer):
-    """Lets every `except` and `with` of a program note what it catches."""
+    """Makes every `except` and `with` of a program record what it catches."""
 
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
         self.generic_visit(node)
@@ -193,7 +194,7 @@ def _marked(source: str) -> Any:
 
 
 def _is_called_by_helper() -> bool:
-    """Tell whether a function of a test framework has made this call to catch an exception."""
+    """Return whether a test framework made this call to catch an exception."""
     frame = sys._getframe()
     while (caller := frame.f_back) is not None:
         package = str(caller.f_globals.get("__name__")).partition(".")[0]
@@ -203,8 +204,8 @@ def _is_called_by_helper() -> bool:
     return False
 
 
-def _stranger(*values: Any) -> Any:
-    """Return something among these values that is of no plain type; None if there is nothing."""
+def _not_plain(*values: Any) -> Any:
+    """Return one of these values that is not of a plain type; None if all are."""
     todo = list(values)
     for _ in range(MAX_CHARACTERS):
         if not todo:

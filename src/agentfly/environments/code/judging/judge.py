@@ -1,4 +1,11 @@
-"""The verdict on a piece of code: each hidden test tried, in sandboxes made for this alone."""
+r"""Hidden tests, and the verdict on a piece of code that is run against them in sandboxes.
+
+The forms of a test in a task:
+
+{"call": "f(3)", "expected": 9}        the value of a call; "any_of": [...] for several values
+"assert f(3) == 9"                     a test program: statements that raise when it fails
+{"input": "3\n", "output": "9\n"}      the output of a whole program
+"""
 
 import ast
 import math
@@ -33,7 +40,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What the code prints when it reads an input."""
+    """An input of the code as a program, and its expected output."""
 
     stdin: str
     stdout: str
@@ -80,15 +87,15 @@ def _parsed(source: str, mode: str, where: str) -> str:
 
 _LIMITS = SandboxLimits(seconds=5.0, output_chars=MAX_CHARACTERS)
 JUDGE = EnvSpec(PythonSandbox, (("limits", _LIMITS),))
-"""The sandbox in which code is judged: five seconds for each test, and room for long answers."""
+"""Sandbox in which code is judged: five seconds per test, and long answers allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What became of each test."""
+    """The results of all tests."""
 
     problems: tuple[str | None, ...]
-    """One for each test; None where it passed."""
+    """Reason of each failed test; None where it passed."""
 
     @property
     def share(self) -> float:
@@ -97,7 +104,7 @@ class Verdict:
 
     @property
     def first_problem(self) -> str | None:
-        """What went wrong first."""
+        """Reason of the first failed test."""
         return next((problem for problem in self.problems if problem is not None), None)
 
 
@@ -113,16 +120,16 @@ async def judge(
     """Run code against hidden tests.
 
     Args:
-        code: What is judged.
+        code: The code under test.
         cases: The tests.
         setup: Runs before the code and before the tests, for example imports.
         entry_point: A function that the tests call, if the setup holds an outline of it.
-        sandbox: What to run it in; its limits are those of one test.
-        total_seconds: What all tests together may take; the rest then count as failed.
+        sandbox: Spec of the sandbox; its limits are those of one test.
+        total_seconds: Time limit of all tests together; the rest then count as failed.
 
     Raises:
         ConfigError: One of the cases is no test.
-        RewardError: A test can't be judged, or no sandbox could be had.
+        RewardError: A test can't be judged, or no sandbox is available.
     """
     _require_cases(cases)
     sources = [case.source for case in cases if isinstance(case, Check)]
@@ -163,14 +170,14 @@ def _made(sandbox: EnvSpec, stack: AsyncExitStack) -> PythonSandbox:
 async def _problem(case: Case, candidate: Candidate, examination: Examination) -> str | None:
     match case:
         case Call():
-            return _of_call(case, await candidate.call(case.expression))
+            return _call_problem(case, await candidate.call(case.expression))
         case Check():
-            return await examination.problem_of(case.source)
+            return await examination.run_test(case.source)
         case Program():
-            return _of_program(case, await candidate.run(case.stdin))
+            return _program_problem(case, await candidate.run(case.stdin))
 
 
-def _of_call(case: Call, answer: Answer) -> str | None:
+def _call_problem(case: Call, answer: Answer) -> str | None:
     if answer.problem is not None:
         return f"{case.expression}: {answer.problem}"
     if any(same(answer.value, expected) for expected in case.accepted):
@@ -178,7 +185,7 @@ def _of_call(case: Call, answer: Answer) -> str | None:
     return f"{case.expression} gave {answer.value!r}"
 
 
-def _of_program(case: Program, answer: Answer) -> str | None:
+def _program_problem(case: Program, answer: Answer) -> str | None:
     if answer.problem is not None:
         return answer.problem
     return None if same_output(answer.value, case.stdout) else f"it printed {answer.value[:200]!r}"

@@ -1,4 +1,4 @@
-"""Plain values as text: read without running anything, written so that anyone reads them alike."""
+"""Plain values as text: parsed without running code, written without depending on names."""
 
 import ast
 import math
@@ -6,12 +6,12 @@ import re
 from typing import Any
 
 MAX_CHARACTERS = 100_000
-"""Longer answers are not read."""
+"""Maximum length of an answer that is parsed."""
 
 _FLOATS = {"inf": math.inf, "nan": math.nan}
-_SHELLS = ("array", "Counter", "dict", "frozenset", "int", "float", "str_")
-"""What may stand around a plain value: `Counter({'a': 1})`, `array([1, 2])`."""
-_NUMPY_SHELL = re.compile(r"(u?int|float)\d+")
+_WRAPPERS = ("array", "Counter", "dict", "frozenset", "int", "float", "str_")
+"""Calls that may wrap a plain value: `Counter({'a': 1})`, `array([1, 2])`."""
+_NUMPY_WRAPPER = re.compile(r"(u?int|float)\d+")
 _DEFAULTDICT = re.compile(r"\bdefaultdict\((?:<[^<>]*>|None), ")
 
 
@@ -20,9 +20,9 @@ class NotPlainError(ValueError):
 
 
 def read_value(text: str) -> Any:
-    """Read what `repr` wrote of numbers, texts, and lists, tuples, sets and dicts of them.
+    """Parse the `repr` of numbers, texts, and lists, tuples, sets and dicts of them.
 
-    Of numpy's values and of special dicts, what is plain about them is taken.
+    Values of numpy and special dicts become plain ones.
 
     >>> read_value("[1, (2.5, 'x'), {3}, np.int64(4), inf]")
     [1, (2.5, 'x'), {3}, 4, inf]
@@ -63,7 +63,7 @@ def write_value(value: object) -> str:
 
 
 def same(said: object, expected: object) -> bool:
-    """Compare an answer with what JSON can say: a tuple is as good as a list, a key is a text.
+    """Compare an answer with a JSON value: tuples equal lists, and keys are texts.
 
     >>> same((1, {2: 0.1 + 0.2}), [1, {"2": 0.3}])
     True
@@ -84,7 +84,7 @@ def same(said: object, expected: object) -> bool:
 def _close(said: float, expected: float) -> bool:
     try:
         return math.isclose(said, expected, rel_tol=1e-9, abs_tol=1e-9)
-    except OverflowError:  # A whole number that no float is near.
+    except OverflowError:  # An integer too large for a float.
         return False
 
 
@@ -93,7 +93,7 @@ def _by_text(table: dict[Any, Any]) -> dict[str, Any]:
 
 
 class _Plain(ast.NodeTransformer):
-    """Replaces what `literal_eval` does not know by what is plain about it."""
+    """Replaces nodes that `literal_eval` does not support by plain ones."""
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
         if node.value is Ellipsis:
@@ -108,7 +108,7 @@ class _Plain(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         name = str(getattr(node.func, "attr", getattr(node.func, "id", "")))
-        if len(node.args) == 1 and (name in _SHELLS or _NUMPY_SHELL.fullmatch(name)):
+        if len(node.args) == 1 and (name in _WRAPPERS or _NUMPY_WRAPPER.fullmatch(name)):
             inner: ast.AST = self.visit(node.args[0])
             return inner
         return node

@@ -1,4 +1,8 @@
-"""Records of JSON lines, plain or packed by gzip; a broken one is named by file and line."""
+"""Readers of well-known task files: JSON lines, plain or compressed by gzip.
+
+The formats are GSM8K (arXiv:2110.14168), HumanEval (arXiv:2107.03374), MBPP (arXiv:2108.07732) and
+APPS (arXiv:2105.09938). Errors name the file and the line.
+"""
 
 import ast
 import gzip
@@ -27,7 +31,7 @@ Record = TypeVar("Record", bound=BaseModel)
 
 
 def read_records(path: Path, kind: type[Record]) -> Iterator[tuple[str, Record]]:
-    """Read a file record by record, each with where it stands: "tasks.jsonl:3"."""
+    """Yield the records of a file, each with its position: "tasks.jsonl:3"."""
     for number, line in enumerate(_lines(path), start=1):
         where = f"{path}:{number}"
         if line.strip():
@@ -82,7 +86,7 @@ class Gsm8kRecord(BaseModel):
 
 
 def gsm8k_rows(path: Path) -> Iterator[Row]:
-    """Read problems; a solution's own calculations become `cells`, where it has any."""
+    """Yield word problems; the calculations in a solution become `cells`."""
     for _, record in read_records(path, Gsm8kRecord):
         row: Row = {"question": record.question, "answer": record.answer}
         steps = [step for step in _ANNOTATION.findall(record.answer) if _is_expression(step)]
@@ -110,7 +114,7 @@ class HumanEvalRecord(BaseModel):
 
 
 def humaneval_rows(path: Path) -> Iterator[Row]:
-    """Read problems. The prompt is their setup, for the helpers and imports that it may hold."""
+    """Yield functions to complete. The prompt is the setup, for its helpers and imports."""
     for where, record in read_records(path, HumanEvalRecord):
         try:
             tests = _tests(record.test, record.entry_point)
@@ -130,23 +134,25 @@ def humaneval_rows(path: Path) -> Iterator[Row]:
 
 
 def _tests(source: str, entry_point: str) -> list[str]:
-    """Make a test of each assertion of `check`; of all together, if it has other statements."""
+    """Return a test per assertion of `check`; one in all if it has other statements."""
     tree = ast.parse(source)
     checks = [x for x in tree.body if isinstance(x, ast.FunctionDef) and x.name == "check"]
     body = checks[-1].body if checks else []
     named, tests = _Named(entry_point), []
     if all(isinstance(statement, ast.Assert) for statement in body):
-        tests = [ast.unparse(named.visit(statement)) for statement in body if _asks(statement)]
+        tests = [
+            ast.unparse(named.visit(statement)) for statement in body if _uses_candidate(statement)
+        ]
     return tests or [f"{source}\ncheck({entry_point})"]
 
 
-def _asks(statement: ast.stmt) -> bool:
-    """Tell whether an assertion asks anything: `assert True` would be marks for nothing."""
+def _uses_candidate(statement: ast.stmt) -> bool:
+    """Return whether an assertion uses the candidate; `assert True` tests nothing."""
     return any(isinstance(x, ast.Name) and x.id == "candidate" for x in ast.walk(statement))
 
 
 class _Named(ast.NodeTransformer):
-    """Calls the candidate by its own name."""
+    """Replaces `candidate` by the name of the function."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -168,7 +174,7 @@ class MbppRecord(BaseModel):
 
 
 def mbpp_rows(path: Path) -> Iterator[Row]:
-    """Read problems. The first assertion is shown, since the text does not name the function."""
+    """Yield problems; the first assertion is shown, since the text does not name the function."""
     for _, record in read_records(path, MbppRecord):
         row = {
             "id": f"mbpp-{record.task_id}",
@@ -214,7 +220,7 @@ class AppsRecord(BaseModel):
 
 
 def apps_rows(path: Path) -> Iterator[Row]:
-    """Read problems; those without tests are left out, since nothing can be said of an answer."""
+    """Yield problems judged by input and output or by calls; those without tests are skipped."""
     for _, record in read_records(path, AppsRecord):
         tests = record.input_output
         if not tests.inputs:
@@ -244,7 +250,7 @@ def _function(name: str, starter_code: str) -> str:
 
 
 def _call(function: str, arguments: list[Any], output: Any) -> Row:
-    """Make a test of a call. A value may stand alone or as a list's only item: either is right."""
+    """Return the test of a call; a value and a list with only this value are both accepted."""
     accepted = [output, output[0]] if isinstance(output, list) and len(output) == 1 else [output]
     return {"call": f"{function}({', '.join(map(repr, arguments))})", "any_of": accepted}
 

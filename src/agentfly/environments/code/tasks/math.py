@@ -1,10 +1,10 @@
-"""Generated questions with a number for an answer, which has to be computed.
+"""Generated questions whose answer is a number that has to be computed.
 
     level 1    What is 37*48+5?
     level 2    Let a = 37*48 and b = a-19. What is a*b?         two calls, variables kept
     level 3    How many primes are there from 100 to 250?
 
-No answer of a held-out question is the answer of another; two kinds of level 3 are held out whole.
+Held-out questions share no answer with the others; two kinds of level 3 are held out completely.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,13 +18,13 @@ from agentfly.types import content_id
 Row = dict[str, Any]
 
 LEVELS = (1, 2, 3)
-_FRUITLESS = 1000
-"""After so many draws without anything new, there is nothing new."""
+_MAX_REPEATS = 1000
+"""Draws without a new question after which generation stops."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked, and the code that answers it, call by call."""
+    """A question, and the code that answers it, one cell per call."""
 
     text: str
     cells: tuple[str, ...]
@@ -41,18 +41,18 @@ def math_rows(*, levels: Sequence[int], count: int, held_out: bool, seed: int = 
     ('What is (66+11)*25?', '1925', ['(66+11)*25'])
     """
     rows: dict[str, Row] = {}
-    fruitless = 0
+    repeats = 0
     for row in _drawn(Random(f"math {seed} {held_out}"), levels, held_out=held_out):
-        fruitless = fruitless + 1 if row is None or row["id"] in rows else 0
+        repeats = repeats + 1 if row is None or row["id"] in rows else 0
         if row is not None:
             rows.setdefault(row["id"], row)
-        if len(rows) >= count or fruitless > _FRUITLESS:
+        if len(rows) >= count or repeats > _MAX_REPEATS:
             break
     return list(rows.values())
 
 
 def _drawn(rng: Random, levels: Sequence[int], *, held_out: bool) -> Iterator[Row | None]:
-    """Draw for ever; None stands for one that belongs to the other side."""
+    """Draw rows endlessly; None for one of the other side of the split."""
     while True:
         level = rng.choice(list(levels))
         kinds = (*_KINDS[level], *(_HELD_OUT_KINDS.get(level, ()) if held_out else ()))

@@ -1,4 +1,4 @@
-"""A programming task with something left open, and the tasks that come of filling it."""
+"""Templates of programming tasks, and the split into training and held-out tasks."""
 
 import hashlib
 import itertools
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def is_held_out(key: str, *, one_in: int) -> bool:
-    """Tell whether what is known by a key is kept for evaluation.
+    """Return whether the task of a key is held out; independent of any seed.
 
     >>> sum(is_held_out(str(number), one_in=8) for number in range(800))
     99
@@ -23,29 +23,29 @@ Row = dict[str, Any]
 Arguments = tuple[Any, ...]
 
 TESTS = 8
-"""How many hidden tests a task has, beside those for its edges."""
+"""Number of hidden tests of a task, in addition to those of its edge cases."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramTemplate:
-    """A function to write. `$k` and its like stand for what is left open."""
+    """A function to write, with placeholders such as `$k`."""
 
     name: str
     parameters: str
-    """The function's own: "numbers"."""
+    """Parameters of the function: "numbers"."""
     returns: str
-    """What it returns, in words: "the multiples of $k among `numbers`, in order"."""
+    """Description of the result: "the multiples of $k among `numbers`, in order"."""
     body: str
-    """A solution, as the lines of the function."""
+    """Body of a correct solution."""
     level: int
     arguments: Callable[[Random], Arguments]
-    """Draws what the function is called with."""
+    """Draws arguments of the function."""
     choices: Mapping[str, Sequence[Any]]
-    """What may be filled in."""
+    """Possible values of each placeholder."""
     edges: tuple[Arguments, ...] = ()
-    """Calls that are always among the tests."""
+    """Arguments that are always among the tests."""
     held_out: bool = field(default=False)
-    """Whether all of it is kept for evaluation."""
+    """Whether all tasks of this template are held out."""
 
     def rows(self, *, held_out: bool) -> Iterator[Row]:
         """Return the tasks on one side of the split."""
@@ -85,7 +85,7 @@ class ProgramTemplate:
 
 
 def _function(solution: str, name: str) -> Callable[..., Any]:
-    """Make a function of one of our own solutions."""
+    """Return the function that one of our own solutions defines."""
     made: dict[str, Any] = {}
     exec(solution, made)
     function: Callable[..., Any] = made[name]

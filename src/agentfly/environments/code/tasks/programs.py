@@ -1,7 +1,7 @@
 """Generated programming tasks: functions over numbers, texts and lists, with hidden tests.
 
-Level 1 is one expression, level 2 needs a thought, level 3 a loop with some state. Some fillings of
-every template are held out, and some templates altogether.
+Level 1 is one expression, level 2 needs some thought, level 3 a loop with state. Some values of
+every template are held out, and some templates completely.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Passages on disk: read from files of many kinds, cut, and opened without copying."""
+"""Passages on disk: documents of many file types, split, and memory-mapped."""
 
 from agentfly.environments.search.corpus.chunking import Chunking, Document, split_document
 from agentfly.environments.search.corpus.corpus import Corpus, write_corpus

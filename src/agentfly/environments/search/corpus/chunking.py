@@ -1,4 +1,4 @@
-"""Cutting documents into passages."""
+"""Documents, and how they are split into passages."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from agentfly.environments.search.retriever import Passage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """One text with a title.
+    """One text with a title, before it is split.
 
     >>> Document(id="cats", title="Cats", text="Cats purr.").where
     'cats'
@@ -22,7 +22,7 @@ class Document:
     title: str
     text: str
     where: str = ""
-    """File and line that it came from, for messages."""
+    """File and line of the document, for error messages."""
 
     def __post_init__(self) -> None:
         if not self.where:
@@ -30,12 +30,12 @@ class Document:
 
 
 class Chunking(Settings):
-    """How long a passage is."""
+    """Length and overlap of passages."""
 
     words: int = Field(default=100, ge=1)
-    """At most so many words. Wikipedia is usually cut into hundreds (arXiv:2004.04906)."""
+    """Maximum number of words. 100 is usual for Wikipedia (arXiv:2004.04906)."""
     overlap: int = Field(default=0, ge=0)
-    """How many words a passage repeats of the one before it."""
+    """Number of words that a passage repeats of the one before it."""
 
     @model_validator(mode="after")
     def _goes_on(self) -> Self:
@@ -63,7 +63,7 @@ def split_document(document: Document, chunking: Chunking) -> Iterator[Passage]:
 
 
 def chunk_id(document_id: str, number: int) -> str:
-    """Name one of a document's passages.
+    """Return the id of a document's passage.
 
     >>> chunk_id("cats", 0)
     'cats#0'
@@ -72,7 +72,7 @@ def chunk_id(document_id: str, number: int) -> str:
 
 
 def join_chunks(parts: Sequence[str], overlap: int) -> str:
-    """Put a document together again from its passages, without what they repeat.
+    """Join the passages of a document, without the words they repeat.
 
     >>> join_chunks(["a b c", "c d e"], overlap=1)
     'a b c d e'

@@ -1,4 +1,13 @@
-"""Passages on disk, opened by many processes without copying."""
+"""A corpus on disk, memory-mapped by many processes.
+
+    manifest.json   number of passages, words of overlap, SHA-256 of all their bytes
+    texts.bin       id, title and text of each passage, one after another, UTF-8
+    bounds.i64      start of each of these three, and the end of the last: 3 × passages + 1
+    hashes.u64      sorted hashes of all ids, for binary search
+    order.i64       the passage that each of those hashes belongs to
+
+All but the manifest are memory-mapped, so that processes share one copy.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Corpus(Sequence[Passage]):
-    """A sequence of passages that are read from disk when they are asked for.
+    """A sequence of passages, each read from disk when it is accessed.
 
     corpus = Corpus.create("wiki", ["enwiki.xml.bz2"])
     corpus[0].title, corpus.find("Cats#3"), len(corpus)
@@ -53,13 +62,13 @@ class Corpus(Sequence[Passage]):
         chunking: Chunking | None = None,
         on_passage: Callable[[int], None] | None = None,
     ) -> Corpus:
-        """Split documents into passages and keep them in a new folder.
+        """Split documents into passages and write them to a new folder.
 
         Args:
-            folder: Where; it appears when it is whole.
+            folder: A new folder; it appears when it is complete.
             sources: Files, folders, dumps and names of a hub; see `read_documents`.
-            chunking: How long passages are.
-            on_passage: Told how many have been written, now and then.
+            chunking: Length and overlap of passages.
+            on_passage: Called with the number of passages written, at intervals.
         """
         chunking = chunking or Chunking()
         passages = (
@@ -91,7 +100,7 @@ class Corpus(Sequence[Passage]):
         return Corpus, (self.folder,)
 
     def find(self, passage_id: str) -> Passage | None:
-        """Return the passage of this id; of a document that was cut, all of its passages as one."""
+        """Return the passage of this id, or all passages of the document of this id as one."""
         whole = self._find(passage_id)
         return whole if whole is not None else self._joined(passage_id)
 
@@ -120,14 +129,14 @@ class Corpus(Sequence[Passage]):
         numpy_ = import_extra("numpy", extra="search", purpose="opening a corpus")
         path = self.folder / name
         if not path.is_file() or path.stat().st_size != 8 * expected:
-            raise FormatError(f"{path} is damaged or missing: make the corpus anew")
+            raise FormatError(f"{path} is damaged or missing: make the corpus again")
         numbers: numpy.memmap[Any, Any] = numpy_.memmap(path, dtype=kind, mode="r")
         return numbers
 
     def _mapped_texts(self) -> mmap.mmap:
         path = self.folder / TEXTS
         if not path.is_file() or path.stat().st_size != self._bounds[-1]:
-            raise FormatError(f"{path} is damaged or missing: make the corpus anew")
+            raise FormatError(f"{path} is damaged or missing: make the corpus again")
         with path.open("rb") as file:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
@@ -150,7 +159,7 @@ def hash_id(passage_id: str) -> int:
 
 
 BUFFERED = 4096
-"""Passages between two writes of their numbers."""
+"""Number of passages between two writes of the bounds."""
 
 
 def write_corpus(
@@ -160,13 +169,13 @@ def write_corpus(
     overlap: int = 0,
     on_passage: Callable[[int], None] | None = None,
 ) -> None:
-    """Write all passages into a new folder; it appears when it is whole.
+    """Write all passages to a new folder, which appears when it is complete.
 
     Args:
-        folder: A new one.
-        passages: May be endless as far as memory is concerned.
-        overlap: How many words a document's passages repeat of the one before.
-        on_passage: Told how many have been written, now and then.
+        folder: A new folder.
+        passages: Consumed one at a time; they need not fit in memory.
+        overlap: Number of words that a passage repeats of the one before it.
+        on_passage: Called with the number of passages written, at intervals.
     """
     with new_folder(folder) as half:
         with (half / TEXTS).open("wb") as texts, (half / BOUNDS).open("wb") as bounds:
@@ -186,7 +195,7 @@ def write_corpus(
 
 
 class _Writer:
-    """Appends id, title and text, and where each of them ends."""
+    """Appends id, title and text of passages, and their bounds."""
 
     def __init__(self, texts: IO[bytes], bounds: IO[bytes]) -> None:
         self._texts, self._bounds = texts, bounds
@@ -204,7 +213,7 @@ class _Writer:
             raise FormatError(f"passage {self.count + 1} has an empty id")
         self.hashes.append(hash_id(passage.id))
         for part in (passage.id, passage.title, passage.text):
-            # Half of a surrogate pair, which JSON can spell, has no bytes.
+            # A lone surrogate, which JSON can contain, can't be encoded.
             data = part.encode(errors="replace")
             self._texts.write(data)
             self.digest.update(data + b"\0")
@@ -219,7 +228,7 @@ class _Writer:
 
 
 def _write_ids(half: Path, hashes: array[int]) -> None:
-    """Write the ids' hashes in order, and which passage each is of."""
+    """Write the sorted hashes of the ids, and the passage of each."""
     numpy = import_extra("numpy", extra="search", purpose="writing a corpus")
     unsorted = numpy.frombuffer(hashes, dtype=numpy.uint64)
     order = numpy.argsort(unsorted, kind="stable")

@@ -1,4 +1,8 @@
-"""Documents from wherever they are."""
+"""Readers of documents: text, Markdown, HTML, JSON lines, Parquet, data sets of a hub.
+
+A row of JSON lines, Parquet or a hub has `text`, and optionally `id` and `title`; or `contents`, as
+in the corpora of Search-R1 (arXiv:2503.09516), whose first line is the title in quotes.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,20 +30,20 @@ _CODE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _KEPT = re.compile("\ue000(\\d+)\ue001")
-"""Stands for a piece of code meanwhile: characters that no text has."""
+"""Placeholder of a piece of code: private-use characters that no text has."""
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
 _LINE_MARKS = re.compile(r"^ {0,3}(?:#{1,6}|>|[-*+]|\d+\.)[ \t]+", re.MULTILINE)
 _EMPHASIS = re.compile(
     r"(?<![\w*])(\*{1,3})(?=[^\s*])([^*]*[^*\s])\1(?![\w*])"
-    # `__init__` is a name and no bold word.
+    # `__init__` is a name, not a bold word.
     r"|(?<!\w)(?!__\w+__)(_{1,3})(?=[^\s_])([^_]*[^_\s])\3(?!\w)"
 )
 NESTED = 3
-"""Emphasis inside emphasis that is taken out; what is deeper stays."""
+"""Levels of nested emphasis that are removed."""
 
 
 def plain_markdown(source: str) -> str:
-    """Take the marks out of Markdown, where they are marks.
+    """Remove the markup of Markdown; code stays as it is written.
 
     >>> plain_markdown("## A [link](x.md) and *more*")
     'A link and more'
@@ -63,13 +67,13 @@ _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
 
 
 def read_text(path: Path) -> Iterator[Document]:
-    """Read a plain text, known by its file's name."""
+    """Yield a plain text, with the file's name as its id."""
     with open_text(path) as file:
         yield Document(id=path.name, title=path.stem, text=file.read(), where=str(path))
 
 
 def read_markdown(path: Path) -> Iterator[Document]:
-    """Read a text with its marks taken out; the first heading is the title."""
+    """Yield a Markdown file without markup; the first heading is the title."""
     with open_text(path) as file:
         source = file.read()
     heading = _HEADING.search(source)
@@ -78,7 +82,7 @@ def read_markdown(path: Path) -> Iterator[Document]:
 
 
 def read_html(path: Path) -> Iterator[Document]:
-    """Read what a person would read of a page."""
+    """Yield the readable text of an HTML page."""
     with open_bytes(path) as file:
         page = extract_text(decode_html(file.read()))
     yield Document(id=path.name, title=page.title or path.stem, text=page.text, where=str(path))
@@ -88,7 +92,7 @@ _FORM = 'a row looks like {"id": "7", "title": "Cats", "text": "Cats purr."}'
 
 
 def parse_row(row: Mapping[str, Any], *, where: str, fallback_id: str) -> Document:
-    r"""Read one row.
+    r"""Return the document of one row.
 
     >>> row = {"id": 7, "contents": '"Cats"\nCats purr.'}
     >>> parse_row(row, where="wiki.jsonl:1", fallback_id="wiki:1").title
@@ -106,7 +110,7 @@ def parse_row(row: Mapping[str, Any], *, where: str, fallback_id: str) -> Docume
 
 
 def split_contents(contents: str) -> tuple[str, str]:
-    r"""Split a title in quotes off its text.
+    r"""Split `contents` into the title in quotes and the text.
 
     >>> split_contents('"Cats"\nCats purr.'), split_contents("Cats purr.")
     (('Cats', 'Cats purr.'), ('', 'Cats purr.'))
@@ -117,14 +121,14 @@ def split_contents(contents: str) -> tuple[str, str]:
 
 
 def read_jsonl(path: Path) -> Iterator[Document]:
-    """Read one document from each line."""
+    """Yield one document per line."""
     for where, row in read_json_lines(path):
         line = where.rpartition(":")[2]
         yield parse_row(row, where=where, fallback_id=f"{path.name}:{line}")
 
 
 def read_parquet(path: Path) -> Iterator[Document]:
-    """Read one document from each row, a batch at a time."""
+    """Yield one document per row, read in batches."""
     parquet = import_extra("pyarrow.parquet", extra="parquet", purpose=f"reading {path}")
     number = 0
     with boundary(FormatError, f"reading {path} as Parquet"), parquet.ParquetFile(path) as file:
@@ -136,7 +140,7 @@ def read_parquet(path: Path) -> Iterator[Document]:
 
 
 def read_hub(name: str) -> Iterator[Document]:
-    """Read a data set of a Hugging Face hub, named as `hub:organisation/name:split`."""
+    """Yield the documents of a hub's data set, named as `hub:organisation/name:split`."""
     dataset = HubDataset.named(name)
     for number, row in enumerate(dataset(), start=1):
         place = f"{name}, row {number}"
@@ -155,7 +159,7 @@ READERS: Mapping[str, Callable[[Path], Iterator[Document]]] = MappingProxyType(
         ".xml": read_dump,
     }
 )
-"""What each kind of file is read by; .gz and .bz2 may follow, except for Parquet."""
+"""Reader of each file suffix; .gz and .bz2 may follow, except for Parquet."""
 
 
 def read_documents(sources: Iterable[str | Path]) -> Iterator[Document]:
@@ -182,11 +186,11 @@ def _read_folder(folder: Path) -> Iterator[Document]:
         raise ConfigError(f"{folder} holds no documents. Known kinds: {', '.join(READERS)}")
     for path in paths:
         for document in READERS[document_suffix(path)](path):
-            yield _known_by_path(document, path, folder)
+            yield _with_path_id(document, path, folder)
 
 
-def _known_by_path(document: Document, path: Path, folder: Path) -> Document:
-    """Files in different folders may have the same name."""
+def _with_path_id(document: Document, path: Path, folder: Path) -> Document:
+    """Replace a file name as id by its path: files in different folders can share a name."""
     if document.id != path.name:
         return document
     own = path.relative_to(folder).as_posix()

@@ -10,9 +10,9 @@ from agentfly.environments.search.input_files import open_bytes
 from agentfly.errors import FormatError
 
 ARTICLES = "0"
-"""The namespace of articles, as against talk, user and template pages."""
+"""Namespace of articles; talk, user and template pages have others."""
 DEPTH = 20
-"""Templates and tables that are nested deeper are left as they are."""
+"""Maximum nesting of templates and tables that are removed."""
 
 _NOISE = re.compile(
     r"<!--.*?-->|<ref[^>/]*/>|<(ref|math|gallery|nowiki|timeline)\b[^>]*>.*?</\1>", re.DOTALL
@@ -28,7 +28,7 @@ _BLANK = re.compile(r"\n\s*\n+")
 
 
 def read_dump(path: Path) -> Iterator[Document]:
-    """Yield the articles of a dump one after another, without redirects."""
+    """Yield the articles of a dump, without redirects."""
     with open_bytes(path) as file:
         try:
             root: ElementTree.Element | None = None
@@ -36,13 +36,13 @@ def read_dump(path: Path) -> Iterator[Document]:
                 root = element if root is None else root
                 if event == "end" and _name(element) == "page":
                     yield from _article(element, path)
-                    root.clear()  # or all pages read so far would stay in memory
+                    root.clear()  # otherwise all pages read so far would stay in memory
         except ElementTree.ParseError as error:
             raise FormatError(f"{path}:{error.position[0]} is not a dump's XML: {error}") from error
 
 
 def plain_wikitext(source: str) -> str:
-    """Take templates, tables, references and marks out of wikitext.
+    """Remove templates, tables, references and markup from wikitext.
 
     >>> plain_wikitext("'''Cats'''{{cite|a={{b}}}} like [[Sleep|sleeping]].<ref>x</ref>")
     'Cats like sleeping.'

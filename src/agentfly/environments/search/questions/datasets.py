@@ -1,8 +1,8 @@
 """Readers of the usual question files, as their authors publish them.
 
-A reader returns the rows of a file and the passages that come with it. Rows of one format:
-SQuAD 1.1 and 2.0 (arXiv:1806.03822), NQ-open, HotpotQA (arXiv:1809.09600), 2WikiMultihopQA
-(arXiv:2011.01060, in HotpotQA's format), TriviaQA (arXiv:1705.03551), MuSiQue (arXiv:2108.00573).
+A reader returns the rows of a file and the passages that come with it. The formats are SQuAD 1.1
+and 2.0 (arXiv:1806.03822), NQ-open, HotpotQA (arXiv:1809.09600), 2WikiMultihopQA (arXiv:2011.01060,
+in HotpotQA's format), TriviaQA (arXiv:1705.03551) and MuSiQue (arXiv:2108.00573).
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Questions of a file, and the passages that the file brings along."""
+"""Questions of a file, the passages that come with them, and the held-out split."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -16,27 +16,27 @@ M = TypeVar("M", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionSet:
-    """Rows with `question`, `answer` (a list of which any is right) and `support`."""
+    """Rows with `question`, `answer` (a list of correct answers) and `support`."""
 
     rows: tuple[dict[str, Any], ...]
     passages: tuple[Passage, ...] = ()
-    """Empty for files that bring none; such questions are asked of another corpus."""
+    """Passages of the file; if empty, the questions need another corpus."""
 
 
 @dataclass(slots=True)
 class PassageCollector:
-    """Passages as they are met, each once, known by its title.
+    """Collects different passages, with ids made from their titles.
 
-    >>> shelf = PassageCollector()
-    >>> shelf.add("Cats", "Cats purr."), shelf.add("Cats", "More."), shelf.add("Cats", "Cats purr.")
-    ('Cats', 'Cats#1', 'Cats')
+    >>> collector = PassageCollector()
+    >>> [collector.add("Cats", text) for text in ("Cats purr.", "More.", "Cats purr.")]
+    ['Cats', 'Cats#1', 'Cats']
     """
 
     _ids: dict[tuple[str, str], str] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, title: str, text: str) -> str:
-        """Return the id of this passage, new or known."""
+        """Add a passage unless it is there; return its id."""
         if (title, text) not in self._ids:
             count = self._counts.get(title, 0)
             self._counts[title] = count + 1
@@ -45,7 +45,7 @@ class PassageCollector:
 
     @property
     def passages(self) -> tuple[Passage, ...]:
-        """All of them, in the order in which they were met."""
+        """All passages in the order in which they were added."""
         return tuple(
             Passage(id=one, title=title, text=text) for (title, text), one in self._ids.items()
         )
@@ -54,7 +54,7 @@ class PassageCollector:
 def question_row(
     *, id: str, question: str, answers: Sequence[str], support: Sequence[str] = (), where: str
 ) -> dict[str, Any]:
-    """Make a row, or say that the file has no answer here."""
+    """Return a row; FormatError if there is no answer."""
     right = list(dict.fromkeys(answer for answer in answers if answer.strip()))
     if not right:
         raise FormatError(f"{where} has no answer: a file with answers is needed")
@@ -62,7 +62,7 @@ def question_row(
 
 
 def validate_record(kind: type[M], raw: object, where: str) -> M:
-    """Read one object of a file, or say where and what is wrong with it."""
+    """Return one object of a file; FormatError that says where and what is wrong."""
     try:
         return kind.model_validate(raw)
     except ValidationError as error:
@@ -72,23 +72,23 @@ def validate_record(kind: type[M], raw: object, where: str) -> M:
 
 
 HELD_OUT = 10
-"""One answer in so many is held out, with all its questions."""
+"""One in this many answers is held out, with all its questions."""
 
 Rows = list[dict[str, Any]]
 
 
 def split_rows(rows: Iterable[dict[str, Any]]) -> tuple[Rows, Rows]:
-    """Split by the answers, so that it stays the same whatever the order of the rows.
+    """Split rows by their answers, independent of their order, into training and held-out.
 
-    A question is held out by its first answer; one to train on that shares any answer with those
-    is left out.
+    A question is held out by its first answer; training questions that share an answer with
+    held-out ones are dropped.
     """
     train: Rows = []
     held_out: Rows = []
     for row in rows:
         (held_out if _is_held_out(row["answer"][0]) else train).append(row)
-    secret = {normalize_answer(answer) for row in held_out for answer in row["answer"]}
-    return [row for row in train if secret.isdisjoint(_answers(row))], held_out
+    held_out_answers = {normalize_answer(answer) for row in held_out for answer in row["answer"]}
+    return [row for row in train if held_out_answers.isdisjoint(_answers(row))], held_out
 
 
 def _answers(row: dict[str, Any]) -> set[str]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 KIND = "bm25 index"
 FIELDS = ("title", "text")
-"""A word counts in each of them, so one in the title counts for more than one in the text."""
+"""Indexed fields; a word scores in each, so words of the short title weigh more."""
 LONGEST_WORD = 40
 WRITER_BYTES = 64 * 2**20
 """Memory for writing; tantivy needs at least 15 MB."""
@@ -53,7 +53,7 @@ class Bm25:
 
     @classmethod
     def in_memory(cls, passages: Sequence[Passage]) -> Bm25:
-        """Index a few thousand passages for this process alone."""
+        """Index a few thousand passages in the memory of this process."""
         index = _new_index(None)
         _fill(index, passages, on_passage=None)
         return cls(index, passages)
@@ -70,7 +70,7 @@ class Bm25:
 
     @classmethod
     def open(cls, folder: Path, corpus: Corpus) -> Bm25:
-        """Open the index of a corpus; its files are mapped, not read."""
+        """Open the index of a corpus; its files are memory-mapped."""
         tantivy_ = _tantivy()
         if read_manifest(folder, KIND)["corpus"] != corpus.fingerprint:
             raise ConfigError(
@@ -85,7 +85,7 @@ class Bm25:
         return cls(index, corpus)
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """Return the best `k`; equal scores in the order of the corpus."""
+        """Return the best `k` hits; equal scores in the order of the corpus."""
         words = dict.fromkeys(_analyzer().analyze(replace_surrogates(query[:MAX_QUERY])))
         if not words or k < 1:
             return []

@@ -1,4 +1,4 @@
-"""Dense retrieval: the nearest vectors, by a flat search over a memory-mapped file."""
+"""Dense retrieval: embedding models, and an exact search over memory-mapped vectors."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ if TYPE_CHECKING:
     Vectors = NDArray[numpy.float32]
 
 SMALL = "all-minilm-l6-v2"
-"""A model of 22M parameters whose weights come from the package index, for machines without a
-hub."""
+"""A model of 22M parameters that is installed as a package, for machines without a hub."""
 
 
 class Embedder(Protocol):
-    """Any model of sentences."""
+    """A sentence embedding model."""
 
     @property
     def name(self) -> str:
-        """Which model it is; vectors of different names don't mix."""
+        """Name of the model; vectors of different models can't be compared."""
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return one vector of length 1 for each text, as rows."""
@@ -51,7 +50,7 @@ class SentenceEmbedder:
         """Return one vector of length 1 for each text."""
         with _loading:
             loaded = _load(self.name)
-        with loaded.lock:  # Its tokenizer must not be used by two threads at once.
+        with loaded.lock:  # The tokenizer is not thread-safe.
             vectors: Vectors = loaded.model.encode(
                 list(texts),
                 normalize_embeddings=True,
@@ -63,7 +62,7 @@ class SentenceEmbedder:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """A model, which all embedders of its name share, and whose turn it is to use it."""
+    """A model shared by all embedders of its name, and the lock for using it."""
 
     model: Any
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -94,15 +93,15 @@ def _folder_of_small() -> str:
 KIND = "dense index"
 VECTORS = "vectors.npy"
 BATCH = 64
-"""Passages embedded at once."""
+"""Number of passages embedded at once."""
 BLOCK = 65_536
-"""Vectors compared at once: 100 MB of 384 dimensions."""
+"""Number of vectors compared at once: 100 MB at 384 dimensions."""
 
 _log = logging.getLogger(__name__)
 
 
 class Dense:
-    """Ranks by the cosine of query and passage, exactly."""
+    """Ranks by the exact cosine similarity of query and passage."""
 
     def __init__(self, vectors: Vectors, passages: Sequence[Passage], embedder: Embedder) -> None:
         if len(vectors) != len(passages):
@@ -114,15 +113,15 @@ class Dense:
 
     @classmethod
     def in_memory(cls, passages: Sequence[Passage], embedder: Embedder) -> Dense:
-        """Embed a few thousand passages for this process alone."""
+        """Embed a few thousand passages in the memory of this process."""
         return cls(embedder.embed([passage.headed for passage in passages]), passages, embedder)
 
     @classmethod
     def cached(cls, passages: Sequence[Passage], embedder: Embedder) -> Dense:
-        """Embed passages once for all processes of this machine, now and later.
+        """Embed passages once for all processes of this machine.
 
-        Their vectors are kept in ~/.cache/agentfly/search, or in $AGENTFLY_CACHE, under a name
-        that says which passages and which model they are of.
+        The vectors are cached in ~/.cache/agentfly/search, or in $AGENTFLY_CACHE, under a hash of
+        the passages and the model.
         """
         fingerprint = _fingerprint(passages, embedder)
         folder = cache_folder().parent / "search" / f"vectors-{fingerprint[:32]}"
@@ -131,7 +130,7 @@ class Dense:
                 _log.info("embedding %d passages, to be kept in %s", len(passages), folder)
                 _make(folder, passages, fingerprint, embedder)
         except OSError as error:
-            _log.warning("vectors can't be kept in %s: %s. They are made anew", folder, error)
+            _log.warning("vectors can't be kept in %s: %s. They are computed again", folder, error)
             return cls.in_memory(passages, embedder)
         return cls(_mapped(folder), passages, embedder)
 
@@ -150,7 +149,7 @@ class Dense:
 
     @classmethod
     def open(cls, folder: Path, corpus: Corpus, embedder: Embedder | None = None) -> Dense:
-        """Open the vectors of a corpus, which are mapped, not read; by default with their model."""
+        """Memory-map the vectors of a corpus; by default with the model that made them."""
         facts = read_manifest(folder, KIND)
         embedder = embedder or SentenceEmbedder(facts["model"])
         if (facts["corpus"], facts["model"]) != (corpus.fingerprint, embedder.name):
@@ -161,7 +160,7 @@ class Dense:
         return cls(_mapped(folder), corpus, embedder)
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """Return the nearest `k`; equally near ones in the order of the corpus."""
+        """Return the nearest `k` hits; equal scores in the order of the corpus."""
         k = min(k, MAX_HITS, len(self._passages))
         if k < 1 or not query.strip():
             return []

@@ -1,4 +1,4 @@
-"""A folder that can be searched: a corpus and its indexes.
+"""A searchable folder, a corpus with its indexes; and the fusion of several retrievers.
 
 wiki/
     corpus/                    the passages
@@ -18,16 +18,15 @@ from agentfly.environments.search.retriever import Hit, Passage, Retriever
 from agentfly.errors import ConfigError
 
 DEPTH = 50
-"""How many hits of each are fused, at least: what one ranks low, another may know better."""
+"""Minimum number of hits of each retriever that are fused."""
 RRF_K = 60
-"""The constant of Cormack, Clarke and Büttcher (SIGIR 2009): how little the first ranks stand
-out."""
+"""Constant k of reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009)."""
 
 
 class Hybrid:
-    """Scores a passage by the sum of 1 / (60 + rank) over the retrievers that found it.
+    """Fuses retrievers by reciprocal rank: the sum of 1 / (60 + rank) over those that found it.
 
-    Ranks are all that counts, so that scores of different kinds need not be comparable.
+    Only ranks are used, so the scores of the retrievers need not be comparable.
     """
 
     def __init__(self, retrievers: Sequence[Retriever]) -> None:
@@ -36,13 +35,13 @@ class Hybrid:
         self._retrievers = tuple(retrievers)
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """Return the best `k` of all."""
+        """Return the best `k` hits of all retrievers."""
         depth = max(k, DEPTH)
         return fuse([one.search(query, depth) for one in self._retrievers])[: max(k, 0)]
 
 
 def fuse(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
-    """Merge rankings of the same passages.
+    """Fuse rankings of the same passages.
 
     >>> a, b = (Hit(passage=Passage(id=x, title="", text=""), score=9.0) for x in "ab")
     >>> [(hit.passage.id, round(hit.score, 4)) for hit in fuse([[a, b], [b]])]
@@ -59,16 +58,16 @@ def fuse(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
 
 
 RetrievalMethod = Literal["bm25", "dense", "hybrid"]
-"""By words, by meaning, or by both."""
+"""Retrieval by words, by embeddings, or by both."""
 ProgressCallback = Callable[[str, int, int | None], None]
-"""Told what is being done, how many passages are done, and of how many, if that is known."""
+"""Called with the stage, the number of passages done, and their total if it is known."""
 
 
 _DENSE = "dense-"
 
 
 def no_progress(stage: str, done: int, total: int | None) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 class SearchIndex:
@@ -91,14 +90,13 @@ class SearchIndex:
         chunking: Chunking | None = None,
         on_stage: ProgressCallback = no_progress,
     ) -> "SearchIndex":
-        """Read documents into a new folder, and index their words.
+        """Read documents into a new folder, and build the BM25 index.
 
         Args:
-            folder: Where. If this is cut short after reading, the words are indexed when they are
-                first asked for.
+            folder: A new folder. If indexing is interrupted, it is done at the first search.
             sources: Files, folders, dumps and names of a hub; see `read_documents`.
-            chunking: How long passages are.
-            on_stage: Told how far it is.
+            chunking: Length and overlap of passages.
+            on_stage: Called with the progress.
         """
         corpus = Path(folder) / "corpus"
         Corpus.create(
@@ -111,14 +109,14 @@ class SearchIndex:
     def retriever(
         self, by: RetrievalMethod = "bm25", *, on_stage: ProgressCallback = no_progress
     ) -> Retriever:
-        """Return what searches; by meaning only if there are vectors."""
+        """Return a retriever; dense and hybrid ones need the vectors of a model."""
         if by == "bm25":
             return self.bm25(on_stage)
         dense = Dense.open(self._vectors(), self.corpus)
         return dense if by == "dense" else Hybrid([self.bm25(on_stage), dense])
 
     def bm25(self, on_stage: ProgressCallback = no_progress) -> Bm25:
-        """Open the index of words; make it first if it is missing."""
+        """Open the BM25 index; build it if it is missing."""
         folder = self.folder / "bm25"
         if folder.exists():
             return Bm25.open(folder, self.corpus)
@@ -126,7 +124,7 @@ class SearchIndex:
         return Bm25.create(folder, self.corpus, on_passage=lambda n: on_stage("indexing", n, total))
 
     def embed(self, embedder: Embedder, *, on_stage: ProgressCallback = no_progress) -> Dense:
-        """Make the vectors of a model, unless they are there."""
+        """Open the vectors of a model; compute them if they are missing."""
         folder = self.folder / f"{_DENSE}{Path(embedder.name).name}"
         if folder.exists():
             return Dense.open(folder, self.corpus, embedder)

@@ -1,4 +1,4 @@
-r"""A retriever behind HTTP, in the form that Search-R1's server speaks (arXiv:2503.09516).
+r"""Retrieval over HTTP, client and server, by the protocol of Search-R1 (arXiv:2503.09516).
 
 POST /retrieve {"queries": ["Who barks?"], "topk": 3, "return_scores": true}
 {"result": [[{"document": {"id": "7", "contents": "\"Dogs\"\nDogs bark."}, "score": 11.5}]]}
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
-from agentfly.environments.search.client import SECONDS, Client
+from agentfly.environments.search.blocking_client import SECONDS, BlockingClient
 from agentfly.environments.search.corpus.readers import split_contents
 from agentfly.environments.search.retriever import (
     MAX_HITS,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PATH = "/retrieve"
 
 _Id = Annotated[str, BeforeValidator(lambda one: "" if one is None else str(one))]
-"""Servers count their documents, or name them, or do neither."""
+"""Id of a document: servers send a number, a name or none."""
 
 
 class _Document(BaseModel):
@@ -63,13 +63,13 @@ class _Answer(BaseModel):
 
 
 class RemoteRetriever:
-    """Asks a server.
+    """A retriever that queries a server.
 
     Args:
-        server: Its address, such as `http://localhost:8001` or one with `/?token=...` behind it, or
-            an `Endpoint`.
-        seconds: For one query with all attempts.
-        token: The server's secret, if it has one and the address does not carry it.
+        server: Its address, such as `http://localhost:8001`, with or without `/?token=...`, or an
+            `Endpoint`.
+        seconds: Time limit of one query with all retries.
+        token: The server's token, if it has one that is not in the address.
     """
 
     def __init__(
@@ -80,10 +80,10 @@ class RemoteRetriever:
             token = token or own_token
             server = Endpoint(url=url.removesuffix(PATH), retry=Retry(attempts=4))
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        self._client = Client(server, seconds=seconds)
+        self._client = BlockingClient(server, seconds=seconds)
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """Return the best `k`, as the server ranks them; EnvError if it can't be had."""
+        """Return the server's best `k` hits; EnvError if it does not answer."""
         if k < 1 or not query.strip():
             return []
         asked = [replace_surrogates(query[:MAX_QUERY])]
@@ -101,12 +101,12 @@ class RemoteRetriever:
 
 
 MAX_BYTES = 2**20
-"""Of a request."""
+"""Maximum size of a request."""
 MAX_QUERIES = 1024
-"""Of one request."""
+"""Maximum number of queries in a request."""
 DEFAULT_HITS = 3
 SEARCH_SECONDS = 300.0
-"""For all queries of one request."""
+"""Time limit of all queries of a request."""
 
 
 class _Request(BaseModel):
@@ -124,13 +124,13 @@ def retrieval_server(
     token: str | None = None,
     allowed_hosts: tuple[str, ...] = (),
 ) -> Iterator[str]:
-    """Serve in the background while the body runs; yield the address, which carries the token.
+    """Serve a retriever in the background; yield the address, which contains the token.
 
     Args:
-        retriever: What answers.
-        host: Which of this machine's addresses to listen on.
-        port: 0 means any that is free.
-        token: The secret that every request must carry; a new one is made if not given.
+        retriever: Answers the queries.
+        host: Address to listen on.
+        port: 0 means any free port.
+        token: Token that every request must contain; generated if not given.
         allowed_hosts: Names by which clients may address the server, besides `host` itself and
             `localhost`.
     """
@@ -171,7 +171,7 @@ def _routes(retriever: Retriever) -> "Sequence[BaseRoute]":
 
 
 def _answer(retriever: Retriever, asked: _Request) -> bytes:
-    # The published server takes null for its default, too.
+    # The published server also accepts null for the default.
     k = DEFAULT_HITS if asked.topk is None else asked.topk
     found = (retriever.search(query, k) for query in asked.queries)
     rows = [[_row(hit, scored=asked.return_scores) for hit in hits] for hits in found]

@@ -1,4 +1,4 @@
-"""Which addresses may be fetched: a model must not reach into the network it runs in."""
+"""Checks of web addresses: a model must not reach the private network it runs in."""
 
 import asyncio
 import ipaddress
@@ -15,18 +15,18 @@ _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _NEVER_PUBLIC = (
     ipaddress.IPv6Network("::/96"),  # IPv4 addresses in an outdated form
     ipaddress.IPv6Network("64:ff9b:1::/48"),  # NAT64 of a network's own (RFC 8215)
-    ipaddress.IPv6Network("fec0::/10"),  # once meant for one site
+    ipaddress.IPv6Network("fec0::/10"),  # site-local, deprecated
 )
 MAX_URL = 2000
 
 _UNSENDABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-"""Control characters, and halves of characters, which have no bytes."""
+"""Control characters, and lone surrogates, which can't be encoded."""
 
 
 def parse_url(url: str) -> SplitResult:
-    """Split a web address, or tell the model what is wrong with it.
+    """Split a web address; ToolError if it can't be opened.
 
-    A host of other letters is written as it is sent and looked up:
+    A non-ASCII host is returned in its ASCII form:
 
     >>> parse_url("https://Bücher.example:8080/ä").netloc
     'xn--bcher-kva.example:8080'
@@ -36,17 +36,17 @@ def parse_url(url: str) -> SplitResult:
         if _is_web(parts) and len(url) <= MAX_URL and not _UNSENDABLE.search(url.strip()):
             return parts._replace(netloc=_netloc(parts))
     except ValueError:
-        pass  # no address at all, or a host that none can have
+        pass  # not an address, or an impossible host
     shown = url if len(url) < 200 else f"{url[:200]}…"
     raise ToolError(f"not an address that can be opened: {shown!a}. Use https://host/path.")
 
 
 def join_url(url: str, moved_to: str) -> str:
-    """Return where a page sends its reader, which may be told from where the page is."""
+    """Return the target of a redirect, which may be relative to the page."""
     try:
         return urljoin(url, moved_to)
     except ValueError:
-        return moved_to  # no address, which is told to the model where it is split
+        return moved_to  # not an address; `parse_url` reports it
 
 
 def _is_web(parts: SplitResult) -> bool:
@@ -71,9 +71,9 @@ def _in_ascii(host: str) -> str:
 
 
 async def resolve_public_address(host: str, port: int, *, allow_private: bool) -> str:
-    """Look a host up, and return the one address to connect to.
+    """Resolve a host, and return the one address to connect to.
 
-    Whoever connects to what is returned can't be led elsewhere by a second answer of the DNS.
+    Connecting to this address instead of the host prevents DNS rebinding.
     """
     addresses = await resolve_host(host, port)
     if not allow_private and not all(map(is_public, addresses)):
@@ -82,7 +82,7 @@ async def resolve_public_address(host: str, port: int, *, allow_private: bool) -
 
 
 async def resolve_host(host: str, port: int) -> list[Address]:
-    """Ask the system for a host's addresses."""
+    """Return the addresses of a host."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -92,7 +92,7 @@ async def resolve_host(host: str, port: int) -> list[Address]:
 
 
 def is_public(address: Address) -> bool:
-    """Tell whether an address, and any other that is written inside it, is of the open internet.
+    """Return whether an address, and any address embedded in it, is on the public internet.
 
     >>> [is_public(ipaddress.ip_address(x)) for x in ("8.8.8.8", "127.0.0.1", "::ffff:10.0.0.1")]
     [True, False, False]
@@ -110,7 +110,7 @@ def _with_embedded(address: Address) -> Iterator[Address]:
     if address in _NAT64:
         embedded.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
     inner = [one for one in embedded if one is not None]
-    # A mapped address is as public as what it stands for; in itself it is reserved.
+    # A mapped address itself is reserved; only the embedded one counts.
     if address.ipv4_mapped is None:
         yield address
     yield from inner

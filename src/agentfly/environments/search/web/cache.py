@@ -1,4 +1,4 @@
-"""What the web answered, kept on disk for a while: SQLite, for many threads and processes."""
+"""A cache of web answers on disk: SQLite, for many threads and processes."""
 
 import json
 import sqlite3
@@ -13,17 +13,17 @@ from agentfly.errors import ConfigError
 
 DAY = 24 * 3600.0
 BUSY_SECONDS = 10.0
-"""How long to wait for another process that is writing."""
+"""Time to wait for another process that is writing."""
 
 _TABLE = "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, value TEXT, until REAL)"
 
 
 class DiskCache:
-    """Texts by key, until they expire.
+    """Texts by key, with an expiry time.
 
     Args:
-        path: The file; made if it is missing.
-        seconds: How long an answer is good for.
+        path: The file; created if it is missing.
+        seconds: Time until an answer expires.
         now: The time in seconds since 1970; for tests.
     """
 
@@ -45,7 +45,7 @@ class DiskCache:
             ) from error
 
     def get(self, key: str) -> str | None:
-        """Return what is kept, unless it has expired."""
+        """Return the text of a key; None if it is missing or has expired."""
         with self._connected() as database:
             row = database.execute(
                 "SELECT value FROM answers WHERE key = ? AND until > ?", (key, self._now())
@@ -53,7 +53,7 @@ class DiskCache:
         return None if row is None else str(row[0])
 
     def put(self, key: str, value: str) -> None:
-        """Keep a text from now on."""
+        """Store a text."""
         with self._connected() as database:
             database.execute(
                 "INSERT OR REPLACE INTO answers VALUES (?, ?, ?)",
@@ -62,13 +62,13 @@ class DiskCache:
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
-        # A connection each time: SQLite's must not pass from thread to thread.
+        # A connection each time: SQLite connections must not be shared by threads.
         with closing(sqlite3.connect(self._path, timeout=BUSY_SECONDS)) as database, database:
             yield database
 
 
 class CachedSearch:
-    """A retriever that asks another only what it has not asked before."""
+    """A retriever that caches the hits of another."""
 
     def __init__(self, retriever: Retriever, cache: DiskCache, *, name: str) -> None:
         self._retriever = retriever
@@ -76,13 +76,13 @@ class CachedSearch:
         self._name = name
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """Return what is kept, or else ask and keep it; failures are not kept."""
+        """Return cached hits, or search and cache the hits; failures are not cached."""
         key = json.dumps(["search", self._name, " ".join(query.split()), k])
-        kept = self._cache.get(key)
-        if kept is not None:
+        cached = self._cache.get(key)
+        if cached is not None:
             return [
                 Hit(passage=Passage(**row["passage"]), score=row["score"])
-                for row in json.loads(kept)
+                for row in json.loads(cached)
             ]
         hits = self._retriever.search(query, k)
         self._cache.put(key, json.dumps([asdict(hit) for hit in hits]))

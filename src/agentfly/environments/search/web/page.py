@@ -1,4 +1,4 @@
-"""Fetching a page, and what a person would read of it."""
+"""Fetching a page and extracting its text."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     import httpx2
 
 MAX_BYTES = 2 * 2**20
-"""Of a page; what comes after is not read."""
+"""Maximum size of a page; the rest is not read."""
 MAX_REDIRECTS = 5
 SECONDS = 15.0
-"""For one page, with all redirects and attempts."""
+"""Time limit of one page, with all redirects and retries."""
 PER_MINUTE = 60.0
-"""Requests to one host: what a site bears from a stranger."""
+"""Rate limit for requests to one host, low enough for any site."""
 MAX_HOSTS = 4096
-"""Hosts whose pace is kept; of more, the one that was left alone longest may be asked at once."""
+"""Number of hosts with a rate limit in memory; the least recently used is dropped."""
 READABLE_TYPES = ("text/html", "application/xhtml+xml", "text/plain")
 USER_AGENT = "Mozilla/5.0 (compatible; agentfly)"
 
@@ -45,14 +45,14 @@ class _Fetched:
 
 
 class PageReader:
-    """Reads pages of the public web. What is wrong with one is told to the model.
+    """Reads pages of the public web; failures are ToolErrors, which the model sees.
 
     Args:
-        cache: Where pages are kept.
+        cache: Cache of pages.
         allow_private: Whether loopback and private addresses may be opened, for a web of your own.
-        requests_per_minute: To any one host, redirects included; None for as fast as one can.
-        retry: After 429, 5xx and broken connections.
-        seconds: For one page with everything.
+        requests_per_minute: Rate limit for each host, redirects included; None for no limit.
+        retry: Retries after 429, 5xx and broken connections.
+        seconds: Time limit of one page with redirects and retries.
     """
 
     def __init__(
@@ -69,16 +69,16 @@ class PageReader:
         self._allow_private = allow_private
         self._clock = LoopClock()
         # Only the shared loop uses them, so no lock is needed.
-        self._pace_of = lru_cache(MAX_HOSTS)(lambda _: RateLimit(requests_per_minute, self._clock))
+        self._limit_of = lru_cache(MAX_HOSTS)(lambda _: RateLimit(requests_per_minute, self._clock))
         self._retry = retry or Retry(attempts=3)
         self._seconds = seconds
 
     def read(self, url: str) -> Passage:
-        """Return a page's title and text; ToolError if it can't be had."""
+        """Return a page's title and text; ToolError if it can't be fetched."""
         key = json.dumps(["page", url])
-        kept = self._cache.get(key) if self._cache else None
-        if kept is not None:
-            return Passage(**json.loads(kept))
+        cached = self._cache.get(key) if self._cache else None
+        if cached is not None:
+            return Passage(**json.loads(cached))
         try:
             page = _passage(url, run_blocking(self._within_time(url)))
         except (HttpError, DeadlineError) as error:
@@ -109,23 +109,23 @@ class PageReader:
         )
 
     async def _fetch(self, url: str, deadline: float) -> _Fetched:
-        """Ask once, when it is the host's turn, at the address that was looked at."""
+        """Send one request to the checked address, within the host's rate limit."""
         parts = parse_url(url)
         host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
         address = await resolve_public_address(host, port, allow_private=self._allow_private)
-        await self._pace_of(host).acquire(deadline)
+        await self._limit_of(host).acquire(deadline)
         return await self._exchange(parts, address)
 
     async def _exchange(self, parts: SplitResult, address: str) -> _Fetched:
-        """Ask for nothing but plain bytes."""
+        """Send the request; only uncompressed text is accepted."""
         httpx = import_httpx()
         headers = {
             "Host": parts.netloc,
             "User-Agent": USER_AGENT,
             "Accept": ", ".join(READABLE_TYPES),
-            "Accept-Encoding": "identity",  # Nothing that a few bytes could blow up.
+            "Accept-Encoding": "identity",  # No decompression bombs.
         }
-        # No proxy: it would look the host up by itself.
+        # No proxy: it would resolve the host itself.
         async with httpx.AsyncClient(
             verify=_tls(), trust_env=False, timeout=self._seconds, follow_redirects=False
         ) as client:

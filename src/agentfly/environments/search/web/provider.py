@@ -1,4 +1,4 @@
-"""What a provider of web search is: how to ask it, and how to read what it answers."""
+"""The description of a web search provider: its requests and its answers."""
 
 import re
 from collections.abc import Callable
@@ -13,45 +13,45 @@ from agentfly.runtime.http_client import Call
 
 
 class WebResult(BaseModel):
-    """One page that was found."""
+    """One result of a web search."""
 
     title: str = ""
     url: str
-    """Whole, or a path from where the provider is."""
+    """Absolute URL, or a path relative to the provider's."""
     snippet: str = ""
 
 
 class WebAnswer(Protocol):
-    """A provider's own form of answer: a pydantic model that can list what it found."""
+    """A pydantic model of a provider's answer, which lists the results."""
 
     def results(self) -> list[WebResult]:
-        """Return the pages, the best first; ToolError if the answer is that the query is wrong."""
+        """Return the results, best first; ToolError if the provider rejects the query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """A service, as data."""
+    """A web search provider, as data."""
 
     name: str
     url: str | None
-    """Where it is; None if everybody has their own."""
+    """Public address; None if every user runs their own server."""
     key_env: str | None
     """Environment variable with the key; None if it needs none."""
     call: Callable[[str, int, str], Call]
-    """Makes the request for a query, a number of results and the key."""
+    """Returns the request for a query, a number of results and the key."""
     answer: type[BaseModel]
-    """Fits `WebAnswer`."""
+    """Model of the answer; implements `WebAnswer`."""
     max_query: int = MAX_QUERY
-    """Characters of a query that it takes."""
+    """Maximum number of characters of a query."""
     max_words: int | None = None
-    """Words of a query that it takes; None for any number."""
+    """Maximum number of words of a query; None for no limit."""
 
 
 _MARK = re.compile(r"<[^<>]{0,200}>")
 
 
 def strip_tags(snippet: str) -> str:
-    """Take out the marks by which providers show what matched.
+    """Remove the tags by which providers highlight matches.
 
     >>> strip_tags("Cats &amp; <strong>dogs</strong>")
     'Cats & dogs'

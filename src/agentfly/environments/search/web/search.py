@@ -1,9 +1,9 @@
-"""Web search as a retriever: one provider, its key, its pace."""
+"""Web search as a retriever: one provider with its key and its rate limit."""
 
 import os
 from typing import cast
 
-from agentfly.environments.search.client import SECONDS, Client
+from agentfly.environments.search.blocking_client import SECONDS, BlockingClient
 from agentfly.environments.search.retriever import MAX_HITS, Hit, Passage, replace_surrogates
 from agentfly.environments.search.web.provider import Provider, WebAnswer, WebResult
 from agentfly.environments.search.web.providers import PROVIDERS
@@ -13,18 +13,18 @@ from agentfly.runtime.http_retry import Retry
 from agentfly.runtime.names import look_up
 
 MAX_CONCURRENT = 8
-"""Requests under way at once to one provider."""
+"""Maximum number of concurrent requests to one provider."""
 
 
 class WebSearch:
-    """Asks a provider. Keys come from the environment and are never written down.
+    """A retriever that queries a provider. Keys come from environment variables only.
 
     Args:
         provider: `searxng`, `serper`, `brave`, `tavily` or `wikipedia`, or one of your own.
-        url: Where it is, if not where everybody finds it; for SearXNG by default `SEARXNG_URL`.
-        requests_per_minute: Its pace; others wait for their turn.
-        retry: After 429 (as long as it asks for), 5xx and broken connections.
-        seconds: For one query with all attempts.
+        url: Its address, if not the public one; for SearXNG by default `SEARXNG_URL`.
+        requests_per_minute: Rate limit; further requests wait.
+        retry: Retries after 429 (as late as it demands), 5xx and broken connections.
+        seconds: Time limit of one query with all retries.
     """
 
     def __init__(
@@ -48,15 +48,15 @@ class WebSearch:
             request_seconds=seconds,
             retry=retry or Retry(attempts=4),
         )
-        self._client = Client(endpoint, seconds=seconds)
+        self._client = BlockingClient(endpoint, seconds=seconds)
 
     @property
     def name(self) -> str:
-        """Which provider it is."""
+        """Name of the provider."""
         return self._provider.name
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """Return at most `k` pages with their snippets; EnvError if the provider can't be had."""
+        """Return at most `k` pages with their snippets; EnvError if the provider fails."""
         k = min(k, MAX_HITS)
         if k < 1 or not query.strip():
             return []
@@ -70,7 +70,7 @@ class WebSearch:
         ]
 
     def _require_short(self, query: str) -> None:
-        """A provider refuses what is too long, and its refusal would look like a failure of it."""
+        """Raise ToolError for a long query: the provider's refusal would look like its failure."""
         most, words = self._provider.max_query, self._provider.max_words
         if len(query) > most:
             raise ToolError(f"a query has at most {most} characters, got {len(query)}.")

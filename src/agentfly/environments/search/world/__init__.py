@@ -1,4 +1,4 @@
-"""The embedded default: an invented world whose questions can't be answered from memory."""
+"""The default task: a generated world whose questions can't be answered from memory."""
 
 from agentfly.environments.search.world.questions import (
     Question,

@@ -1,4 +1,4 @@
-"""Rows of questions about a world."""
+"""Questions over several facts of a world: written, parsed, and drawn as rows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from agentfly.types import Seed
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Where to begin, and which facts to follow."""
+    """The name to start from, and the relations to follow."""
 
     start: str
     path: tuple[Relation, ...]
 
 
 def write_question(question: Question, random: Random, *, held_out: bool = False) -> str:
-    """Write a question, in one of the wordings to train on or in those that are held out.
+    """Return the text of a question, in a training wording or a held-out one.
 
     >>> birthplace, river = RELATIONS[0], RELATIONS[3]
     >>> write_question(Question("Mira Dovel", (birthplace, river)), Random(5))
@@ -36,7 +36,7 @@ def write_question(question: Question, random: Random, *, held_out: bool = False
 
 
 def parse_question(text: str) -> Question | None:
-    """Understand a question; None for one that is not of this world.
+    """Parse a question; None for one that is not about the world.
 
     >>> question = parse_question("Which river flows through the birthplace of Mira Dovel?")
     >>> question.start, [relation.name for relation in question.path]
@@ -60,7 +60,7 @@ def _read_phrase(text: str, kind: str) -> tuple[str, tuple[Relation, ...]]:
 
 
 TRIES = 50
-"""Draws for each question that is wanted; a small world has only so many."""
+"""Draws per requested question; a small world has only so many different ones."""
 
 
 def train_rows(world: World, hops: tuple[int, ...], count: int) -> list[dict[str, Any]]:
@@ -72,7 +72,7 @@ def train_rows(world: World, hops: tuple[int, ...], count: int) -> list[dict[str
 def held_out_rows(
     world: World, hops: tuple[int, ...], count: int, *, new_wordings: bool = True
 ) -> list[dict[str, Any]]:
-    """Return questions about the half that is held out, in wordings that are too."""
+    """Return questions about the held-out half, by default in held-out wordings."""
     random = Seed(world.seed).child("held-out questions").random()
     return _rows(world.held_out, hops, count, random, held_out=new_wordings)
 
@@ -99,7 +99,7 @@ def _questions(half: Half, hops: tuple[int, ...], random: Random) -> Iterator[Qu
         if path is None:
             continue
         names = half.walk(entity.name, path)
-        if len(set(names)) == len(names):  # No question that leads in a circle.
+        if len(set(names)) == len(names):  # No circular questions.
             yield Question(entity.name, path)
 
 

@@ -1,7 +1,7 @@
-"""What can be true between two things, and all ways to say and to ask it.
+"""Relations between two entities, and all wordings to state them and to ask for them.
 
-The same patterns write passages and questions, and read them again, so that what a question means
-never has to be stored beside it.
+The same patterns write and parse passages and questions, so the meaning of a question need not be
+stored with it.
 """
 
 import re
@@ -11,21 +11,21 @@ from functools import cached_property
 
 @dataclass(frozen=True, kw_only=True)
 class Relation:
-    """A fact of this kind holds of a subject and exactly one object."""
+    """A relation of a subject to exactly one object."""
 
     name: str
     subject: str
-    """Its kind, such as "person"."""
+    """Kind of the subject, such as "person"."""
     object: str
     says: tuple[str, ...]
-    """Sentences, with {s} for the subject and {o} for the object; the first is the plainest."""
+    """Sentences with {s} for the subject and {o} for the object; the first is the simplest."""
     phrases: tuple[str, ...]
-    """How to speak of the object, with {} for the subject; the last is held out."""
+    """Noun phrases for the object, with {} for the subject; the last is held out."""
     asks: tuple[str, ...]
-    """How to ask for the object; the last is held out."""
+    """Questions for the object; the last is held out."""
 
     def wordings(self, forms: tuple[str, ...], *, held_out: bool) -> tuple[str, ...]:
-        """Return the forms to train on, or the one that is held out."""
+        """Return the training wordings, or the held-out one."""
         return forms[-1:] if held_out else forms[:-1]
 
     @cached_property
@@ -36,15 +36,15 @@ class Relation:
         }
 
     def read_ask(self, question: str) -> str | None:
-        """Return what a question asks this of; None if it asks something else."""
+        """Return the subject of a question for this relation; None for other questions."""
         return _first(self._readings["asks"], question)
 
     def read_phrase(self, phrase: str) -> str | None:
-        """Return the subject that a phrase speaks of."""
+        """Return the subject of a noun phrase of this relation; None for other phrases."""
         return _first(self._readings["phrases"], phrase)
 
     def read_fact(self, text: str, subject: str) -> str | None:
-        """Find the object in a text that says this of a subject."""
+        """Return the object that a text states for a subject; None if it does not."""
         for form in self.says:
             said = re.escape(form).replace(r"\{s\}", re.escape(subject))
             found = re.search(said.replace(r"\{o\}", "([^.]+?)"), text)

@@ -21,7 +21,7 @@ CODAS = ("", "l", "m", "n", "r", "k", "x", "nd", "rt")
 
 
 def invented_word(random: Random, syllables: int = 2) -> str:
-    """Make up a word.
+    """Return an invented word.
 
     >>> invented_word(Random(4))
     'Hidraix'
@@ -31,9 +31,9 @@ def invented_word(random: Random, syllables: int = 2) -> str:
 
 
 class Names:
-    """Gives each name once, and no word of one in another.
+    """Invents names that share no word.
 
-    A word that stood in two names would let a search for one find the other.
+    If two names shared a word, a search for one would find the other.
     """
 
     def __init__(self, random: Random, *, short: bool) -> None:
@@ -42,7 +42,7 @@ class Names:
         self._words: set[str] = set()
 
     def new_name(self, kind: str) -> str:
-        """Make up a name for something of this kind."""
+        """Return a new name for an entity of this kind."""
         if self._short:
             return self._word()
         return _FULL[kind](self._fresh())
@@ -71,14 +71,14 @@ _FULL: dict[str, Callable[[Iterator[str]], str]] = {
 SHARES: Mapping[str, int] = MappingProxyType(
     {"person": 1, "town": 4, "company": 4, "book": 4, "river": 8, "mountain": 8}
 )
-"""How many people there are for one of each kind."""
+"""Number of people per entity of each kind."""
 HELD_OUT_SHARE = 3
-"""One person is held out for so many to train on."""
+"""Number of people to train on per held-out person."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """Something with a name."""
+    """A person, town, company, book, river or mountain."""
 
     name: str
     kind: str
@@ -86,11 +86,11 @@ class Entity:
 
 @dataclass(frozen=True)
 class Half:
-    """Things, and what is true of them."""
+    """Entities of one half, and the facts about them."""
 
     entities: tuple[Entity, ...]
     facts: Mapping[tuple[str, str], str]
-    """The object's name, by the subject's name and the relation's."""
+    """Name of the object, by the names of subject and relation."""
 
     def walk(self, start: str, path: tuple[Relation, ...]) -> list[str]:
         """Return the names along a path, the start first."""
@@ -110,9 +110,9 @@ class World:
     """
 
     people: int
-    """To train on; a third as many are held out."""
+    """Number of people to train on; a third as many are held out."""
     short: bool
-    """Names of one word, and every fact said in the plainest way."""
+    """Whether names have one word and facts the simplest wording."""
     seed: int
 
     @cached_property
@@ -127,7 +127,7 @@ class World:
 
     @cached_property
     def passages(self) -> tuple[Passage, ...]:
-        """One passage for each thing, known by its name."""
+        """One passage per entity, with its name as id."""
         random = Seed(self.seed).child("passages").random()
         return tuple(
             Passage(id=one.name, title=one.name, text=_text(one, half, random, short=self.short))

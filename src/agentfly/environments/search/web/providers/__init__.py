@@ -13,6 +13,6 @@ from agentfly.environments.search.web.providers.wikipedia import WIKIPEDIA
 PROVIDERS: Mapping[str, Provider] = MappingProxyType(
     {one.name: one for one in (BRAVE, SEARXNG, SERPER, TAVILY, WIKIPEDIA)}
 )
-"""All of them, by name."""
+"""All providers by name."""
 
 __all__ = ["PROVIDERS"]

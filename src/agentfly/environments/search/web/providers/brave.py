@@ -6,7 +6,7 @@ from agentfly.environments.search.web.provider import Provider, WebResult, strip
 from agentfly.runtime.http_client import Call
 
 MAX_RESULTS = 20
-"""It refuses to give more at once."""
+"""Maximum number of results of a request; more are refused."""
 
 
 class _Found(BaseModel):
@@ -21,7 +21,7 @@ class _Web(BaseModel):
 
 class _Answer(BaseModel):
     type: str
-    """Always there, where `web` is missing if nothing was found."""
+    """Always present; `web` is missing if nothing was found."""
     web: _Web = _Web()
 
     def results(self) -> list[WebResult]:

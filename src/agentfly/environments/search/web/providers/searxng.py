@@ -1,4 +1,4 @@
-"""SearXNG, which anybody can run; its settings must allow the format `json`."""
+"""SearXNG, a self-hosted server; its settings must allow the format `json`."""
 
 from pydantic import BaseModel, Field
 
@@ -20,7 +20,7 @@ class _Answer(BaseModel):
 
 
 def _call(query: str, k: int, key: str) -> Call:
-    del k, key  # It gives a page of results, and has no keys.
+    del k, key  # It returns one page of results, and needs no key.
     return Call(method="GET", path="/search", query={"q": query, "format": "json"})
 
 

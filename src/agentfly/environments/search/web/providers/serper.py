@@ -1,4 +1,4 @@
-"""Serper, which asks Google: https://serper.dev."""
+"""Serper, which returns Google results: https://serper.dev."""
 
 from pydantic import BaseModel
 

@@ -6,7 +6,7 @@ from agentfly.environments.search.web.provider import Provider, WebResult
 from agentfly.runtime.http_client import Call
 
 MAX_RESULTS = 20
-"""It refuses to give more at once."""
+"""Maximum number of results of a request; more are refused."""
 
 
 class _Found(BaseModel):

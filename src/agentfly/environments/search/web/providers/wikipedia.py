@@ -10,15 +10,15 @@ from agentfly.runtime.http_client import Call
 
 SITE = "https://en.wikipedia.org"
 MAX_RESULTS = 50
-"""It gives no more at once."""
+"""Maximum number of results of a request."""
 BAD_QUERY = (
     "cirrussearch-parse-error",
     "cirrussearch-query-too-long",
     "cirrussearch-regex-syntax-error",
 )
-"""Errors of whoever wrote the query; all others are Wikipedia's own."""
+"""Error codes of a wrong query; all others are failures of Wikipedia."""
 USER_AGENT = "agentfly (https://pypi.org/project/agentfly)"
-"""Wikipedia asks programs to say who they are."""
+"""User agent, which Wikipedia requires of programs."""
 
 
 class _Found(BaseModel):
@@ -39,7 +39,7 @@ class _Error(BaseModel):
 class _Answer(BaseModel):
     query: _Query | None = None
     error: _Error | None = None
-    """What went wrong, though the status is 200."""
+    """The error, although the status is 200."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:

@@ -1,4 +1,4 @@
-"""Asking one server, within a time, again after what may pass."""
+"""A blocking JSON client for one server, with retries within a time limit."""
 
 from typing import TypeVar
 
@@ -12,11 +12,11 @@ from agentfly.runtime.http_client import Call, Endpoint, HttpClient, HttpRespons
 M = TypeVar("M", bound=BaseModel)
 
 SECONDS = 20.0
-"""For one question with all its attempts: less than a tool call may take."""
+"""Time limit of one request with all retries; less than the timeout of a tool call."""
 
 
-class Client:
-    """A server that answers in JSON. What it can't answer is an EnvError: nobody's fault here."""
+class BlockingClient:
+    """A client of a server that answers in JSON; failures of the server raise EnvError."""
 
     def __init__(self, endpoint: Endpoint, *, seconds: float = SECONDS) -> None:
         self._clock = LoopClock()
@@ -24,7 +24,7 @@ class Client:
         self._seconds = seconds
 
     def ask(self, call: Call, kind: type[M], expected: str) -> M:
-        """Return the answer as an object of this kind, which people know as `expected`."""
+        """Return the answer as an object of this kind; error messages call it `expected`."""
         try:
             return run_blocking(self._ask(call, kind, expected))
         except (HttpError, DeadlineError) as error:
@@ -37,5 +37,5 @@ class Client:
         return await self._server.request(call, read, deadline=self._clock.now() + self._seconds)
 
     def close(self) -> None:
-        """End what is under way, and close the connections."""
+        """Cancel running requests and close the connections."""
         run_blocking(self._server.close())
