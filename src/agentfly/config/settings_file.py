@@ -14,37 +14,6 @@ from agentfly.config.validation_errors import Problem, SettingsError, problems_o
 from agentfly.errors import ConfigError, FormatError
 from agentfly.runtime.names import suggestion
 
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read a file into nested dicts."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError as error:
-        raise ConfigError(f"there is no file {str(path)!r}. {_others(path)}") from error
-    except IsADirectoryError as error:
-        raise ConfigError(f"{str(path)!r} is a folder. {_others(path / '*')}") from error
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise FormatError(f"{path} is not UTF-8 text in line {line}. Save it as UTF-8") from error
-    except OSError as error:
-        raise ConfigError(f"{str(path)!r} can't be read: {error.strerror}") from error
-    return parse_toml(text, str(path))
-
-
-def parse_toml(text: str, file: str) -> dict[str, Any]:
-    """Parse a text into nested dicts; `file` is its name in error messages."""
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise FormatError(f"{file} is not TOML: {error}") from error
-
-
-def _others(path: Path) -> str:
-    """Return a sentence with the TOML files that the folder has instead."""
-    files = [file.name for file in path.parent.glob("*.toml")] if path.parent.is_dir() else []
-    return suggestion(path.name, files).replace("Known", f"TOML files in {str(path.parent)!r}")
-
-
 Plugins = Mapping[str, Mapping[str, type[Settings]]]
 """Known names and their settings classes, by table: {"algorithm": {"grpo": …}}."""
 Check = Callable[[RunSettings], Iterable[Problem]]
@@ -101,6 +70,15 @@ def load_settings(
     return validated(RunSettings, completed.data, problems, file, check=others)
 
 
+def _without_tasks(data: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield a problem if no source of tasks is there; only Python code may leave it out."""
+    if "source" not in data:
+        yield Problem(key="source", text="missing. Add at least one table [[source]]")
+    elif data["source"] == []:
+        text = "a run needs tasks: add at least one table [[source]]"
+        yield Problem(key="source", text=text)
+
+
 def validated(
     table: type[Table],
     data: Mapping[str, Any],
@@ -118,15 +96,6 @@ def validated(
     return settings
 
 
-def _without_tasks(data: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield a problem if no source of tasks is there; only Python code may leave it out."""
-    if "source" not in data:
-        yield Problem(key="source", text="missing. Add at least one table [[source]]")
-    elif data["source"] == []:
-        text = "a run needs tasks: add at least one table [[source]]"
-        yield Problem(key="source", text=text)
-
-
 def read_tables(source: str | Path | Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any]]:
     """Return the file's name, if the source is a file, and its tables."""
     if isinstance(source, Mapping):
@@ -134,6 +103,36 @@ def read_tables(source: str | Path | Mapping[str, Any]) -> tuple[str | None, Map
     if isinstance(source, str) and "\n" in source:
         return None, parse_toml(source, "this text")
     return str(source), read_toml(Path(source))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a file into nested dicts."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        raise ConfigError(f"there is no file {str(path)!r}. {_others(path)}") from error
+    except IsADirectoryError as error:
+        raise ConfigError(f"{str(path)!r} is a folder. {_others(path / '*')}") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise FormatError(f"{path} is not UTF-8 text in line {line}. Save it as UTF-8") from error
+    except OSError as error:
+        raise ConfigError(f"{str(path)!r} can't be read: {error.strerror}") from error
+    return parse_toml(text, str(path))
+
+
+def _others(path: Path) -> str:
+    """Return a sentence with the TOML files that the folder has instead."""
+    files = [file.name for file in path.parent.glob("*.toml")] if path.parent.is_dir() else []
+    return suggestion(path.name, files).replace("Known", f"TOML files in {str(path.parent)!r}")
+
+
+def parse_toml(text: str, file: str) -> dict[str, Any]:
+    """Parse a text into nested dicts; `file` is its name in error messages."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise FormatError(f"{file} is not TOML: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

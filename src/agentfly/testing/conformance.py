@@ -33,6 +33,18 @@ from agentfly.types import (
     Trajectory,
 )
 
+_CALL_SECONDS = 60.0
+_TOOL = ToolSpec(
+    name="weather",
+    description="Tell the weather of a city.",
+    parameters={
+        "type": "object",
+        "properties": {"city": {"type": "string", "description": "The city."}},
+        "required": ["city"],
+    },
+)
+_OPENING = (Message(role="user", content="Is it raining in Oslo?"),)
+
 
 class ConformanceError(AgentFlyError, AssertionError):
     """A part that does not keep the contract of its Protocol."""
@@ -79,7 +91,74 @@ class Findings:
             raise ConformanceError(f"{self.what} breaks its contract:{lines}")
 
 
-_CALL_SECONDS = 60.0
+async def check_tool(
+    tool: Tool, arguments: Mapping[str, Any], *, context: Context | None = None
+) -> ToolResult:
+    """Raise ConformanceError unless the tool keeps its contract; return its result.
+
+    `arguments` is one call that must succeed.
+    """
+    findings = Findings(f"tool {tool.spec.name!r}")
+    context = context or make_context()
+    _check_schema(findings, tool)
+    result = ToolResult(observation="")
+    with findings.no_error("the good call"):
+        result = await tool.run(_call(tool, json.dumps(dict(arguments))), context)
+        findings.expect(
+            result.status is ToolStatus.OK,
+            f"the good call gave status {result.status}: {result.observation}",
+        )
+    for bad in ('{"no_such_argument": 1}', "[1, 2", "null", '"text"'):
+        with findings.no_error(f"the bad arguments {bad}"):
+            answer = await tool.run(_call(tool, bad), context)
+            findings.expect(
+                answer.status.invalid, f"the bad arguments {bad} gave status {answer.status}"
+            )
+            findings.expect(answer.observation, f"the bad arguments {bad} gave no observation")
+    findings.report()
+    return result
+
+
+def _check_schema(findings: Findings, tool: Tool) -> None:
+    spec = tool.spec
+    findings.expect(spec.description, "it has no description")
+    findings.expect(
+        spec.parameters.get("type") == "object", "its parameters are not of type `object`"
+    )
+    properties = spec.parameters.get("properties", {})
+    unknown = [name for name in spec.parameters.get("required", ()) if name not in properties]
+    findings.expect(not unknown, f"required parameters {unknown} are not among its properties")
+    with findings.no_error("writing the schema as JSON"):
+        json.dumps(spec.to_openai())
+
+
+def _call(tool: Tool, arguments: str) -> ToolCall:
+    return ToolCall(id="call_0", name=tool.spec.name, arguments=arguments)
+
+
+async def check_reward(
+    reward: Reward, trajectory: Trajectory, *, context: Context | None = None
+) -> Score:
+    """Raise ConformanceError unless the reward keeps its contract; return its score."""
+    findings = Findings(f"reward {reward.name!r}")
+    context = context or make_context(trajectory.task)
+    scores: list[Score] = []
+    with findings.no_error("scoring"):
+        scores = [await reward.score(trajectory, context) for _ in range(2)]
+        _check_score(findings, scores[0], turns=len(trajectory.turns))
+        findings.expect(scores[0] == scores[1], f"scoring twice gave {scores}")
+    findings.report()
+    return scores[0]
+
+
+def _check_score(findings: Findings, score: object, *, turns: int) -> None:
+    if not isinstance(score, Score):
+        findings.expect(None, f"it returned {score!r}, not a Score")
+    elif score.per_turn is not None:
+        findings.expect(
+            len(score.per_turn) == turns,
+            f"it gave {len(score.per_turn)} per-turn values for {turns} turns",
+        )
 
 
 async def check_environment(spec: EnvSpec, task: Task, actions: Sequence[str]) -> None:
@@ -124,18 +203,6 @@ async def _play(
 async def _invoke(call: Any, name: str) -> Any:
     clock = LoopClock()
     return await invoke(call, name=name, clock=clock, deadline=clock.now() + _CALL_SECONDS)
-
-
-_TOOL = ToolSpec(
-    name="weather",
-    description="Tell the weather of a city.",
-    parameters={
-        "type": "object",
-        "properties": {"city": {"type": "string", "description": "The city."}},
-        "required": ["city"],
-    },
-)
-_OPENING = (Message(role="user", content="Is it raining in Oslo?"),)
 
 
 def check_renderer(renderer: Renderer) -> None:
@@ -200,73 +267,3 @@ def _completion(ids: tuple[int, ...], finish_reason: FinishReason) -> Completion
         versions=((0, len(ids)),) if ids else (),
         finish_reason=finish_reason,
     )
-
-
-async def check_reward(
-    reward: Reward, trajectory: Trajectory, *, context: Context | None = None
-) -> Score:
-    """Raise ConformanceError unless the reward keeps its contract; return its score."""
-    findings = Findings(f"reward {reward.name!r}")
-    context = context or make_context(trajectory.task)
-    scores: list[Score] = []
-    with findings.no_error("scoring"):
-        scores = [await reward.score(trajectory, context) for _ in range(2)]
-        _check_score(findings, scores[0], turns=len(trajectory.turns))
-        findings.expect(scores[0] == scores[1], f"scoring twice gave {scores}")
-    findings.report()
-    return scores[0]
-
-
-def _check_score(findings: Findings, score: object, *, turns: int) -> None:
-    if not isinstance(score, Score):
-        findings.expect(None, f"it returned {score!r}, not a Score")
-    elif score.per_turn is not None:
-        findings.expect(
-            len(score.per_turn) == turns,
-            f"it gave {len(score.per_turn)} per-turn values for {turns} turns",
-        )
-
-
-async def check_tool(
-    tool: Tool, arguments: Mapping[str, Any], *, context: Context | None = None
-) -> ToolResult:
-    """Raise ConformanceError unless the tool keeps its contract; return its result.
-
-    `arguments` is one call that must succeed.
-    """
-    findings = Findings(f"tool {tool.spec.name!r}")
-    context = context or make_context()
-    _check_schema(findings, tool)
-    result = ToolResult(observation="")
-    with findings.no_error("the good call"):
-        result = await tool.run(_call(tool, json.dumps(dict(arguments))), context)
-        findings.expect(
-            result.status is ToolStatus.OK,
-            f"the good call gave status {result.status}: {result.observation}",
-        )
-    for bad in ('{"no_such_argument": 1}', "[1, 2", "null", '"text"'):
-        with findings.no_error(f"the bad arguments {bad}"):
-            answer = await tool.run(_call(tool, bad), context)
-            findings.expect(
-                answer.status.invalid, f"the bad arguments {bad} gave status {answer.status}"
-            )
-            findings.expect(answer.observation, f"the bad arguments {bad} gave no observation")
-    findings.report()
-    return result
-
-
-def _check_schema(findings: Findings, tool: Tool) -> None:
-    spec = tool.spec
-    findings.expect(spec.description, "it has no description")
-    findings.expect(
-        spec.parameters.get("type") == "object", "its parameters are not of type `object`"
-    )
-    properties = spec.parameters.get("properties", {})
-    unknown = [name for name in spec.parameters.get("required", ()) if name not in properties]
-    findings.expect(not unknown, f"required parameters {unknown} are not among its properties")
-    with findings.no_error("writing the schema as JSON"):
-        json.dumps(spec.to_openai())
-
-
-def _call(tool: Tool, arguments: str) -> ToolCall:
-    return ToolCall(id="call_0", name=tool.spec.name, arguments=arguments)
