@@ -43,8 +43,8 @@ class CompletionReader:
             closing = next((closing for closing in self.closings if text.endswith(closing)), "")
             text = text.removesuffix(closing)
         thought = self._thought(text)
-        spoken = text[thought.end :].lstrip("\n") if thought.end else text
-        reading = self._reading(spoken, self.call_ends.get(ids[-1], "") if ids else "")
+        answer = text[thought.end :].lstrip("\n") if thought.end else text
+        reading = self._reading(answer, self.call_ends.get(ids[-1], "") if ids else "")
         message = Message(
             role="assistant",
             content=reading.content,
@@ -81,7 +81,7 @@ class CompletionReader:
     def _reading(self, text: str, call_end: str) -> Reading:
         if call_end and (reading := self._reading(text + call_end, "")).calls:
             return reading
-        opening, closing = self.marks.spoken
+        opening, closing = self.marks.answer
         head = text.lstrip()
         if not opening or self.call_format.reads_reasoning or not head.startswith(opening):
             return self._read(self.lead + text if self.lead and text else text)

@@ -153,8 +153,8 @@ def representative(history: Sequence[Message]) -> list[Message]:
     last = {
         _kind(history[start], history[end - 1]): (start, end) for start, end in pairwise(starts)
     }
-    spoken = (message for start, end in sorted(last.values()) for message in history[start:end])
-    return [*history[: starts[0]], *spoken, *history[starts[-1] :]]
+    kept = (message for start, end in sorted(last.values()) for message in history[start:end])
+    return [*history[: starts[0]], *kept, *history[starts[-1] :]]
 
 
 def _kind(turn: Message, reply: Message) -> object:
@@ -190,8 +190,8 @@ def add_tool_instructions(
 
 def results_as_user(messages: Sequence[Message]) -> list[Message]:
     """Turn tool messages into user messages, and join consecutive ones."""
-    spoken = (_result_as_user(message) for message in messages)
-    return list(_joined(spoken))
+    converted = (_result_as_user(message) for message in messages)
+    return list(_joined(converted))
 
 
 def as_one_user(messages: Sequence[Message]) -> list[Message]:

@@ -118,12 +118,12 @@ def _swapped_turn(swap: Swap, message: Message) -> Message:
 def _prompt(messages: Sequence[Message], opening: int | None) -> int:
     """Return the number of messages before the first one that is imitated."""
     start = opening or 0
-    spoken = [i for i, m in enumerate(messages) if m.role == "assistant" and i >= start]
-    if not spoken:
+    turns = [i for i, m in enumerate(messages) if m.role == "assistant" and i >= start]
+    if not turns:
         raise ConfigError("the conversation has no assistant's message to learn from")
-    if spoken[0] == 0:
+    if turns[0] == 0:
         raise ConfigError("the conversation begins with an assistant's message: nothing is asked")
-    return spoken[0]
+    return turns[0]
 
 
 def _said(messages: Sequence[Message], tools: Sequence[ToolSpec], first: int) -> Iterator[_Said]:
@@ -187,13 +187,13 @@ def _written(renderer: TemplateRenderer, said: _Said, closing: str) -> str:
         before, turn = "?", ""
     if turn.startswith(before):
         return turn[len(before) :].removesuffix(closing)
-    return _spoken(renderer, said.message)
+    return _written_by_format(renderer, said.message)
 
 
-def _spoken(renderer: TemplateRenderer, message: Message) -> str:
+def _written_by_format(renderer: TemplateRenderer, message: Message) -> str:
     thought = f"{message.reasoning or ''}\n</think>\n\n"
     try:
-        spoken = renderer.call_format.write(message.tool_calls, message.content)
+        written = renderer.call_format.write(message.tool_calls, message.content)
     except ConfigError:  # a user's own format that only reads
-        spoken = message.content
-    return spoken if renderer.opens_reasoning is OpensReasoning.NEVER else thought + spoken
+        written = message.content
+    return written if renderer.opens_reasoning is OpensReasoning.NEVER else thought + written

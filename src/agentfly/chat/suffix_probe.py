@@ -49,7 +49,7 @@ class Skeleton:
 
     arrange: Arrange
     """Function that arranges replies as this template accepts them."""
-    asked: tuple[dict[str, Any], ...]
+    messages: tuple[dict[str, Any], ...]
     """The probe's question (or the history) and turn, as the template reads them."""
     tools: tuple[dict[str, Any], ...]
     """As the template reads them; none where they don't change the suffix."""
@@ -200,10 +200,10 @@ class SuffixProbe:
 
     def _rest(self, skeleton: Skeleton, replies: Sequence[Message]) -> str:
         """Render the probe with the real replies."""
-        spoken = map(self._capabilities.write, replies)
+        written = map(self._capabilities.write, replies)
         try:
             text = self._template.render(
-                [*skeleton.asked, *spoken], skeleton.tools, add_generation_prompt=True
+                [*skeleton.messages, *written], skeleton.tools, add_generation_prompt=True
             )
         except ConfigError as error:
             raise _WordedOtherwiseError from error
@@ -279,7 +279,7 @@ class SuffixProbe:
         closed = start + len(end.closing)
         return Skeleton(
             arrange=arrange,
-            asked=tuple(map(self._capabilities.write, asked)),
+            messages=tuple(map(self._capabilities.write, asked)),
             tools=tuple(tool.to_openai() for tool in tools),
             before=text[:closed],
             fixed=(fixed[0][len(end.closing) :], *fixed[1:]),

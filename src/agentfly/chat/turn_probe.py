@@ -94,7 +94,7 @@ class TurnMarks:
 
     reasoning: tuple[ReasoningMarks, ...] = MARKS
     """The template's own first, then those that are tried on every text."""
-    spoken: tuple[str, str] = ("", "")
+    answer: tuple[str, str] = ("", "")
     """Text before and behind the answer to the user; empty for most templates."""
 
 
@@ -105,9 +105,9 @@ def detect_turn_marks(probe: TurnProbe) -> TurnMarks:
     before_said = said.partition(SAID)[0] if said and SAID in said else ""
     own = _reasoning_marks(probe, prompt, before_said)
     marks = tuple(dict.fromkeys([*([own] if own else []), *MARKS]))
-    opening = _spoken_opening(prompt, before_said, marks)
-    closing = _spoken_closing(probe, said or "") if opening else ""
-    return TurnMarks(reasoning=marks, spoken=(opening, closing))
+    opening = _answer_opening(prompt, before_said, marks)
+    closing = _answer_closing(probe, said or "") if opening else ""
+    return TurnMarks(reasoning=marks, answer=(opening, closing))
 
 
 def _reasoning_marks(probe: TurnProbe, prompt: str, before_said: str) -> ReasoningMarks | None:
@@ -155,12 +155,12 @@ def _closing(
         return first_mark(with_words[1])
     if calling is None:
         return ""
-    unthinking = (probe.turn(FIRST) or "").partition(FIRST.name)[0]
-    own = calling[1][: len(calling[1]) - len(common_suffix(calling[1], unthinking))]
+    without_reasoning = (probe.turn(FIRST) or "").partition(FIRST.name)[0]
+    own = calling[1][: len(calling[1]) - len(common_suffix(calling[1], without_reasoning))]
     return own if own.strip() else first_mark(calling[1])
 
 
-def _spoken_opening(prompt: str, before_said: str, marks: tuple[ReasoningMarks, ...]) -> str:
+def _answer_opening(prompt: str, before_said: str, marks: tuple[ReasoningMarks, ...]) -> str:
     """Return what a turn writes between its prompt and what is said, reasoning left out."""
     opening = before_said[len(common_prefix(before_said, prompt)) :]
     for pair in marks:
@@ -173,7 +173,7 @@ def _spoken_opening(prompt: str, before_said: str, marks: tuple[ReasoningMarks, 
     return opening.lstrip() if is_addressed else ""
 
 
-def _spoken_closing(probe: TurnProbe, said: str) -> str:
+def _answer_closing(probe: TurnProbe, said: str) -> str:
     """Return what a turn writes between what is said and its own end."""
     behind = said.rpartition(SAID)[2]
     calling = probe.turn(FIRST)

@@ -34,11 +34,11 @@ _ENDS = re.compile(r"^[ \t]*+(?:Thought|Action|Final Answer|Observation):", re.M
 
 def _read(text: str) -> Reading:
     observed = _OBSERVATION.search(text)
-    spoken = text[: observed.start()] if observed else text
-    first = _ACTION_OR_ANSWER.search(spoken)
+    own = text[: observed.start()] if observed else text
+    first = _ACTION_OR_ANSWER.search(own)
     if first and first["answer"]:
-        return Reading(content=spoken[first.end() :].strip())
-    return assemble(spoken, _find(spoken, cut=observed is None))
+        return Reading(content=own[first.end() :].strip())
+    return assemble(own, _find(own, cut=observed is None))
 
 
 def _find(text: str, *, cut: bool) -> Iterator[Found]:

@@ -255,15 +255,15 @@ def _differing(renderer: TemplateRenderer, one: str, other: str) -> int:
 
 
 def _calling(reference: ReferenceRenderer, *places: str, first: int = 0) -> Message:
-    asked = ({"query": place} for place in places)
-    return Message(role="assistant", tool_calls=reference.calls(*asked, first=first))
+    arguments = ({"query": place} for place in places)
+    return Message(role="assistant", tool_calls=reference.calls(*arguments, first=first))
 
 
 def _results(turn: Message) -> tuple[Message, ...]:
     weather = {"Paris": "Rain and 12 degrees", "Rome": "Sun and 20 degrees"}
     return tuple(
-        Message(role="tool", content=told, name=call.name, tool_call_id=call.id)
+        Message(role="tool", content=answer, name=call.name, tool_call_id=call.id)
         for call in turn.tool_calls
-        for place, told in weather.items()
+        for place, answer in weather.items()
         if place in call.arguments
     )
