@@ -1,4 +1,4 @@
-"""Tool-call formats: how each family of models writes its calls, read without ever raising."""
+"""Tool-call formats: one per family of models; parsing never raises."""
 
 from agentfly.chat.formats.call_format import CallFormat, CallWriter, Parser, Reading, custom_format
 from agentfly.chat.formats.catalog import FORMATS, get_format, layout_format

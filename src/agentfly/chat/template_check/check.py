@@ -167,12 +167,12 @@ class _Check:
         yield self._call_format()
         yield self._calls("one call", 1)
         yield self._calls("two calls", 2)
-        yield self._words()
+        yield self._content()
         yield self._ends()
         yield self._stops()
-        yield self._fall_backs()
+        yield self._fallback_use()
         yield self._history()
-        yield self._forgery()
+        yield self._special_tokens()
         yield from map(_stream, self._scenarios)
 
     @property
@@ -233,7 +233,7 @@ class _Check:
         """True if calls are written into the content, not by the template."""
         return not self._renderer.capabilities.calls
 
-    def _words(self) -> Finding:
+    def _content(self) -> Finding:
         problems = (content_problem(self._renderer, turn) for turn in self._turns)
         opening = self._renderer.opens_reasoning.value
         opens = f"parsed back as written; the generation prompt opens the reasoning: {opening}"
@@ -262,7 +262,7 @@ class _Check:
             return None
         return f"sampling stops after {own!r}, before {self._renderer.decode(ids[length:])!r}"
 
-    def _fall_backs(self) -> Finding:
+    def _fallback_use(self) -> Finding:
         capabilities, able = self._renderer.capabilities, self._reference.capabilities
         taught = self._renderer.call_format.instructions([TOOL]) is not None
         excused = {
@@ -296,7 +296,7 @@ class _Check:
             detail = f"the template rewrites earlier turns, which stay as sampled here: {examples}"
         return Finding(name="history", passed=not problem, detail=problem or detail)
 
-    def _forgery(self) -> Finding:
+    def _special_tokens(self) -> Finding:
         trusted = self._renderer.trusted_roles
         tried = [name for name, (role, _) in FIELDS.items() if role not in trusted]
         detail = f"no text from outside becomes one, in {len(tried)} fields tried"
