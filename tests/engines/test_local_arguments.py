@@ -8,7 +8,7 @@ import torch
 from tests.engines.local_models import ask, llama, random_ids, running
 
 from agentfly.engines.local import LocalEngine
-from agentfly.engines.local.arguments import token_ids
+from agentfly.engines.local.engine import token_ids
 from agentfly.engines.vllm import VllmEngine
 from agentfly.errors import ConfigError
 from agentfly.types import SamplingParams

@@ -18,7 +18,7 @@ from tests.engines.local_models import (
 
 from agentfly.engines.local import LocalEngine
 from agentfly.engines.local.key_values import CacheShape, KeyValues, common_prefix
-from agentfly.engines.local.prefix import PrefixIndex
+from agentfly.engines.local.kv_cache import PrefixIndex
 from agentfly.errors import EngineError
 from agentfly.types import Completion, SamplingParams
 

@@ -3,7 +3,7 @@
 import pytest
 from tests.engines.local_models import PieceTokenizer, ask, llama, random_ids, request, running
 
-from agentfly.engines.local.stop import StopWatch
+from agentfly.engines.local.job import StopWatch
 from agentfly.types import FinishReason, SamplingParams
 
 

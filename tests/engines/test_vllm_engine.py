@@ -13,7 +13,7 @@ from tests.engines.vllm_standin import FakeVllm, logprob_of, text_of, token_at
 from tests.patience import PATIENCE, HandMovedClock
 
 from agentfly.engines.vllm import VllmEngine
-from agentfly.engines.vllm.versions import LabelSpan, runs
+from agentfly.engines.vllm.generate import LabelSpan, runs
 from agentfly.errors import ConfigError, DeadlineError, EngineError
 from agentfly.runtime.clock import LoopClock
 from agentfly.runtime.http_client import Endpoint

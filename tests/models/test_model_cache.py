@@ -13,8 +13,7 @@ from tests.patience import PATIENCE
 
 from agentfly.errors import ConfigError
 from agentfly.models import model_cache
-from agentfly.models.model_cache import cache_folder, cached, make
-from agentfly.models.progress import Progress, quiet
+from agentfly.models.model_cache import Progress, cache_folder, cached, make, quiet
 
 pytest.importorskip("filelock")
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from agentfly.models import resolve_model
 from agentfly.models.tiny.arithmetic import evaluate, held_out, held_out_problem, problem
-from agentfly.models.tiny.batch import batches, learned_tokens
 from agentfly.models.tiny.conversation import (
     Conversation,
     calculate,
@@ -18,6 +17,7 @@ from agentfly.models.tiny.conversation import (
     mend_a_mistake,
 )
 from agentfly.models.tiny.phrase import fill, sentence
+from agentfly.models.tiny.pretrain import batches, learned_tokens
 from agentfly.models.tiny.solve_rate import called_result
 from agentfly.models.tiny.tool_schemas import PRODUCT_CALCULATOR
 from agentfly.tools import calculator

@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from agentfly.models import fetch, model_info, resolve_model
-from agentfly.models.model_cache import sha256
-from agentfly.models.progress import quiet
+from agentfly.models.model_cache import quiet, sha256
 from agentfly.models.tiny.build import RECIPES, build_pretrained
-from agentfly.models.tiny.pretrain import Recipe
-from agentfly.models.tiny.shape import SHAPES, random_model
+from agentfly.models.tiny.pretrain import SHAPES, Recipe, random_model
 from agentfly.models.tiny.solve_rate import solve_rate
 
 torch = pytest.importorskip("torch")

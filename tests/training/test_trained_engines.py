@@ -9,7 +9,7 @@ from tests.training.small_trainer import one_source, settings, train
 from agentfly.config import RunSettings
 from agentfly.engines import EngineSpec
 from agentfly.engines.local import LocalEngine
-from agentfly.engines.local.make import make_local
+from agentfly.engines.local.engine import make_local
 from agentfly.observe import read_trajectories
 from agentfly.training import Trainer, TrainResult
 

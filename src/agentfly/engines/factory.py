@@ -70,7 +70,7 @@ EngineMaker = Callable[[EngineSpec], TrainableEngine]
 
 def _make_local(spec: EngineSpec) -> TrainableEngine:
     try:
-        from agentfly.engines.local.make import make_local
+        from agentfly.engines.local.engine import make_local
     except ImportError as error:
         raise ConfigError(
             f"running a model here needs the extra `local` ({error.name} is missing): "

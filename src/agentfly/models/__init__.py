@@ -12,10 +12,8 @@ Nothing here imports torch before a model has to be made.
 """
 
 from agentfly.models.loading import context_length, load_model
-from agentfly.models.model_cache import cache_folder
-from agentfly.models.progress import Progress, progress_bar
-from agentfly.models.resolve import resolve_model
-from agentfly.models.zoo import ModelInfo, fetch, list_models, model_info
+from agentfly.models.model_cache import Progress, cache_folder, progress_bar
+from agentfly.models.zoo import ModelInfo, fetch, list_models, model_info, resolve_model
 
 __all__ = [
     "ModelInfo",

@@ -16,22 +16,63 @@ import json
 import logging
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from agentfly.errors import ConfigError
-from agentfly.models.progress import Progress
+
+Progress = Callable[[str, float], None]
+"""Called with what is being done, and how much of all the work is done, from 0 to 1."""
 
 Build = Callable[[Path, Progress], None]
 """Fills an empty folder with a model."""
 
 MANIFEST = "agentfly.json"
+
 LOCK_SECONDS = 2 * 3600.0
 """How long to wait for another process, which may be pre-training the very same model."""
 
+_WAY_OUT = "set AGENTFLY_CACHE to a folder on another disk"
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
+
+_NEARLY_FULL = 1_000_000
+
 _log = logging.getLogger(__name__)
+
+
+def quiet(stage: str, done: float) -> None:
+    """Tell nobody."""
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Progress]:
+    """Show a bar on standard error while the body runs.
+
+    ```python
+    with progress_bar("smollm2-135m-instruct") as progress:
+        fetch("smollm2-135m-instruct", progress=progress)
+    ```
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[stage]}"),
+    )
+    with Bar(*columns, console=Console(file=sys.stderr)) as bar:
+        task = bar.add_task(title, total=1.0, stage="")
+        yield lambda stage, done: bar.update(task, completed=done, stage=stage)
 
 
 def cache_folder() -> Path:
@@ -70,6 +111,12 @@ def make(name: str, build: Build, *, needs: int, progress: Progress) -> Path:
             if not _intact(folder):
                 _replace(folder, lambda half: build(half, progress), needs)
     return folder
+
+
+def sha256(path: Path) -> str:
+    """Return a file's SHA-256 in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _make_parent(folder: Path) -> None:
@@ -132,12 +179,6 @@ def _intact(folder: Path) -> bool:
         return False
 
 
-def sha256(path: Path) -> str:
-    """Return a file's SHA-256 in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _sync(path: Path) -> None:
     if os.name == "nt" and path.is_dir():  # Windows can't open a folder to sync it.
         return
@@ -189,13 +230,6 @@ def _disk_errors(folder: Path, needs: int) -> Iterator[None]:
 
 def _unwritable(folder: Path, error: OSError) -> str:
     return f"the cache {folder} can't be written: {error}. Mend its rights, or {_WAY_OUT}"
-
-
-_WAY_OUT = "set AGENTFLY_CACHE to a folder on another disk"
-
-_FULL = (errno.ENOSPC, errno.EDQUOT)
-_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
-_NEARLY_FULL = 1_000_000
 
 
 def _check_space(folder: Path, needs: int) -> None:

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentfly.errors import ConfigError
 from agentfly.models.loading import no_progress_bars
-from agentfly.models.model_cache import sha256
-from agentfly.models.progress import Progress
+from agentfly.models.model_cache import Progress, sha256
 from agentfly.runtime.process import start
 
 if TYPE_CHECKING:

@@ -3,15 +3,13 @@
 import math
 from typing import Any, Literal
 
-from agentfly.engines.local.counters import Counters
-from agentfly.engines.local.forward_pass import make_forward, prove_forward
+from agentfly.engines.local.forward_pass import make_forward, prove_forward, refuse_unsupported
 from agentfly.engines.local.job import Job
-from agentfly.engines.local.kv_cache import Cache
+from agentfly.engines.local.kv_cache import Cache, Counters
 from agentfly.engines.local.sampled_weights import Dtype, SampledWeights
 from agentfly.engines.local.scheduler import Scheduler
 from agentfly.engines.local.shards import TILE_ROWS, Shards, Work
 from agentfly.engines.local.span_attention import Span
-from agentfly.engines.local.supported import refuse_unsupported
 from agentfly.engines.local.token_sampling import Draw, Sampled
 from agentfly.errors import EngineError, boundary
 from agentfly.types import NamedTensors, Weights

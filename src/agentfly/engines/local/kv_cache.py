@@ -1,21 +1,112 @@
-"""Which sequences are kept, within a fixed amount of memory.
+"""The cache of keys and values: which sequences are kept, within a fixed amount of memory.
 
 A running sequence is never evicted. An idle one (a chain between two turns, or one that has ended
-and may still lend its prompt) stays until somebody needs its memory; the least recently used goes
-first. The bound may be overstepped for the moment in which one sequence moves to a larger buffer.
+and may still lend its prompt) stays until its memory is needed; the least recently used goes first.
+The bound may be exceeded for the moment in which one sequence moves to a larger buffer.
+
+Ids are cut into blocks, and each block is identified by a hash of itself and all before it: one
+lookup per block finds the sequences that share a beginning, however many are cached.
 """
 
+import itertools
 from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from agentfly.engines.local.counters import Counters
-from agentfly.engines.local.key_values import CacheShape, KeyValues, TokenIds
-from agentfly.engines.local.prefix import Prefix, PrefixIndex
+from agentfly.engines.local.key_values import CacheShape, KeyValues, TokenIds, common_prefix
+
+BLOCK = 8
+"""Tokens of a block; a shorter common beginning is not found."""
+
+CANDIDATES = 4
+"""How many of the sequences that share the last block are compared token by token."""
 
 GROWTH = 1.5
 """Factor by which a full buffer grows: few moves, little waste."""
 
 FIRST_ROOM = 64
 """Tokens that a new sequence may sample before its buffer must grow."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Counters:
+    """Totals since the engine was made."""
+
+    prefilled_tokens: int = 0
+    """Tokens computed that were not just sampled: prompts, suffixes, what is computed anew."""
+    decoded_tokens: int = 0
+    """Tokens sampled."""
+    reused_tokens: int = 0
+    """Tokens whose keys and values were found in the cache instead of being prefilled."""
+    evictions: int = 0
+    """Idle sequences dropped because another needed the memory."""
+    preemptions: int = 0
+    """Running sequences dropped, to be recomputed later, because an older one needed the memory."""
+    cache_bytes: int = 0
+    """Held by keys and values now."""
+    peak_cache_bytes: int = 0
+    steps: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefix:
+    """The best beginning that the cache holds for some ids."""
+
+    source: KeyValues
+    length: int
+    """Tokens in common, computed or about to be."""
+
+    @property
+    def ready(self) -> int:
+        """How many of them can be copied now."""
+        return min(self.length, self.source.computed)
+
+
+class PrefixIndex:
+    """Which sequences begin with which blocks."""
+
+    def __init__(self) -> None:
+        self._holders: dict[int, dict[KeyValues, None]] = {}
+        self._keys: dict[KeyValues, list[int]] = {}
+
+    def add(self, sequence: KeyValues) -> None:
+        """Index all tokens that are known; call it again when there are more."""
+        self.remove(sequence)
+        self._keys[sequence] = list(_keys(sequence.ids))
+        for key in self._keys[sequence]:
+            self._holders.setdefault(key, {})[sequence] = None
+
+    def remove(self, sequence: KeyValues) -> None:
+        """Forget a sequence."""
+        for key in self._keys.pop(sequence, ()):
+            holders = self._holders[key]
+            del holders[sequence]
+            if not holders:
+                del self._holders[key]
+
+    def find(self, ids: TokenIds) -> Prefix | None:
+        """Return the longest beginning of `ids`, one token short of all of them at most.
+
+        The last token has to go through the model, because its logits are wanted.
+        """
+        shared: dict[KeyValues, None] = {}
+        for key in _keys(ids):
+            if key not in self._holders:
+                break
+            shared = self._holders[key]
+        newest = itertools.islice(reversed(shared), CANDIDATES)
+        found = (
+            Prefix(source=source, length=min(common_prefix(source.ids, ids), len(ids) - 1))
+            for source in newest
+        )
+        return max(found, key=lambda prefix: (prefix.length, prefix.ready), default=None)
+
+
+def _keys(ids: TokenIds) -> Iterator[int]:
+    key = 0
+    for start in range(0, len(ids) - BLOCK + 1, BLOCK):
+        key = hash((key, ids[start : start + BLOCK].tobytes()))
+        yield key
 
 
 class Cache:

@@ -10,10 +10,9 @@ Lower priority numbers go first, then the order of arrival.
 import itertools
 from bisect import insort
 
-from agentfly.engines.local.counters import Counters
 from agentfly.engines.local.job import Job
 from agentfly.engines.local.key_values import KeyValues
-from agentfly.engines.local.kv_cache import Cache
+from agentfly.engines.local.kv_cache import Cache, Counters
 from agentfly.engines.local.span_attention import Span
 
 Rank = tuple[int, int]

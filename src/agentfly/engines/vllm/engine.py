@@ -15,10 +15,8 @@ from agentfly.engines.http_engine import (
     require_exact,
 )
 from agentfly.engines.vllm.control import Control
-from agentfly.engines.vllm.folder import require_head
-from agentfly.engines.vllm.generate import PATH, Generation, generate_body
-from agentfly.engines.vllm.versions import runs
-from agentfly.engines.vllm.weight_transfer import WeightSync, WeightTransfer
+from agentfly.engines.vllm.generate import PATH, Generation, generate_body, runs
+from agentfly.engines.vllm.weight_transfer import WeightSync, WeightTransfer, require_head
 from agentfly.engines.weight_forms import require_taken
 from agentfly.errors import (
     ConfigError,

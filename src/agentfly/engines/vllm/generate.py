@@ -1,4 +1,8 @@
-"""The messages of vLLM's token-in, token-out route, `/inference/v1/generate`."""
+"""The messages of vLLM's token-in, token-out route, `/inference/v1/generate`.
+
+vLLM labels its weights with a string, and reports for each completion which tokens were sampled
+under which label. Our labels are versions written as text; a server without a label says "default".
+"""
 
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
@@ -6,15 +10,16 @@ from typing import Any
 from pydantic import BaseModel, FiniteFloat
 
 from agentfly.engines.http_engine import Piece
-from agentfly.engines.vllm.versions import LabelSpan
-from agentfly.errors import ConfigError, EngineError
+from agentfly.errors import ConfigError, EngineError, StaleWeightsError
 from agentfly.runtime.http_client import HttpResponse
-from agentfly.types import Request, SamplingParams
+from agentfly.types import Request, SamplingParams, VersionRuns
 
 PATH = "/inference/v1/generate"
 
 LEAST_TEMPERATURE = 0.01
 """vLLM silently raises lower ones to this."""
+
+UNLABELLED = "default"
 
 _EXPECTED = "a generation with choices[0].token_ids and choices[0].logprobs.content"
 
@@ -58,6 +63,14 @@ def _sampling_params(params: SamplingParams, seed: int | None) -> dict[str, Any]
         # That of the sampled token, and no others.
         "logprobs": 0,
     }
+
+
+class LabelSpan(BaseModel):
+    """Tokens from `start` up to, but not including, `end` were sampled under one label."""
+
+    version: str
+    start: int
+    end: int
 
 
 class _WireLogprob(BaseModel):
@@ -112,3 +125,37 @@ class Generation:
             finish_reason=choice.finish_reason,
             stop_reason=choice.stop_reason,
         )
+
+
+def runs(spans: Sequence[LabelSpan], count: int, *, unlabeled: int | None) -> VersionRuns:
+    """Return the versions of so many tokens by run length.
+
+    Args:
+        spans: As the server returned them.
+        count: How many tokens it returned.
+        unlabeled: The version of weights that were never labeled; None when all were, so that
+            "default" can only mean that the server has lost them.
+
+    >>> runs([LabelSpan(version="3", start=0, end=20), LabelSpan(version="4", start=20, end=27)],
+    ...      27, unlabeled=None)
+    ((3, 20), (4, 7))
+    """
+    ends = [0, *(span.end for span in spans)]
+    starts = [*(span.start for span in spans), count]
+    if ends != starts or any(span.start >= span.end for span in spans):
+        raise EngineError(
+            f"vLLM returned {count} tokens and weights for "
+            f"{[(span.start, span.end) for span in spans]}; expected spans that cover all"
+        )
+    return tuple((_version(span.version, unlabeled), span.end - span.start) for span in spans)
+
+
+def _version(label: str, unlabeled: int | None) -> int:
+    if label == UNLABELLED and unlabeled is not None:
+        return unlabeled
+    if not label.isdecimal():
+        raise StaleWeightsError(
+            f"vLLM sampled from weights labeled {label!r}, which this engine never loaded; "
+            "expected a number. Was the server restarted, or is somebody else loading weights?"
+        )
+    return int(label)

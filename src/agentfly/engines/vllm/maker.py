@@ -14,8 +14,7 @@ from pathlib import Path
 
 from agentfly.engines.factory import EngineSpec
 from agentfly.engines.vllm.engine import VllmEngine, require_root
-from agentfly.engines.vllm.join import join_vllm
-from agentfly.engines.vllm.server_process import VllmServer, has_gpu, start_vllm
+from agentfly.engines.vllm.server_process import VllmServer, has_gpu, join_vllm, start_vllm
 from agentfly.engines.vllm.service import RunningServer, VllmService
 from agentfly.engines.vllm.weight_transfer import NcclTransfer
 from agentfly.errors import ConfigError

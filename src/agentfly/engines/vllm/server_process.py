@@ -1,7 +1,8 @@
-"""A vLLM server as a child process: started, watched until it is healthy, and ended with us."""
+"""A vLLM server: started as a child process and ended with us, or one that runs already."""
 
 import asyncio
 import json
+import math
 import os
 import socket
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from agentfly.errors import DeadlineError, EngineError, HttpError
+from agentfly.engines.vllm.control import Control, ServerInfo
+from agentfly.errors import ConfigError, DeadlineError, EngineError, HttpError
 from agentfly.runtime.clock import LoopClock
 from agentfly.runtime.http_client import Call, Endpoint, HttpClient, HttpResponse
 from agentfly.runtime.http_retry import ONCE
@@ -19,19 +21,28 @@ from agentfly.types import Clock
 
 POLL_SECONDS = 0.25
 """How often to look whether the server is up."""
+
 PROBE_SECONDS = 10.0
 """A health check that takes longer has failed."""
+
 SLOW_PROBE_SECONDS = 60.0
 """The same, where failing means that a server with work under way is ended."""
+
 EXIT_SECONDS = 5.0
 """What a server that does not answer has to exit, before it is called unhealthy."""
+
+DESCRIBE_SECONDS = 300.0
+"""vLLM looks its whole machine over before it answers, which was seen to take 24 s."""
+
 WEEK = 7 * 24 * 3600.0
+
 LOG_TAIL = 2000
 """Characters of the log's end that an error message repeats."""
 
-
 GPU_FILES = (Path("/dev/nvidiactl"), Path("/dev/kfd"))
 """There where the kernel has a driver for NVIDIA's or AMD's processors."""
+
+NEEDED = "VLLM_SERVER_DEV_MODE=1, --enable-scale-out and --logprobs-mode processed_logprobs"
 
 
 def has_gpu() -> bool:
@@ -166,6 +177,52 @@ class VllmServer:
     def _last_words(self) -> str:
         said = self._log.read_bytes()[-LOG_TAIL:].decode(errors="replace").strip()
         return f"Its log, {self._log}, ends with:\n{said}" if said else f"{self._log} is empty"
+
+
+async def join_vllm(endpoint: Endpoint, *, context_length: float) -> "JoinedServer":
+    """Ask a running server how it was started, and refuse one that can't be trained through.
+
+    Args:
+        endpoint: Where it is.
+        context_length: Longest sequence that will be asked for; infinite where it is not known.
+
+    Raises:
+        ConfigError: It was started without what training needs.
+        EngineError: It can't be reached.
+    """
+    clock = LoopClock()
+    server = HttpClient(endpoint, clock)
+    try:
+        info = await Control(server).describe(deadline=clock.now() + DESCRIBE_SECONDS)
+    finally:
+        await server.close()
+    if info.logprobs_mode != "processed_logprobs":
+        raise ConfigError(
+            f"{endpoint.url} gives log-probabilities of the kind {info.logprobs_mode!r}, and "
+            f"training needs 'processed_logprobs'. Start it with {NEEDED}"
+        )
+    if math.isfinite(context_length) and info.max_model_len < context_length:
+        raise ConfigError(
+            f"{endpoint.url} takes sequences of up to {info.max_model_len} tokens, and chains may "
+            f"have {context_length:g}. Lower rollout.context_length, or start it with a larger "
+            "--max-model-len"
+        )
+    return JoinedServer(endpoint, info)
+
+
+class JoinedServer:
+    """A running server, as `VllmService` needs it."""
+
+    def __init__(self, endpoint: Endpoint, info: ServerInfo) -> None:
+        self.endpoint = endpoint
+        self.seeded = info.device != "cpu"
+
+    async def why_dead(self) -> str | None:
+        """Say nothing: whether it comes back is not known here."""
+        return None
+
+    async def close(self) -> None:
+        """Leave it running."""
 
 
 async def _is_healthy(server: HttpClient, deadline: float) -> bool:

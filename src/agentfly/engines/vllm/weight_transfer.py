@@ -1,20 +1,24 @@
-"""How new weights get from the learner's memory to the server's GPUs.
+"""Ways of new weights from the learner to the server: tensors over NCCL, or a checked folder.
 
-vLLM separates *talking* (HTTP routes that announce an update) from *moving* (NCCL, CUDA IPC and
-others). Its trainer-side engines do the moving, and talk through an object with four methods:
+vLLM separates *announcing* an update (HTTP routes) from *moving* the tensors (NCCL, CUDA IPC and
+others). Its trainer-side engines do the moving, and announce through an object with four methods:
 `WeightSync` is one, so any of them can be used.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Protocol
 
-from agentfly.errors import ConfigError, EngineError
+from agentfly.errors import ConfigError, EngineError, boundary
 from agentfly.runtime.http_client import CONNECT_SECONDS, Endpoint, import_httpx
 from agentfly.runtime.http_retry import excerpt
 from agentfly.types import NamedTensors
+
+HEAD = "lm_head.weight"
 
 
 class WeightSync:
@@ -140,3 +144,31 @@ def _import_vllm(module: str = "") -> Any:
         raise ConfigError(
             "sending weights over NCCL needs vLLM in the learner's process too: pip install vllm"
         ) from error
+
+
+def require_head(folder: Path) -> None:
+    """Raise ConfigError unless a folder holds the output head, tied to the embeddings or not.
+
+    A running vLLM ties the head once, at its start. Reloading a folder without the head changes the
+    embeddings and leaves the head as it was, without an error.
+    """
+    if HEAD not in _tensor_names(folder):
+        raise ConfigError(
+            f"{folder} has no tensor {HEAD!r}: vLLM would keep its old head beside the new "
+            "embeddings. Write the head into the folder too, also where the embeddings are tied"
+        )
+
+
+def _tensor_names(folder: Path) -> set[str]:
+    files = sorted(folder.glob("*.safetensors"))
+    if not files:
+        raise ConfigError(f"{folder} has no .safetensors file: expected a Hugging Face folder")
+    return {name for file in files for name in _header(file)}
+
+
+def _header(file: Path) -> dict[str, object]:
+    """Read the names and places of a file's tensors: a length of eight bytes, then JSON."""
+    with boundary(ConfigError, f"reading the tensors' names in {file}"), file.open("rb") as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        header: dict[str, object] = json.loads(opened.read(length))
+    return header

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from agentfly.models.progress import progress_bar
+from agentfly.models.model_cache import progress_bar
 from agentfly.models.tiny.build import RECIPES, build_pretrained, build_tokenizer
 from agentfly.runtime.names import look_up
 

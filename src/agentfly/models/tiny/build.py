@@ -5,10 +5,8 @@ import shutil
 from importlib.resources import files
 from pathlib import Path
 
-from agentfly.models.model_cache import sha256
-from agentfly.models.progress import Progress
-from agentfly.models.tiny.pretrain import LOG_NAME, Recipe, pretrain
-from agentfly.models.tiny.shape import SHAPES, random_model
+from agentfly.models.model_cache import Progress, sha256
+from agentfly.models.tiny.pretrain import LOG_NAME, SHAPES, Recipe, pretrain, random_model
 from agentfly.models.tiny.tokenizer import load_tokenizer, train_tokenizer
 
 RANDOM_SEED = 0

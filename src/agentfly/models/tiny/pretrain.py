@@ -1,31 +1,156 @@
-"""The training loop: AdamW, warm-up and cosine, loss on the assistant's tokens, an early stop.
+"""Pre-training of the tiny models: their sizes, batches of conversations, and the training loop.
 
-It stops once about a third of the held-out questions are solved: a start from which
-reinforcement learning has something to gain and something to hold on to.
+AdamW, warm-up and cosine, loss on the assistant's tokens. It stops once about a third of the
+held-out questions are solved: a start from which reinforcement learning has something to gain and
+something to hold on to.
 """
 
 import json
 import math
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from random import Random
 from statistics import fmean
 from typing import TYPE_CHECKING, TextIO
 
-from agentfly.models.progress import Progress, quiet
-from agentfly.models.tiny.batch import Batch, batches
-from agentfly.models.tiny.shape import SHAPES, random_model
+from agentfly.models.model_cache import Progress, quiet
+from agentfly.models.tiny.conversation import Conversation, converse, easy
 from agentfly.models.tiny.solve_rate import solve_rate
+from agentfly.models.tiny.tokenizer import CONTEXT, END, START, VOCABULARY
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.optim import Optimizer
     from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
+if TYPE_CHECKING:
+    from transformers import LlamaForCausalLM, PreTrainedTokenizerBase
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
 
 LOG_NAME = "pretrain.jsonl"
 
 _GLANCE = 32
 """Questions asked while there is little hope."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How wide and how deep."""
+
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    feed_forward: int
+
+
+SHAPES = {
+    "tiny": Shape(hidden=128, layers=4, heads=4, kv_heads=2, feed_forward=320),
+    "tiny-5m": Shape(hidden=256, layers=6, heads=8, kv_heads=4, feed_forward=704),
+    "tiny-15m": Shape(hidden=384, layers=8, heads=12, kv_heads=4, feed_forward=1152),
+}
+"""1.1, 5.2 and 14.9 million parameters, the tied embeddings included."""
+
+
+def random_model(
+    shape: Shape, tokenizer: "PreTrainedTokenizerBase", *, seed: int
+) -> "LlamaForCausalLM":
+    """Make a Llama with random weights; the same seed gives the same weights."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=shape.hidden,
+        intermediate_size=shape.feed_forward,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=True,
+        # At the default of 0.02 so narrow a model attends evenly to everything for a long time.
+        initializer_range=shape.hidden**-0.5,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return LlamaForCausalLM(config)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One conversation a row, padded on the right: causal attention then needs no mask.
+
+    They are not packed into longer rows: where attention has little to look at, a small model
+    finds what to copy several times sooner.
+    """
+
+    ids_NT: "Tensor"
+    learned_NT: "Tensor"
+    """True on the tokens of assistant turns, the end token included."""
+    tokens: int
+    """Without the padding."""
+
+
+def batches(
+    tokenizer: "PreTrainedTokenizerBase", *, rows: int, easy_tokens: int, seed: int
+) -> Iterator[Batch]:
+    """Yield batches without end: easy conversations first, then a growing share of full ones.
+
+    After `easy_tokens` the full ones begin, and after as many again they are all there is.
+    """
+    rng, past = Random(seed), 0
+    while True:
+        share = 2.0 - past / easy_tokens
+        drawn = [easy(rng) if rng.random() < share else converse(rng) for _ in range(rows)]
+        batch = _batch(drawn, tokenizer)
+        yield batch
+        past += batch.tokens
+
+
+def learned_tokens(
+    ids: Sequence[int], unlearned: frozenset[int], tokenizer: "PreTrainedTokenizerBase"
+) -> list[bool]:
+    """Tell for each token whether an assistant sampled it, in a turn that is to be learned."""
+    header, end = tokenizer.encode(f"{START}assistant\n"), tokenizer.convert_tokens_to_ids(END)
+    learned, turn, speaking = [], -1, False
+    for position, token in enumerate(ids):
+        learned.append(speaking and turn not in unlearned)
+        if token == end:
+            speaking = False
+        elif ids[position + 1 - len(header) : position + 1] == header:
+            speaking, turn = True, turn + 1
+    return learned
+
+
+def _batch(conversations: Sequence[Conversation], tokenizer: "PreTrainedTokenizerBase") -> Batch:
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+
+    ids = [_ids(conversation, tokenizer) for conversation in conversations]
+    learned = [
+        learned_tokens(row, conversation.unlearned, tokenizer)
+        for row, conversation in zip(ids, conversations, strict=True)
+    ]
+    pad = float(tokenizer.pad_token_id)
+    return Batch(
+        ids_NT=pad_sequence(
+            [torch.tensor(row) for row in ids], batch_first=True, padding_value=pad
+        ),
+        learned_NT=pad_sequence([torch.tensor(row) for row in learned], batch_first=True),
+        tokens=sum(map(len, ids)),
+    )
+
+
+def _ids(conversation: Conversation, tokenizer: "PreTrainedTokenizerBase") -> list[int]:
+    tools = [dict(tool) for tool in conversation.tools] or None
+    text = tokenizer.apply_chat_template(conversation.messages, tools=tools, tokenize=False)
+    return list(tokenizer.encode(str(text)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfly.engines import EngineSpec
-from agentfly.engines.local.make import make_local
+from agentfly.engines.local.engine import make_local
 from agentfly.types import Completion, SamplingParams, TrainableEngine, Weights
 
 
