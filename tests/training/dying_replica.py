@@ -1,9 +1,8 @@
 """An engine factory whose second replica dies half-way through a run."""
 
-from agentfly.engines.local.make import make_local
-
 from agentfly.engines import EngineSpec
 from agentfly.engines.local import LocalEngine
+from agentfly.engines.local.engine import make_local
 
 LAST_VERSION = 15
 """Version of the weights with which the second replica samples its last token."""
