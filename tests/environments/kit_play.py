@@ -1,4 +1,4 @@
-"""A ready-made environment played to its end through the real agent, by a scripted player."""
+"""A built-in environment played to its end through the real agent, by a scripted player."""
 
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
