@@ -46,7 +46,7 @@ def test_the_line_can_be_edited() -> None:
         assert process.wait(timeout=WAIT_SECONDS) == 0
 
 
-def test_an_unknown_model_or_tool_is_told_in_one_line() -> None:
+def test_an_unknown_model_or_tool_is_reported_in_one_line() -> None:
     for arguments, words in (
         (["tinny"], "Did you mean 'tiny'"),
         (["tiny", "--tools", "calculater"], "Did you mean 'calculator'"),

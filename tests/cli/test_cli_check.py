@@ -31,7 +31,7 @@ def test_a_good_template_passes(template: Path) -> None:
     assert "<|im_end|>" in run.stdout
 
 
-def test_a_template_that_rewrites_history_is_told_of() -> None:
+def test_a_template_that_rewrites_history_is_reported() -> None:
     spec = importlib.util.find_spec("trl")
     assert spec is not None
     assert spec.origin is not None
@@ -49,7 +49,7 @@ def test_a_template_that_rewrites_history_is_told_of() -> None:
         (["{folder}"], "config.json"),
     ],
 )
-def test_mistakes_are_told_in_one_line(
+def test_problems_are_reported_in_one_line(
     template: Path, tmp_path: Path, arguments: list[str], words: str
 ) -> None:
     filled = [a.format(template=template, folder=tmp_path) for a in arguments]

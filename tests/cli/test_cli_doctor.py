@@ -100,7 +100,7 @@ def test_the_sandbox_in_force_is_named_with_its_layers(monkeypatch: pytest.Monke
     assert "bubblewrap" in refused.fix
 
 
-def test_live_tells_who_holds_what_in_a_run(tmp_path: Path) -> None:
+def test_live_shows_who_holds_what_in_a_run(tmp_path: Path) -> None:
     run = CliRunner().invoke(app, ["doctor", "--live", str(tmp_path)])
     assert run.exit_code == 2
     assert "is it the folder of a run" in run.output

@@ -1,4 +1,4 @@
-"""`agentfly envs`: a person looks at, plays and serves the ready-made environments."""
+"""`agentfly envs`: a person looks at, plays and serves the built-in environments."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ def test_all_are_listed_with_what_they_need() -> None:
     assert all(name in shown for name in ENVIRONMENTS)
 
 
-def test_an_unknown_name_or_option_is_told_with_what_there_is() -> None:
+def test_an_unknown_name_or_option_is_reported_with_what_there_is() -> None:
     unknown = envs("info", "coed")
     assert unknown.exit_code == 2
     assert "Did you mean 'code'?" in unknown.output
@@ -182,10 +182,10 @@ def test_a_token_of_ones_own_is_taken_from_the_environment_and_never_printed() -
             _post(with_token(url, "another-token-0123456"), "/sessions", {})
 
 
-def test_a_weak_token_is_told_in_a_line() -> None:
-    told = envs("serve", "code", "--token", "short")
-    assert told.exit_code == 2
-    assert "at least 16 visible ASCII characters" in told.output
+def test_a_weak_token_is_reported_in_a_line() -> None:
+    reported = envs("serve", "code", "--token", "short")
+    assert reported.exit_code == 2
+    assert "at least 16 visible ASCII characters" in reported.output
 
 
 def _post(url: str, path: str, body: object) -> dict[str, Any]:
@@ -256,6 +256,6 @@ def test_with_one_tool_its_name_may_stand_before_the_brackets() -> None:
         ("put x", "what=…"),
     ],
 )
-def test_what_can_not_be_understood_is_told(line: str, problem: str) -> None:
+def test_what_can_not_be_understood_is_reported(line: str, problem: str) -> None:
     tools = [spec("buy"), spec("put", "what", "where")]
     assert problem in str(read_line(line, tools).problem)

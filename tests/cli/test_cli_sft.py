@@ -57,11 +57,11 @@ def test_training_is_one_call_with_the_settings(
     assert (second.train.epochs, how_then) == (7, {"resume": True, "base": file.parent})
 
 
-def test_all_mistakes_are_told_at_once(file: Path) -> None:
+def test_all_problems_are_reported_at_once(file: Path) -> None:
     wrong = ["train.epoch=3", "train.lr=fast", "name=a/b", "data.held_out_share=2", "steps"]
     run = CliRunner().invoke(app, [str(file), *wrong])
     assert run.exit_code == 2
-    for told in (
+    for expected in (
         f"invalid settings in {file}",
         "train.epoch: unknown key. Did you mean 'epochs'?",
         "train.lr: must be a number, got 'fast'",
@@ -69,16 +69,16 @@ def test_all_mistakes_are_told_at_once(file: Path) -> None:
         "data.held_out_share: must be less than 1, got 2",
         "steps: an override is written key=value",
     ):
-        assert told in run.stderr
+        assert expected in run.stderr
 
 
-def test_a_dry_run_tells_all_that_is_not_there(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_reports_all_that_is_missing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     absent = ["data.files=['chats.jsonl', 'chat.jsonl']", "data.held_out=['runs/teacher']"]
     absent += ["data.mask=last_turn", "data.kind=tols", "model.name=runs/lost/model"]
     run = CliRunner().invoke(app, [str(file), *absent, "track.trackers=['wandb']", "--dry-run"])
     assert run.exit_code == 2
-    for told in (
+    for expected in (
         f"data.files.1: there is no '{file.parent}/chat.jsonl'. Did you mean 'chats.jsonl'?",
         f"data.held_out.0: there is no '{file.parent}/runs/teacher'.",
         "data.mask: unknown mask policy 'last_turn'. Did you mean 'last_turn_only'?",
@@ -86,7 +86,7 @@ def test_a_dry_run_tells_all_that_is_not_there(file: Path, monkeypatch: pytest.M
         "model.name: there is no folder 'runs/lost/model'. ",
         "track.trackers.0: 'wandb' is not installed: pip install 'agentfly[wandb]'",
     ):
-        assert told in run.stderr
+        assert expected in run.stderr
 
 
 def test_a_file_without_data_says_what_to_add(file: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_file_without_data_says_what_to_add(file: Path) -> None:
 
 
 @pytest.mark.parametrize("begun", [True, False])
-def test_after_ctrl_c_the_way_to_go_on_is_told(
+def test_after_ctrl_c_the_way_to_go_on_is_reported(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: bool
 ) -> None:
     def interrupted(settings: SftSettings, **how: Any) -> None:
@@ -108,6 +108,6 @@ def test_after_ctrl_c_the_way_to_go_on_is_told(
     monkeypatch.setattr(agentfly.training.supervised.sft, "sft", interrupted)
     run = CliRunner().invoke(app, [str(file), f"folder={tmp_path}"])
     assert run.exit_code == 130
-    told = f"agentfly sft {file} folder={tmp_path}"
-    assert (f"go on with: {told} --resume\n" in run.stderr) == begun
-    assert (f"nothing to resume; start again with: {told}\n" in run.stderr) == (not begun)
+    reported = f"agentfly sft {file} folder={tmp_path}"
+    assert (f"go on with: {reported} --resume\n" in run.stderr) == begun
+    assert (f"nothing to resume; start again with: {reported}\n" in run.stderr) == (not begun)

@@ -60,7 +60,7 @@ def test_a_dry_run_prints_what_gives_the_same_run_again(file: Path) -> None:
     settings = load_settings(run.stdout)
     assert (settings.name, settings.train.lr) == ("other", 3e-5)
     assert settings.source == load_settings(file).source
-    assert settings.algorithm.options, "the algorithm's own defaults are told too"
+    assert settings.algorithm.options, "the algorithm's own defaults are printed too"
     again = file.with_name("again.toml")
     again.write_text(run.stdout)
     assert CliRunner().invoke(app, [str(again), "--dry-run"]).stdout == run.stdout
@@ -90,8 +90,8 @@ def test_training_is_one_call_with_the_settings(
         return TrainResult(folder=Path("runs/sums"), steps=7, stopped_by=StoppedBy.STEPS)
 
     monkeypatch.setattr(agentfly.training, "train", train)
-    told = CliRunner().invoke(app, [str(file)])
-    assert (told.exit_code, "runs/sums/checkpoints/step_7" in told.output) == (0, True)
+    reported = CliRunner().invoke(app, [str(file)])
+    assert (reported.exit_code, "runs/sums/checkpoints/step_7" in reported.output) == (0, True)
     assert CliRunner().invoke(app, [str(file), "--resume", "train.steps=7"]).exit_code == 0
     (first, how), (second, how_then) = calls
     assert (first.name, how) == ("sums", {"resume": False})
@@ -99,16 +99,16 @@ def test_training_is_one_call_with_the_settings(
     assert reads == [file.with_name("sums.jsonl")] * 2, "each run reads its tasks once"
 
 
-def test_the_best_checkpoint_is_told_where_it_is_not_the_last(
+def test_the_best_checkpoint_is_reported_where_it_is_not_the_last(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = TrainResult(folder=tmp_path / "sums", steps=3, stopped_by=StoppedBy.STEPS)
     monkeypatch.setattr(agentfly.training, "train", lambda _, **how: result)
     checkpoints = Checkpoints(result.checkpoint.parent)
-    for step, score, told in [(2, 0.5, True), (3, 0.4, True), (3, 0.6, False)]:
+    for step, score, reported in [(2, 0.5, True), (3, 0.4, True), (3, 0.6, False)]:
         checkpoints.save(step, lambda folder: None, score=score)
         said = CliRunner().invoke(app, [str(file)]).output
-        assert ("checkpoints/step_2" in said) == told
+        assert ("checkpoints/step_2" in said) == reported
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_the_best_checkpoint_is_told_where_it_is_not_the_last(
         ),
     ],
 )
-def test_mistakes_are_told_without_a_traceback(
+def test_problems_are_reported_without_a_traceback(
     file: Path, overrides: list[str], lines: list[str]
 ) -> None:
     run = CliRunner().invoke(app, [str(file), *overrides])
@@ -144,7 +144,7 @@ def test_mistakes_are_told_without_a_traceback(
     assert [line[: len(start)] for line, start in zip(said[1:], lines, strict=True)] == lines
 
 
-def test_a_dry_run_tells_all_that_is_not_there(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_reports_all_that_is_missing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     file.write_text(SETTINGS.replace('reward = "numeric_match"', ""))
@@ -206,7 +206,7 @@ def test_the_help_shows_an_example_with_its_brackets() -> None:
     assert "agentfly train sums.toml --dry-run" in shown
 
 
-def test_without_torch_the_way_out_is_told(file: Path) -> None:
+def test_without_torch_the_way_out_is_reported(file: Path) -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "import typer; from agentfly.cli.train import train; typer.run(train)"

@@ -95,7 +95,7 @@ WAYS: dict[str, tuple[Callable[[Path], Path], list[str]]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_in_a_pipe_code_beside_the_file_is_refused_with_the_way_out(
+def test_in_a_pipe_code_next_to_the_file_is_refused_with_the_way_out(
     downloaded: Path, way: str
 ) -> None:
     make, (command, *options) = WAYS[way]
@@ -148,7 +148,7 @@ def test_a_file_that_names_code_of_the_working_directory_is_not_asked_about(
     assert Path("it_ran").exists()
 
 
-def test_files_that_nobody_named_take_no_packages_place(downloaded: Path) -> None:
+def test_files_that_are_not_named_take_no_packages_place(downloaded: Path) -> None:
     """Beside a file that names an installed module, `peft.py` would be run for the real one."""
     source = 'reward = "numeric_match"\neval_tasks = "calendar:leapdays"'
     assert run("train", write(downloaded, source=source), "--dry-run")[0] == 0

@@ -77,7 +77,7 @@ def test_an_environments_own_gold_goes_through_its_tools() -> None:
         (("run.toml", "--reward", "numeric_match"), "says itself"),
     ],
 )
-def test_what_can_not_be_validated_is_told(
+def test_what_can_not_be_validated_is_reported(
     arguments: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

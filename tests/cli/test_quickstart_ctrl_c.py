@@ -71,6 +71,6 @@ def test_what_is_promised_works_and_resuming_nothing_starts(
     for _ in range(2):
         stopped = CliRunner().invoke(app, [*folder, "--resume"])
         assert stopped.exit_code == 130
-        told = f"go on with: agentfly quickstart --folder {tmp_path} --resume\n"
-        assert stopped.stderr.endswith(told)
+        reported = f"go on with: agentfly quickstart --folder {tmp_path} --resume\n"
+        assert stopped.stderr.endswith(reported)
     assert resumed == [False, True]

@@ -94,6 +94,6 @@ def test_a_module_that_is_not_there_suggests_its_neighbors(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("path", ["a.py:f", "./a:f", "a:", ":f", "a:f.g", "a/b:f", "a:f:g"])
-def test_what_is_no_import_path_is_told_apart(path: str, tmp_path: Path) -> None:
+def test_what_is_no_import_path_is_recognized(path: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no import path: write module:name|no module 'a"):
         import_named(path, "tool", base=tmp_path)

@@ -1,4 +1,4 @@
-"""What a warm start is told of mistakes in its settings."""
+"""Problems in the settings of a warm start, in its own words."""
 
 import pytest
 
@@ -16,7 +16,7 @@ WARM = {"name": "warm", "model": {"name": "tiny"}, "data": {"files": ["chats.jso
         ({"lr": 1e-5}, "lr: unknown key. Did you mean train.lr?"),
     ],
 )
-def test_a_mistake_is_told_in_the_words_of_a_warm_start(
+def test_a_problem_is_reported_in_the_words_of_a_warm_start(
     change: dict[str, object], said: str
 ) -> None:
     with pytest.raises(SettingsError) as caught:

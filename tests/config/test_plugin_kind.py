@@ -57,7 +57,7 @@ def test_an_unknown_name_suggests_what_packages_bring(site: Path) -> None:
         TOOLS.find("duoble")
 
 
-def test_two_packages_with_one_name_are_told_apart_by_hand(site: Path) -> None:
+def test_two_packages_with_one_name_are_refused(site: Path) -> None:
     install(site, "plug_left", {"twice": "plug_left:f"}, "def f(): return 'left'")
     install(site, "plug_right", {"twice": "plug_right:f"}, "def f(): return 'right'")
     with pytest.raises(ConfigError, match=r"several packages bring a tool 'twice': .*plug_left"):

@@ -13,16 +13,16 @@ def current_page() -> str:
     return settings_page({"algorithm": ALGORITHMS})
 
 
-def test_the_page_in_the_documentation_tells_what_the_classes_say() -> None:
+def test_the_page_in_the_documentation_has_what_the_classes_say() -> None:
     assert PAGE.read_text() == current_page()
 
 
-def test_every_key_is_told_with_its_meaning() -> None:
+def test_every_key_is_reported_with_its_meaning() -> None:
     rows = [line for line in settings_page().splitlines() if line.startswith("| `")]
-    told = {line.split("`")[1] for line in rows}
+    reported = {line.split("`")[1] for line in rows}
     for kind in types_of(RunSettings).values():
         table = table_of(kind)
-        assert set(types_of(table)) - {"lora"} <= told
+        assert set(types_of(table)) - {"lora"} <= reported
     assert all(not line.endswith("|  |") for line in rows), "a setting without a docstring"
 
 

@@ -66,7 +66,7 @@ def test_a_file_written_by_a_windows_editor_is_read(tmp_path: Path) -> None:
     assert load_settings(path) == load_settings(SMALL)
 
 
-def test_all_mistakes_are_told_at_once_with_their_keys(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once_with_their_keys(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text(
         """\
@@ -150,7 +150,7 @@ weight = -1
         ),
     ],
 )
-def test_a_mistake_is_told_with_the_way_out(change: dict[str, Any], said: str) -> None:
+def test_a_problem_is_reported_with_the_way_out(change: dict[str, Any], said: str) -> None:
     good = {"name": "sums", "model": {"name": "tiny"}, "source": [{"tasks": "a"}]}
     lines = mistakes({**good, **change}, plugins=PLUGINS)
     assert len(lines) == 2
@@ -198,7 +198,7 @@ def test_options_of_a_users_own_algorithm_are_left_to_it() -> None:
     assert settings.algorithm.options == {"x": [1, 2]}
 
 
-def test_the_composition_roots_problems_are_told_in_the_same_way() -> None:
+def test_the_composition_roots_problems_are_reported_in_the_same_way() -> None:
     def check(settings: RunSettings) -> Iterator[Problem]:
         if settings.rollout.num_chains < 2:
             yield Problem(key="rollout.num_chains", text="grpo needs at least 2")

@@ -99,7 +99,7 @@ def test_a_prompt_without_room_for_an_answer_is_not_left_out() -> None:
     assert (metrics["eval/solved"], metrics["eval/failed_share"]) == (0.5, 0.0)
 
 
-def test_only_what_the_model_did_not_do_is_left_out_and_told() -> None:
+def test_only_what_the_model_did_not_do_is_left_out_and_reported() -> None:
     broken = [
         chain(None, turn(), stop=StopReason(stop), error="EnvError: it fell over")
         for stop in ("env_crashed", "engine_failed", "lease_timeout", "reward_failed")

@@ -56,7 +56,7 @@ def test_warnings_are_logged(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
     assert capfd.readouterr().err == ""
 
 
-def test_our_own_warnings_are_told(tmp_path: Path) -> None:
+def test_our_own_warnings_are_reported(tmp_path: Path) -> None:
     shown: list[str] = []
     ours = logging.getLogger("agentfly.training")
     with log_to(tmp_path / "log.txt", show=shown.append):

@@ -121,7 +121,7 @@ def test_each_source_has_its_own() -> None:
     assert metrics["source/math/staleness/max"] == 0.0
 
 
-def test_a_run_without_named_sources_is_told_once() -> None:
+def test_a_run_without_named_sources_is_reported_once() -> None:
     assert not [name for name in rollout_metrics(STEP) if name.startswith("source/")]
     assert "source/math/reward/mean" in rollout_metrics([scored("a", 1.0, source="math")])
 

@@ -74,7 +74,7 @@ def test_a_resumed_run_goes_on_without_damaged_lines_and_says_so(
 
 
 @pytest.mark.parametrize("content", [None, "", "{}\n", '{"v":1,"kind":"metrics","step":"x"}\n'])
-def test_lost_metrics_are_told(
+def test_lost_metrics_are_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str | None
 ) -> None:
     path = tmp_path / "metrics.jsonl"

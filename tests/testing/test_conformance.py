@@ -175,7 +175,7 @@ async def test_rewards_are_checked_for_being_the_same_twice() -> None:
 
 
 class Die:
-    """Rolls by the seed; with `loaded`, forgets to begin anew."""
+    """Rolls by the seed; with `loaded`, forgets to start over."""
 
     def __init__(self, *, loaded: bool = False) -> None:
         self.loaded = loaded
@@ -195,7 +195,7 @@ class Die:
         pass
 
 
-async def test_environments_must_begin_anew() -> None:
+async def test_environments_must_start_over_after_a_reset() -> None:
     await check_environment(EnvSpec(Die), TASK, ["a", "b"])
     with pytest.raises(ConformanceError, match="after a reset"):
         await check_environment(EnvSpec(Die, (("loaded", True),)), TASK, ["a", "b"])
