@@ -35,6 +35,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+KIND = "corpus"
+TEXTS = "texts.bin"
+BOUNDS = "bounds.i64"
+HASHES = "hashes.u64"
+ORDER = "order.i64"
+BUFFERED = 4096
+"""Number of passages between two writes of the bounds."""
+
+
 class Corpus(Sequence[Passage]):
     """A sequence of passages, each read from disk when it is accessed.
 
@@ -141,13 +150,6 @@ class Corpus(Sequence[Passage]):
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-KIND = "corpus"
-TEXTS = "texts.bin"
-BOUNDS = "bounds.i64"
-HASHES = "hashes.u64"
-ORDER = "order.i64"
-
-
 def hash_id(passage_id: str) -> int:
     """Hash an id to 64 bits.
 
@@ -156,10 +158,6 @@ def hash_id(passage_id: str) -> int:
     """
     data = passage_id.encode(errors="replace")
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest())
-
-
-BUFFERED = 4096
-"""Number of passages between two writes of the bounds."""
 
 
 def write_corpus(

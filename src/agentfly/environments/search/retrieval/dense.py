@@ -25,8 +25,16 @@ if TYPE_CHECKING:
 
     Vectors = NDArray[numpy.float32]
 
+KIND = "dense index"
+VECTORS = "vectors.npy"
+BATCH = 64
+"""Number of passages embedded at once."""
+BLOCK = 65_536
+"""Number of vectors compared at once: 100 MB at 384 dimensions."""
 SMALL = "all-minilm-l6-v2"
 """A model of 22M parameters that is installed as a package, for machines without a hub."""
+
+_log = logging.getLogger(__name__)
 
 
 class Embedder(Protocol):
@@ -88,16 +96,6 @@ def _folder_of_small() -> str:
             "'agentfly[dense]', or name a folder or a hub id"
         ) from error
     return str(package.get_model_path())
-
-
-KIND = "dense index"
-VECTORS = "vectors.npy"
-BATCH = 64
-"""Number of passages embedded at once."""
-BLOCK = 65_536
-"""Number of vectors compared at once: 100 MB at 384 dimensions."""
-
-_log = logging.getLogger(__name__)
 
 
 class Dense:

@@ -17,10 +17,16 @@ from agentfly.environments.search.retrieval.dense import SMALL, Dense, Embedder
 from agentfly.environments.search.retriever import Hit, Passage, Retriever
 from agentfly.errors import ConfigError
 
+RetrievalMethod = Literal["bm25", "dense", "hybrid"]
+"""Retrieval by words, by embeddings, or by both."""
+ProgressCallback = Callable[[str, int, int | None], None]
+"""Called with the stage, the number of passages done, and their total if it is known."""
 DEPTH = 50
 """Minimum number of hits of each retriever that are fused."""
 RRF_K = 60
 """Constant k of reciprocal rank fusion (Cormack, Clarke and Büttcher, SIGIR 2009)."""
+
+_DENSE = "dense-"
 
 
 class Hybrid:
@@ -55,15 +61,6 @@ def fuse(rankings: Sequence[Sequence[Hit]]) -> list[Hit]:
             scores[hit.passage.id] += 1.0 / (RRF_K + rank)
     best = sorted(scores, key=lambda one: -scores[one])  # stable: the first retriever breaks ties
     return [Hit(passage=passages[one], score=scores[one]) for one in best]
-
-
-RetrievalMethod = Literal["bm25", "dense", "hybrid"]
-"""Retrieval by words, by embeddings, or by both."""
-ProgressCallback = Callable[[str, int, int | None], None]
-"""Called with the stage, the number of passages done, and their total if it is known."""
-
-
-_DENSE = "dense-"
 
 
 def no_progress(stage: str, done: int, total: int | None) -> None:

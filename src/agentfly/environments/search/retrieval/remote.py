@@ -36,6 +36,13 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
 PATH = "/retrieve"
+MAX_BYTES = 2**20
+"""Maximum size of a request."""
+MAX_QUERIES = 1024
+"""Maximum number of queries in a request."""
+DEFAULT_HITS = 3
+SEARCH_SECONDS = 300.0
+"""Time limit of all queries of a request."""
 
 _Id = Annotated[str, BeforeValidator(lambda one: "" if one is None else str(one))]
 """Id of a document: servers send a number, a name or none."""
@@ -98,15 +105,6 @@ class RemoteRetriever:
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
-
-
-MAX_BYTES = 2**20
-"""Maximum size of a request."""
-MAX_QUERIES = 1024
-"""Maximum number of queries in a request."""
-DEFAULT_HITS = 3
-SEARCH_SECONDS = 300.0
-"""Time limit of all queries of a request."""
 
 
 class _Request(BaseModel):
