@@ -474,7 +474,7 @@ async def test_chains_unheard_of_for_long_are_forgotten() -> None:
         patch.setattr("agentfly.engines.replicas.REMEMBERED_CHAINS", 3)
         for chain in range(10):
             await ask(engine, f"c{chain}")
-    assert sorted(engine._homes) == ["c7", "c8", "c9"]
+    assert sorted(engine._assigned) == ["c7", "c8", "c9"]
     assert sum(replica.chains for replica in engine._replicas) == 3
 
 

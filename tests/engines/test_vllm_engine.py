@@ -13,7 +13,7 @@ from tests.engines.vllm_standin import FakeVllm, logprob_of, text_of, token_at
 from tests.patience import PATIENCE, HandMovedClock
 
 from agentfly.engines.vllm import VllmEngine
-from agentfly.engines.vllm.generate import LabelSpan, runs
+from agentfly.engines.vllm.generate import LabelSpan, version_runs
 from agentfly.errors import ConfigError, DeadlineError, EngineError
 from agentfly.runtime.clock import LoopClock
 from agentfly.runtime.http_client import Endpoint
@@ -226,9 +226,9 @@ def span(version: str, start: int, end: int) -> LabelSpan:
 
 def test_unlabeled_weights_are_known_only_before_the_first_update() -> None:
     spans = [span("default", 0, 2), span("4", 2, 5)]
-    assert runs(spans, 5, unlabeled=3) == ((3, 2), (4, 3))
+    assert version_runs(spans, 5, unlabeled=3) == ((3, 2), (4, 3))
     with pytest.raises(EngineError, match="Was the server restarted"):
-        runs(spans, 5, unlabeled=None)
+        version_runs(spans, 5, unlabeled=None)
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 50)), max_size=8))
@@ -237,7 +237,7 @@ def test_spans_become_runs(pairs: list[tuple[int, int]]) -> None:
     for version, count in pairs:
         spans.append(span(str(version), at, at + count))
         at += count
-    assert runs(spans, at, unlabeled=None) == tuple(pairs)
+    assert version_runs(spans, at, unlabeled=None) == tuple(pairs)
 
 
 @pytest.mark.parametrize(
@@ -254,4 +254,4 @@ def test_spans_become_runs(pairs: list[tuple[int, int]]) -> None:
 )
 def test_spans_that_do_not_cover_all_tokens_once_are_refused(spans: list[LabelSpan]) -> None:
     with pytest.raises(EngineError, match="spans that cover all"):
-        runs(spans, 5, unlabeled=None)
+        version_runs(spans, 5, unlabeled=None)

@@ -13,7 +13,7 @@ from tests.patience import PATIENCE
 from agentfly.errors import ConfigError
 from agentfly.models import resolve_model
 from agentfly.models.loading import load_model
-from agentfly.models.model_hub import is_whole
+from agentfly.models.model_hub import has_all_weights
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -41,7 +41,7 @@ def filled(folder: Path, *names: str) -> Path:
     ],
 )
 def test_which_folders_are_whole(tmp_path: Path, names: list[str], whole: bool) -> None:
-    assert is_whole(filled(tmp_path, *names)) is whole
+    assert has_all_weights(filled(tmp_path, *names)) is whole
 
 
 def test_shards_are_whole_when_all_that_the_index_names_are_there(tmp_path: Path) -> None:
@@ -49,9 +49,9 @@ def test_shards_are_whole_when_all_that_the_index_names_are_there(tmp_path: Path
     filled(tmp_path, "config.json", *shards)
     index = {"weight_map": {"a": shards[0], "b": shards[1], "c": shards[1]}}
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-    assert is_whole(tmp_path)
+    assert has_all_weights(tmp_path)
     (tmp_path / shards[1]).unlink()
-    assert not is_whole(tmp_path)
+    assert not has_all_weights(tmp_path)
 
 
 def resolve_offline(cache: Path) -> str:

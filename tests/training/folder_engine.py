@@ -14,7 +14,7 @@ from agentfly.algorithms import make_algorithm
 from agentfly.config import EngineSettings
 from agentfly.engines import EngineSpec
 from agentfly.engines.local import LocalEngine
-from agentfly.engines.weight_forms import require_taken
+from agentfly.engines.weight_forms import require_supported_form
 from agentfly.training.learner.learner import LocalLearner
 from agentfly.training.learner.policy import Policy
 from agentfly.training.publisher import Publisher, publishing
@@ -50,7 +50,7 @@ class FolderEngine:
         return self._inner.paused()
 
     async def publish(self, weights: Weights, version: int) -> None:
-        require_taken(self, weights)
+        require_supported_form(self, weights)
         assert isinstance(weights, WeightsFolder)
         self.published.append((weights.path, version))
         tensors = self.read(weights.path)

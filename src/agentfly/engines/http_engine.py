@@ -70,7 +70,7 @@ def truncates(params: SamplingParams) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class CompletionChunk:
     """Some tokens of a completion: all of them, or one event of a stream."""
 
     token_ids: Sequence[int]
@@ -94,7 +94,7 @@ class Piece:
             )
 
 
-class Gathered:
+class PartialCompletion:
     """A completion whose tokens are still arriving."""
 
     def __init__(self, params: SamplingParams, on_token: OnToken | None) -> None:
@@ -102,30 +102,30 @@ class Gathered:
         self._on_token = on_token
         self._ids: list[int] = []
         self._logprobs: list[float] = []
-        self._last: Piece | None = None
+        self._last: CompletionChunk | None = None
 
     def __len__(self) -> int:
         return len(self._ids)
 
-    def add(self, piece: Piece) -> None:
+    def add(self, chunk: CompletionChunk) -> None:
         """Append tokens, and pass them to `on_token`."""
-        logprobs = [float(p) for p in piece.logprobs if p is not None]
-        self._ids += piece.token_ids
+        logprobs = [float(p) for p in chunk.logprobs if p is not None]
+        self._ids += chunk.token_ids
         self._logprobs += logprobs
-        if piece.finish_reason is not None:
-            self._last = piece
+        if chunk.finish_reason is not None:
+            self._last = chunk
         if self._on_token is not None:
-            for token_id, logprob in zip(piece.token_ids, logprobs, strict=True):
+            for token_id, logprob in zip(chunk.token_ids, logprobs, strict=True):
                 self._on_token(token_id, logprob)
 
-    async def add_all(self, pieces: AsyncGenerator[Piece, None]) -> None:
+    async def add_all(self, chunks: AsyncGenerator[CompletionChunk, None]) -> None:
         """Append a stream. Once a token was passed on, a broken stream can't be retried."""
         if self._ids:
             raise EngineError(f"the stream broke after {len(self)} tokens")
         try:
-            async with aclosing(pieces) as closing:
-                async for piece in closing:
-                    self.add(piece)
+            async with aclosing(chunks) as closing:
+                async for chunk in closing:
+                    self.add(chunk)
         except UnavailableError as error:
             if not self._ids:
                 raise
@@ -141,7 +141,7 @@ class Gathered:
             finish_reason=self._finish_reason(last),
         )
 
-    def _require_end(self) -> Piece:
+    def _require_end(self) -> CompletionChunk:
         reason = self._last.finish_reason if self._last else None
         if self._last is None or reason not in ("stop", "length"):
             raise EngineError(
@@ -154,7 +154,7 @@ class Gathered:
             )
         return self._last
 
-    def _finish_reason(self, last: Piece) -> FinishReason:
+    def _finish_reason(self, last: CompletionChunk) -> FinishReason:
         if last.finish_reason == "length":
             return FinishReason.LENGTH
         if isinstance(last.stop_reason, str):

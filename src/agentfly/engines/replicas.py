@@ -22,7 +22,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import cast
 
-from agentfly.engines.weight_forms import require_taken
+from agentfly.engines.weight_forms import require_supported_form
 from agentfly.errors import ConfigError, DeadlineError, EngineError, StaleWeightsError
 from agentfly.runtime.clock import LoopClock
 from agentfly.runtime.http_retry import failing_over
@@ -123,7 +123,7 @@ class ReplicatedEngine:
         self.tokenizer = getattr(engines[0], "tokenizer", None)
         self._replicas = [_Replica(index, engine) for index, engine in enumerate(engines)]
         self._clock = clock or LoopClock()
-        self._homes: OrderedDict[str, _Replica] = OrderedDict()
+        self._assigned: OrderedDict[str, _Replica] = OrderedDict()
         self._current: _Published | None = None
         self._pauses = 0
         self._returns: set[asyncio.Task[None]] = set()
@@ -155,21 +155,21 @@ class ReplicatedEngine:
     ) -> Completion:
         """Continue the prompt on the chain's replica, or on another if that fails."""
         await self._bring_back(deadline)
-        heard = _Heard(on_token)
+        counter = _TokenCounter(on_token)
         failures: dict[_Replica, EngineError] = {}
         while not self._closed:
             replica = self._choose(request.chain_id, failures)
             if replica is None:
-                if await self._one_returns(failures, deadline):
+                if await self._wait_for_return(failures, deadline):
                     continue
                 break
             try:
-                with failing_over() if self._others_up(replica, failures) else nullcontext():
+                with failing_over() if self._has_other(replica, failures) else nullcontext():
                     return await self._sample_on(
-                        replica, prompt_ids, params, request, deadline=deadline, on_token=heard
+                        replica, prompt_ids, params, request, deadline=deadline, on_token=counter
                     )
             except EngineError as error:
-                if heard.tokens:
+                if counter.tokens:
                     raise
                 failures[replica] = error
                 _log.warning("replica %d failed: %s", replica.index, error)
@@ -223,7 +223,7 @@ class ReplicatedEngine:
 
     async def publish(self, weights: Weights, version: int) -> None:
         """Publish to all replicas; one that fails rests until it has the current weights."""
-        require_taken(self, weights)
+        require_supported_form(self, weights)
         self._current = _Published(weights, version)
         mistakes: list[ConfigError] = []
         async with asyncio.TaskGroup() as group:
@@ -250,10 +250,10 @@ class ReplicatedEngine:
         """Return the chain's home if it is up, else a new home; None if there is none left."""
         left = self._left(tried)
         up = self._up(left)
-        home = self._homes.get(chain_id)
-        if home in up:
-            self._homes.move_to_end(chain_id)
-            return home
+        assigned = self._assigned.get(chain_id)
+        if assigned in up:
+            self._assigned.move_to_end(chain_id)
+            return assigned
         # With none up, the one that is due first has had the longest time to recover.
         chosen = min(up or left, key=lambda r: (r.up_at if not up else 0.0, r.load), default=None)
         if chosen is not None:
@@ -267,20 +267,20 @@ class ReplicatedEngine:
         now = self._clock.now()
         return [replica for replica in replicas if replica.is_up(now)]
 
-    def _others_up(self, replica: _Replica, tried: dict[_Replica, EngineError]) -> bool:
+    def _has_other(self, replica: _Replica, tried: dict[_Replica, EngineError]) -> bool:
         return any(other is not replica for other in self._up(self._left(tried)))
 
     def _move(self, chain_id: str, replica: _Replica) -> None:
         self._forget(chain_id)
-        self._homes[chain_id] = replica
+        self._assigned[chain_id] = replica
         replica.chains += 1
-        if len(self._homes) > REMEMBERED_CHAINS:
-            self._forget(next(iter(self._homes)))
+        if len(self._assigned) > REMEMBERED_CHAINS:
+            self._forget(next(iter(self._assigned)))
 
     def _forget(self, chain_id: str) -> None:
-        home = self._homes.pop(chain_id, None)
-        if home is not None:
-            home.chains -= 1
+        assigned = self._assigned.pop(chain_id, None)
+        if assigned is not None:
+            assigned.chains -= 1
 
     async def _sample_on(
         self,
@@ -290,7 +290,7 @@ class ReplicatedEngine:
         request: Request,
         *,
         deadline: float,
-        on_token: "_Heard",
+        on_token: "_TokenCounter",
     ) -> Completion:
         trial = 1 if replica.failures else 0
         replica.trials += trial
@@ -328,7 +328,7 @@ class ReplicatedEngine:
             replica.outdated = f"it has version {current.version}" if late else None
             replica.succeeded()
 
-    async def _one_returns(self, tried: dict[_Replica, EngineError], deadline: float) -> bool:
+    async def _wait_for_return(self, tried: dict[_Replica, EngineError], deadline: float) -> bool:
         """Wait where none is left and one is being given the weights; tell whether to go on."""
         waited_for = [r for r in self._replicas if r.returning and r not in tried]
         while any(replica.returning for replica in waited_for):
@@ -394,7 +394,7 @@ class _Published:
     version: int
 
 
-class _Heard:
+class _TokenCounter:
     """Passes tokens on and counts them: once one was heard, no other replica may start anew."""
 
     def __init__(self, on_token: OnToken | None) -> None:

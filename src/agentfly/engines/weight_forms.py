@@ -4,10 +4,10 @@ from agentfly.errors import ConfigError
 from agentfly.types import TrainableEngine, Weights
 
 
-def require_taken(engine: TrainableEngine, weights: Weights) -> None:
+def require_supported_form(engine: TrainableEngine, weights: Weights) -> None:
     """Raise ConfigError unless the engine takes weights in this form.
 
-    >>> require_taken(engine, None)                                             # doctest: +SKIP
+    >>> require_supported_form(engine, None)                            # doctest: +SKIP
     ConfigError: LocalEngine takes NamedTensors or SharedTensors, got NoneType
     """
     if type(weights) not in engine.takes:

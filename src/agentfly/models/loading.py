@@ -32,7 +32,7 @@ def load_model(
             f"running a model here needs the extra `local` ({error.name} is missing): "
             "pip install 'agentfly[local]'"
         ) from error
-    with no_progress_bars(), _told(folder):
+    with no_progress_bars(), _report_loading_errors(folder):
         model = AutoModelForCausalLM.from_pretrained(
             Path(folder).absolute(), dtype=dtype, trust_remote_code=trust_remote_code
         )
@@ -70,7 +70,7 @@ def code_files(folder: str | Path) -> list[str]:
 
 
 @contextmanager
-def _told(folder: str | Path) -> Iterator[None]:
+def _report_loading_errors(folder: str | Path) -> Iterator[None]:
     """Say what to do about a folder that can't be loaded, whatever a library says of it."""
     try:
         with boundary(ConfigError, f"loading {folder}"):

@@ -35,11 +35,11 @@ def download(name: str, *, trust_remote_code: bool = False) -> Path:
         ) from error
     with suppress(LocalEntryNotFoundError):
         folder = Path(snapshot_download(name, allow_patterns=wanted, local_files_only=True))
-        if is_whole(folder) and (not trust_remote_code or _has_its_code(folder)):
+        if has_all_weights(folder) and (not trust_remote_code or _has_its_code(folder)):
             return folder
     _check_reachable(name)
     folder = _downloaded(name, wanted)
-    if not is_whole(folder):
+    if not has_all_weights(folder):
         raise ConfigError(
             f"the hub model {name!r} has no weights that can be loaded: expected config.json with "
             "model.safetensors or its shards. Choose a repository that has them"
@@ -47,7 +47,7 @@ def download(name: str, *, trust_remote_code: bool = False) -> Path:
     return folder
 
 
-def is_whole(folder: Path) -> bool:
+def has_all_weights(folder: Path) -> bool:
     """Tell whether a folder has a model's settings and all its weights.
 
     A snapshot may lack them: a download was broken off, or somebody fetched the tokenizer alone.

@@ -15,7 +15,7 @@ from agentfly.engines.local.engine_thread import EngineThread
 from agentfly.engines.local.job import Job, Reply, StopWatch
 from agentfly.engines.local.key_values import TokenIds
 from agentfly.engines.local.sampled_weights import Dtype
-from agentfly.engines.weight_forms import require_taken
+from agentfly.engines.weight_forms import require_supported_form
 from agentfly.errors import ConfigError, DeadlineError, EngineError
 from agentfly.modeling.shared_view import bfloat16_pays
 from agentfly.runtime.clock import LoopClock, in_seconds
@@ -171,7 +171,7 @@ class LocalEngine:
 
     async def publish(self, weights: Weights, version: int) -> None:
         """Sample from these weights from now on, and record each token under their version."""
-        require_taken(self, weights)
+        require_supported_form(self, weights)
         reply = Reply()
         self._thread.publish(weights, version, reply)
         await reply.future

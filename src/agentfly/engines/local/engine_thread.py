@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Errand:
+class _Command:
     run: Callable[[], None]
     reply: Reply | None = None
 
@@ -31,7 +31,7 @@ class EngineThread:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._errands: queue.SimpleQueue[_Errand] = queue.SimpleQueue()
+        self._commands: queue.SimpleQueue[_Command] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._end: EngineError | None = None
@@ -40,15 +40,15 @@ class EngineThread:
 
     def submit(self, job: Job) -> None:
         """Hand over a job; its reply gets the completion or an EngineError."""
-        self._post(_Errand(lambda: self._core.scheduler.submit(job), job.reply))
+        self._post(_Command(lambda: self._core.scheduler.submit(job), job.reply))
 
     def abandon(self, job: Job) -> None:
         """Give up a job."""
-        self._post(_Errand(lambda: self._core.scheduler.abandon(job)))
+        self._post(_Command(lambda: self._core.scheduler.abandon(job)))
 
     def publish(self, weights: Weights, version: int, reply: Reply) -> None:
         """Change the weights between two steps, then answer."""
-        self._post(_Errand(lambda: self._answer(reply, weights, version), reply))
+        self._post(_Command(lambda: self._answer(reply, weights, version), reply))
 
     def pause(self, reply: Reply) -> None:
         """Stop stepping, then answer. Pauses add up: each needs its `resume`."""
@@ -57,7 +57,7 @@ class EngineThread:
             self._pauses += 1
             reply.give(None)
 
-        self._post(_Errand(pause, reply))
+        self._post(_Command(pause, reply))
 
     def resume(self) -> None:
         """Take back one pause."""
@@ -65,25 +65,25 @@ class EngineThread:
         def resume() -> None:
             self._pauses -= 1
 
-        self._post(_Errand(resume))
+        self._post(_Command(resume))
 
     def close(self, reply: Reply) -> None:
         """End the thread, then answer."""
-        self._post(_Errand(lambda: self._closing.append(reply), reply))
+        self._post(_Command(lambda: self._closing.append(reply), reply))
 
     def join(self) -> None:
         """Wait for the thread's very last instructions, after it answered to `close`."""
         if self._thread is not None:
             self._thread.join()
 
-    def _post(self, errand: _Errand) -> None:
+    def _post(self, command: _Command) -> None:
         with self._lock:
             if self._end is None:
-                self._errands.put(errand)
+                self._commands.put(command)
                 self._start()
                 return
-        if errand.reply is not None:
-            errand.reply.fail(_copy(self._end))
+        if command.reply is not None:
+            command.reply.fail(_copy(self._end))
 
     def _start(self) -> None:
         if self._thread is None:
@@ -102,27 +102,27 @@ class EngineThread:
 
     def _work(self) -> None:
         while not self._closing:
-            self._run_errands()
+            self._run_commands()
             if not self._pauses and not self._closing:
                 self._core.step()
 
-    def _run_errands(self) -> None:
+    def _run_commands(self) -> None:
         """Run all errands that have come; wait for one if there is nothing else to do."""
         while True:
             idle = not self._closing and (self._pauses > 0 or not self._core.scheduler.busy)
             try:
-                errand = self._errands.get(block=idle)
+                command = self._commands.get(block=idle)
             except queue.Empty:
                 return
-            self._do(errand)
+            self._do(command)
 
-    def _do(self, errand: _Errand) -> None:
+    def _do(self, command: _Command) -> None:
         try:
-            errand.run()
+            command.run()
         except BaseException as error:
             # It has left the queue: whoever waits for it would not be told with the others.
-            if errand.reply is not None:
-                errand.reply.fail(_death_by(error))
+            if command.reply is not None:
+                command.reply.fail(_death_by(error))
             raise
 
     def _answer(self, reply: Reply, weights: Weights, version: int) -> None:
@@ -138,8 +138,8 @@ class EngineThread:
         with self._lock:
             self._end = end
         waiting = [job.reply for job in self._core.scheduler.jobs]
-        while not self._errands.empty():
-            reply = self._errands.get().reply
+        while not self._commands.empty():
+            reply = self._commands.get().reply
             waiting += [reply] if reply is not None else []
         for reply in waiting:
             reply.fail(_copy(end))

@@ -42,12 +42,12 @@ class Reply:
         if on_started is not None:
             self._call(on_started)
 
-    def tell(self, sampled: Sampled) -> None:
+    def emit(self, sampled: Sampled) -> None:
         """Call `on_token` in the waiter's thread."""
         if self._on_token is not None:
-            self._call(lambda: self._tell(sampled))
+            self._call(lambda: self._emit(sampled))
 
-    def _tell(self, sampled: Sampled) -> None:
+    def _emit(self, sampled: Sampled) -> None:
         assert self._on_token is not None
         try:
             self._on_token(sampled.token_id, sampled.logprob)
@@ -150,7 +150,7 @@ class Job:
             self._versions[-1] = (version, self._versions[-1][1] + 1)
         else:
             self._versions.append((version, 1))
-        self.reply.tell(sampled)
+        self.reply.emit(sampled)
         return self._watch.after(self._sampled)
 
     def finish(self, reason: FinishReason) -> None:

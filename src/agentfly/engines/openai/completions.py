@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import AliasChoices, BaseModel, Field, FiniteFloat
 
 from agentfly.engines.http_engine import (
-    Gathered,
+    CompletionChunk,
     Logprobs,
-    Piece,
+    PartialCompletion,
     engine_errors,
     one_version,
     require_exact,
@@ -82,14 +82,14 @@ class OpenAICompletions:
         """Continue the prompt; raise EngineError, or DeadlineError at the deadline."""
         require_exact(params, self._logprobs)
         version = self._version
-        gathered = Gathered(params, on_token)
+        collected = PartialCompletion(params, on_token)
         body = self._body(prompt_ids, params, request) | {"stream": on_token is not None}
 
         async def read(answer: HttpResponse) -> None:
             if on_token is None:
-                gathered.add(_piece(await answer.json(_Answer, _EXPECTED), prompt_ids))
+                collected.add(_chunk(await answer.json(_Answer, _EXPECTED), prompt_ids))
             else:
-                await gathered.add_all(_pieces(answer, prompt_ids))
+                await collected.add_all(_chunks(answer, prompt_ids))
 
         with engine_errors():
             await self._server.request(
@@ -104,7 +104,7 @@ class OpenAICompletions:
                 f"the server's weights changed from version {version} to {self._version} under "
                 "this completion, and it doesn't say which tokens are whose"
             )
-        return gathered.completion(one_version(version))
+        return collected.completion(one_version(version))
 
     def set_version(self, version: int) -> None:
         """Record tokens of requests from now on under another version of the weights."""
@@ -158,14 +158,16 @@ class _Answer(BaseModel):
     choices: list[_WireChoice]
 
 
-async def _pieces(answer: HttpResponse, prompt_ids: Sequence[int]) -> AsyncGenerator[Piece, None]:
+async def _chunks(
+    answer: HttpResponse, prompt_ids: Sequence[int]
+) -> AsyncGenerator[CompletionChunk, None]:
     async for data in answer.events():
         event = answer.read(data, _Answer, _EXPECTED)
         if event.choices:
-            yield _piece(event, prompt_ids)
+            yield _chunk(event, prompt_ids)
 
 
-def _piece(answer: _Answer, prompt_ids: Sequence[int]) -> Piece:
+def _chunk(answer: _Answer, prompt_ids: Sequence[int]) -> CompletionChunk:
     if not answer.choices:
         raise EngineError("the server returned no choice; expected one completion")
     choice = answer.choices[0]
@@ -180,7 +182,7 @@ def _piece(answer: _Answer, prompt_ids: Sequence[int]) -> Piece:
             f"the server changed the prompt: {len(prompt_ids)} tokens were sent, and it sampled "
             f"after {len(choice.prompt_token_ids)}. Does it add a start token by itself?"
         )
-    return Piece(
+    return CompletionChunk(
         token_ids=choice.token_ids,
         logprobs=choice.logprobs.token_logprobs if choice.logprobs else (),
         finish_reason=choice.finish_reason,

@@ -8,16 +8,16 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 from agentfly.engines.http_engine import (
-    Gathered,
     Logprobs,
+    PartialCompletion,
     engine_errors,
     one_version,
     require_exact,
 )
 from agentfly.engines.vllm.control import Control
-from agentfly.engines.vllm.generate import PATH, Generation, generate_body, runs
+from agentfly.engines.vllm.generate import PATH, Generation, generate_body, version_runs
 from agentfly.engines.vllm.weight_transfer import WeightSync, WeightTransfer, require_head
-from agentfly.engines.weight_forms import require_taken
+from agentfly.engines.weight_forms import require_supported_form
 from agentfly.errors import (
     ConfigError,
     DeadlineError,
@@ -134,13 +134,13 @@ class VllmEngine:
         require_exact(params, self._logprobs)
         self._require_whole_weights()
         unlabeled, version = self._unlabeled, self._version
-        gathered, generation = Gathered(params, on_token), Generation()
+        collected, generation = PartialCompletion(params, on_token), Generation()
 
         async def read(answer: HttpResponse) -> None:
             if on_token is None:
-                gathered.add(await generation.whole(answer))
+                collected.add(await generation.whole(answer))
             else:
-                await gathered.add_all(generation.stream(answer))
+                await collected.add_all(generation.stream(answer))
 
         with engine_errors():
             try:
@@ -160,8 +160,10 @@ class VllmEngine:
                 ) from error
         if generation.labels is not None:
             labels = generation.labels
-            return gathered.completion(lambda count: runs(labels, count, unlabeled=unlabeled))
-        return gathered.completion(partial(self._unreported, version))
+            return collected.completion(
+                lambda count: version_runs(labels, count, unlabeled=unlabeled)
+            )
+        return collected.completion(partial(self._unreported, version))
 
     @property
     def takes(self) -> frozenset[type[Weights]]:
@@ -181,7 +183,7 @@ class VllmEngine:
 
     async def publish(self, weights: Weights, version: int) -> None:
         """Sample from these weights from now on, and record each token under their version."""
-        require_taken(self, weights)
+        require_supported_form(self, weights)
         if isinstance(weights, WeightsFolder):
             require_head(weights.path)
         deadline = self._clock.now() + self._update_seconds

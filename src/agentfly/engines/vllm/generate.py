@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, FiniteFloat
 
-from agentfly.engines.http_engine import Piece
+from agentfly.engines.http_engine import CompletionChunk
 from agentfly.errors import ConfigError, EngineError, StaleWeightsError
 from agentfly.runtime.http_client import HttpResponse
 from agentfly.types import Request, SamplingParams, VersionRuns
@@ -100,26 +100,26 @@ class Generation:
     def __init__(self) -> None:
         self.labels: list[LabelSpan] | None = None
 
-    async def whole(self, answer: HttpResponse) -> Piece:
+    async def whole(self, answer: HttpResponse) -> CompletionChunk:
         """Read a completion that came in one piece."""
         generation = await answer.json(_Generation, _EXPECTED)
         if not generation.choices:
             raise EngineError(f"vLLM returned no choice; expected {_EXPECTED}")
-        return self._piece(generation.choices[0])
+        return self._chunk(generation.choices[0])
 
-    async def stream(self, answer: HttpResponse) -> AsyncGenerator[Piece, None]:
+    async def stream(self, answer: HttpResponse) -> AsyncGenerator[CompletionChunk, None]:
         """Read a completion as it is sampled."""
         async for data in answer.events():
             for choice in answer.read(data, _Generation, _EXPECTED).choices:
-                yield self._piece(choice)
+                yield self._chunk(choice)
 
-    def _piece(self, choice: _WireChoice) -> Piece:
+    def _chunk(self, choice: _WireChoice) -> CompletionChunk:
         ids = choice.token_ids or []
         content = (choice.logprobs.content if choice.logprobs else None) or []
         if len(content) == len(ids) and [entry.token_id for entry in content] != ids:
             raise EngineError("vLLM returned log-probabilities of other tokens than it sampled")
         self.labels = choice.weight_versions or self.labels
-        return Piece(
+        return CompletionChunk(
             token_ids=ids,
             logprobs=[entry.logprob for entry in content],
             finish_reason=choice.finish_reason,
@@ -127,7 +127,7 @@ class Generation:
         )
 
 
-def runs(spans: Sequence[LabelSpan], count: int, *, unlabeled: int | None) -> VersionRuns:
+def version_runs(spans: Sequence[LabelSpan], count: int, *, unlabeled: int | None) -> VersionRuns:
     """Return the versions of so many tokens by run length.
 
     Args:
@@ -136,7 +136,7 @@ def runs(spans: Sequence[LabelSpan], count: int, *, unlabeled: int | None) -> Ve
         unlabeled: The version of weights that were never labeled; None when all were, so that
             "default" can only mean that the server has lost them.
 
-    >>> runs([LabelSpan(version="3", start=0, end=20), LabelSpan(version="4", start=20, end=27)],
+    >>> spans = [LabelSpan(version="3", start=0, end=20), LabelSpan(version="4", start=20, end=27)]
     ...      27, unlabeled=None)
     ((3, 20), (4, 7))
     """

@@ -15,7 +15,7 @@ from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from agentfly.engines.vllm.engine import VllmEngine
-from agentfly.engines.weight_forms import require_taken
+from agentfly.engines.weight_forms import require_supported_form
 from agentfly.errors import ConfigError, DeadlineError, EngineError, StaleWeightsError
 from agentfly.runtime.clock import LoopClock, in_seconds
 from agentfly.runtime.http_client import Endpoint
@@ -125,7 +125,7 @@ class VllmService:
 
     async def publish(self, weights: Weights, version: int) -> None:
         """Sample from these weights from now on; a server that died is started again first."""
-        require_taken(self, weights)
+        require_supported_form(self, weights)
         async with self._lock():
             await self._wait_for_start()
             before = self._current, self._outdated
