@@ -1,4 +1,4 @@
-"""Whatever samples tokens. `agentfly.engines.local` is a module of its own: it needs torch."""
+"""Engines, which sample tokens. `agentfly.engines.local` is imported separately: it needs torch."""
 
 from agentfly.engines.factory import EngineMaker, EngineSpec, make_engine
 from agentfly.engines.openai import OpenAIChat, OpenAICompletions

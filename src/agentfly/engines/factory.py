@@ -1,8 +1,8 @@
-"""From the table `[engine]` of some settings to an engine: the one way in which engines are made.
+"""From the table `[engine]` of the settings to an engine: the only place where engines are made.
 
-Trainer, evaluation, `agentfly chat` and agents of a named model say which model is to be sampled
-from, in an `EngineSpec`; the settings' name decides what samples. An engine of your own is a
-function of such a spec, named `module:name` or by an entry point in the group `agentfly.engines`.
+Trainer, evaluation, `agentfly chat` and agents of a named model pass the model to sample from in an
+`EngineSpec`; the name in the settings selects the engine. An engine of your own is a function that
+takes such a spec, named `module:name` or by an entry point in the group `agentfly.engines`.
 """
 
 import math
@@ -18,7 +18,7 @@ from agentfly.types import Tokenizer, TrainableEngine
 
 GIB = 2**30
 START_SETTINGS = ("python", "arguments", "variables")
-"""Keys of `[engine]` that say how a vLLM server is started."""
+"""Keys of `[engine]` about starting a vLLM server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class EngineSpec:
 
     @property
     def precision(self) -> str | None:
-        """What the settings say of the precision of sampling, or else what was asked for."""
+        """Precision of sampling: that of the settings, or else that of the spec."""
         return self.dtype if self.settings.dtype == "auto" else self.settings.dtype
 
     @property
@@ -65,7 +65,7 @@ class EngineSpec:
 
 
 EngineMaker = Callable[[EngineSpec], TrainableEngine]
-"""Makes one replica. Whatever takes long, it leaves to the engine's first use."""
+"""Function that makes one replica. Slow work is left to the engine's first use."""
 
 
 def _make_local(spec: EngineSpec) -> TrainableEngine:
@@ -107,7 +107,7 @@ def make_engine(spec: EngineSpec, make: EngineMaker | None = None) -> TrainableE
 
 
 def samples_here(settings: EngineSettings) -> bool:
-    """Tell whether the engine takes memory of this process: all but servers may."""
+    """Return whether the engine may use memory of this process: all but servers do."""
     return settings.name != "vllm"
 
 

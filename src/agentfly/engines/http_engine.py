@@ -78,7 +78,7 @@ class CompletionChunk:
     finish_reason: str | None = None
     """`stop`, `length`, or a reason of the server's own; None in the middle of a stream."""
     stop_reason: int | str | None = None
-    """The token or string that ended it, where the server tells."""
+    """Token or string that ended it, where the server reports it."""
 
     def __post_init__(self) -> None:
         if len(self.token_ids) != len(self.logprobs):

@@ -7,10 +7,10 @@
     it lacks the weights  ──► once its wait is over, they are published to it before it is asked
 
 As long as another replica is up, one unavailability is enough to move on: HTTP engines make one
-attempt then, and are as patient as their endpoint says only where nobody else could answer.
+attempt then, and all attempts of their endpoint only where no other replica could answer.
 
-A replica that is down is used before its wait is over when no other is left: so a request that no
-replica can answer makes trouble for itself only.
+A replica that is down is used before its wait is over when no other is left, so that a request
+which no replica can answer does not block others.
 """
 
 import asyncio
@@ -41,9 +41,9 @@ FIRST_REST = 1.0
 """Seconds that a replica is left alone after a failure; doubled with each one that follows."""
 LONGEST_REST = 60.0
 POLL_SECONDS = 0.05
-"""How often to look whether a replica has come back: no event spans several event loops."""
+"""Seconds between two checks for a replica that comes back: no event spans event loops."""
 REMEMBERED_CHAINS = 100_000
-"""Chains whose replica is remembered; the longest unheard of are forgotten first."""
+"""Maximum number of chains whose replica is remembered; the least recent are forgotten first."""
 
 _log = logging.getLogger(__name__)
 
@@ -55,13 +55,13 @@ class _Replica:
     under_way: int = 0
     chains: int = 0
     failures: int = 0
-    """In a row."""
+    """Number of failures in a row."""
     last_failure: str = ""
     up_at: float = 0.0
     trials: int = 0
-    """Requests under way that began when it had failed and not yet answered again."""
+    """Number of requests in flight that began after a failure and before the next answer."""
     outdated: str | None = None
-    """Why it lacks the current weights; it is not sampled from until it has them."""
+    """Reason why it lacks the current weights; it is not sampled from until it has them."""
     returning: bool = False
     """Whether it is being given the current weights."""
 
@@ -86,11 +86,11 @@ class _Replica:
         return None
 
     def is_up(self, now: float) -> bool:
-        """Tell whether it may be asked: after a failure, by one request at a time."""
+        """Return whether it may be asked: after a failure, by one request at a time."""
         return self.up_at <= now and not (self.failures and self.trials)
 
     def failed(self, error: EngineError, now: float) -> None:
-        """Rest; of all requests that one crash ends, only the first counts."""
+        """Begin a rest; of all requests that one crash ends, only the first counts."""
         self.last_failure = str(error)
         if now < self.up_at:
             return
@@ -131,17 +131,17 @@ class ReplicatedEngine:
 
     @property
     def context_length(self) -> float:
-        """The longest sequence that every replica takes, as far as they tell."""
+        """Longest sequence that every replica takes, as far as they report it."""
         return min(getattr(r.engine, "context_length", math.inf) for r in self._replicas)
 
     @property
     def reports_start(self) -> bool:
-        """Whether every replica tells when it begins with a request."""
+        """Whether every replica reports when it begins with a request."""
         return all(getattr(r.engine, "reports_start", False) for r in self._replicas)
 
     @property
     def troubles(self) -> Mapping[int, str]:
-        """Why which replicas are down or lack the current weights, by their number."""
+        """Reasons why replicas are down or lack the current weights, by replica number."""
         return {r.index: r.trouble for r in self._replicas if r.trouble is not None}
 
     async def sample(
@@ -217,7 +217,7 @@ class ReplicatedEngine:
             try:
                 await resume.aclose()
             except (EngineError, DeadlineError) as error:
-                # What happened in the block is worth more than the end of one replica.
+                # An error of the block is more important than the failure of one replica.
                 replica.failed(EngineError(f"after a pause: {error}"), self._clock.now())
                 _log.warning("replica %d did not go on after a pause: %s", replica.index, error)
 
@@ -247,7 +247,7 @@ class ReplicatedEngine:
             raise errors[0]
 
     def _choose(self, chain_id: str, tried: dict[_Replica, EngineError]) -> _Replica | None:
-        """Return the chain's home if it is up, else a new home; None if there is none left."""
+        """Return the chain's replica if it is up, else a new one; None if there is none left."""
         left = self._left(tried)
         up = self._up(left)
         assigned = self._assigned.get(chain_id)
@@ -329,7 +329,7 @@ class ReplicatedEngine:
             replica.succeeded()
 
     async def _wait_for_return(self, tried: dict[_Replica, EngineError], deadline: float) -> bool:
-        """Wait where none is left and one is being given the weights; tell whether to go on."""
+        """Wait for a replica that is being given the weights; return whether to try again."""
         waited_for = [r for r in self._replicas if r.returning and r not in tried]
         while any(replica.returning for replica in waited_for):
             if self._clock.now() >= deadline:
@@ -395,7 +395,7 @@ class _Published:
 
 
 class _TokenCounter:
-    """Passes tokens on and counts them: once one was heard, no other replica may start anew."""
+    """Passes tokens on and counts them: after the first, no other replica may start over."""
 
     def __init__(self, on_token: OnToken | None) -> None:
         self._on_token = on_token

@@ -1,7 +1,7 @@
 """An engine that answers from a script, for tests, examples and scheduling benchmarks.
 
-It keeps the whole contract of an engine: ids in and out, an end token only where one was "sampled",
-stop strings that cut after whole tokens, a limit on new tokens, versions, deadlines.
+It fulfills the whole contract of an engine: ids in and out, an end token only where one was
+"sampled", stop strings that cut after whole tokens, a limit on new tokens, versions, deadlines.
 """
 
 import math
@@ -25,7 +25,7 @@ from agentfly.types import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptedTurn:
-    """What a script sees when it is asked for an answer."""
+    """Arguments of a script for one answer."""
 
     prompt_ids: Sequence[int]
     request: Request
@@ -46,7 +46,7 @@ Latency = Callable[[Seed], float]
 
 
 def log_normal(*, mean: float, sigma: float) -> Latency:
-    """Draw log-normal seconds with this mean, whatever the sigma of their logarithm."""
+    """Return a latency with log-normal seconds of this mean, for any sigma of their logarithm."""
     mu = math.log(mean) - sigma**2 / 2
     return lambda seed: seed.random().lognormvariate(mu, sigma)
 
@@ -106,7 +106,7 @@ class ScriptedEngine:
         self._version = version
 
     async def close(self) -> None:
-        """Refuse whatever comes after."""
+        """Make later requests raise EngineError."""
         self._closed = True
 
     def _answer(self, turn: ScriptedTurn, params: SamplingParams) -> list[int]:

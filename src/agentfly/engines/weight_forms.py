@@ -1,4 +1,4 @@
-"""Checks that all trainable engines make of what is published to them."""
+"""The check of published weights that all trainable engines share."""
 
 from agentfly.errors import ConfigError
 from agentfly.types import TrainableEngine, Weights

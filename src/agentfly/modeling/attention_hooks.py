@@ -20,7 +20,7 @@ HARMLESS = (
 
 
 def require_ordinary(module: Any, unusual: Mapping[str, object], *, way_out: str = "") -> None:
-    """Refuse a module whose attention is more than that of queries to keys before them.
+    """Raise ConfigError unless a module's attention is plain causal attention.
 
     >>> require_ordinary(torch.nn.Identity(), {"is_causal": True, "sliding_window": 512})
     Traceback (most recent call last):

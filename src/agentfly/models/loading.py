@@ -71,7 +71,7 @@ def code_files(folder: str | Path) -> list[str]:
 
 @contextmanager
 def _report_loading_errors(folder: str | Path) -> Iterator[None]:
-    """Say what to do about a folder that can't be loaded, whatever a library says of it."""
+    """Raise ConfigError with the way out for a folder that can't be loaded."""
     try:
         with boundary(ConfigError, f"loading {folder}"):
             yield
@@ -85,7 +85,7 @@ def _report_loading_errors(folder: str | Path) -> Iterator[None]:
             ) from error
         raise ConfigError(
             f"{error}. Are its files whole, and of a kind that your version of transformers knows? "
-            "Fetch it again, or write it anew with `save_pretrained`"
+            "Fetch it again, or write it again with `save_pretrained`"
         ) from error
 
 

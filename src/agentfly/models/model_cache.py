@@ -6,8 +6,8 @@
         .smollm2-135m-instruct.lock
         .smollm2-135m-instruct.half-x3k/     being made; left behind only by a killed process
 
-A folder is made beside its place under a lock, synced to disk, and renamed. Who holds the lock may
-remove every half-made folder of that name: nobody else can be at work on it.
+A folder is made next to its place under a lock, synced to disk, and renamed. The holder of the lock
+may remove every half-made folder of that name: no other process can be working on it.
 """
 
 import errno
@@ -33,7 +33,7 @@ Build = Callable[[Path, Progress], None]
 MANIFEST = "agentfly.json"
 
 LOCK_SECONDS = 2 * 3600.0
-"""How long to wait for another process, which may be pre-training the very same model."""
+"""Longest wait for another process, which may be pre-training the same model."""
 
 _WAY_OUT = "set AGENTFLY_CACHE to a folder on another disk"
 
@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 def quiet(stage: str, done: float) -> None:
-    """Tell nobody."""
+    """Show no progress."""
 
 
 @contextmanager
@@ -102,7 +102,7 @@ def make(name: str, build: Build, *, needs: int, progress: Progress) -> Path:
         name: The model, and its folder in the cache.
         build: Fills an empty folder.
         needs: Bytes on disk while building.
-        progress: Handed to `build`, and told of a wait for another process.
+        progress: Passed to `build`, and called for a wait for another process.
     """
     folder = cache_folder() / name
     with _disk_errors(folder.parent, needs):
@@ -133,7 +133,7 @@ def _replace(folder: Path, build: Callable[[Path], None], needs: int) -> None:
     for left in folder.parent.glob(f".{folder.name}.half-*"):
         shutil.rmtree(left)
     if folder.exists():
-        _log.warning("%s is damaged: it is made anew", folder)
+        _log.warning("%s is damaged: it is made again", folder)
     _check_space(folder.parent, needs)
     half = Path(tempfile.mkdtemp(prefix=f".{folder.name}.half-", dir=folder.parent))
     try:
@@ -158,7 +158,7 @@ def _fill(half: Path, build: Callable[[Path], None]) -> None:
 
 
 def _seal(folder: Path) -> None:
-    """Write the manifest, and see to it that everything is on the disk before the rename."""
+    """Write the manifest, and sync everything to disk before the rename."""
     files = sorted(path for path in folder.iterdir() if path.is_file())
     listed = {path.name: {"size": path.stat().st_size, "sha256": sha256(path)} for path in files}
     (folder / MANIFEST).write_text(json.dumps({"version": 1, "files": listed}, indent=1) + "\n")
@@ -214,7 +214,7 @@ def _locked(name: str, progress: Progress) -> Iterator[None]:
 
 @contextmanager
 def _disk_errors(folder: Path, needs: int) -> Iterator[None]:
-    """Tell a person what to do about a cache folder that can't be written."""
+    """Raise ConfigError with the way out for a cache folder that can't be written."""
     try:
         yield
     except OSError as error:
@@ -229,7 +229,7 @@ def _disk_errors(folder: Path, needs: int) -> Iterator[None]:
 
 
 def _unwritable(folder: Path, error: OSError) -> str:
-    return f"the cache {folder} can't be written: {error}. Mend its rights, or {_WAY_OUT}"
+    return f"the cache {folder} can't be written: {error}. Fix its permissions, or {_WAY_OUT}"
 
 
 def _check_space(folder: Path, needs: int) -> None:

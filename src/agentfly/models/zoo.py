@@ -14,7 +14,7 @@ from agentfly.models.tiny.build import RECIPES, build_pretrained, build_random, 
 from agentfly.runtime.names import look_up, suggestion
 
 LICENCE = "Apache-2.0"
-"""Of every model in the zoo, SmolLM2 included."""
+"""License of every model in the zoo, SmolLM2 included."""
 
 _LOCAL = ("torch", "transformers", "safetensors", "filelock")
 
@@ -25,11 +25,11 @@ Kind = Literal["shipped", "download", "made here"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelInfo:
-    """What there is to know of a built-in model."""
+    """Description of a built-in model."""
 
     name: str
     kind: Kind
-    """How it comes here: inside the package, from the package index, or made on this machine."""
+    """Origin: inside the package, from the package index, or made on this machine."""
     parameters: int
     context: int
     """The longest sequence, in tokens."""
@@ -38,7 +38,7 @@ class ModelInfo:
     licence: str
     description: str
     folder: Path | None
-    """Where it is; None as long as it is not here."""
+    """Its folder; None until it is fetched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class _Entry:
     build: model_cache.Build | None = None
     """Fills an empty folder; None for the model inside the package."""
     modules: tuple[str, ...] = _LOCAL
-    """What the building imports."""
+    """Modules that the building imports."""
     scratch_megabytes: float = 0.0
     """On disk besides, while it is made."""
 
@@ -159,7 +159,7 @@ def list_models() -> tuple[ModelInfo, ...]:
 
 
 def model_info(name: str) -> ModelInfo:
-    """Return what there is to know of a built-in model, here already or not.
+    """Return the description of a built-in model, fetched already or not.
 
     >>> model_info("tiny").context
     4096
@@ -180,7 +180,7 @@ def model_info(name: str) -> ModelInfo:
 def fetch(name: str, *, progress: Progress = quiet) -> Path:
     """Return the folder of a built-in model; download or make it first if it is not here.
 
-    What is in the cache is checked by hash, and made anew if it is damaged. Two processes may
+    What is in the cache is checked by hash, and made again if it is damaged. Two processes may
     fetch the same model at once: one makes it, the other waits.
 
     Raises:

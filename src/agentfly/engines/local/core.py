@@ -24,7 +24,7 @@ PREFILL_TOKENS = 256
 
 
 class Core:
-    """Not thread-safe: the engine's thread owns it."""
+    """Weights, cache, scheduler and shards. Not thread-safe: the engine's thread owns it."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Core:
             self._shards.prove_deterministic(self._forward, self._weights.view)
 
     def step(self) -> None:
-        """Run one step of all that runs; does nothing when there is nothing to do."""
+        """Run one step of all running jobs; do nothing when there are none."""
         planned = self.scheduler.plan()
         if not planned:
             return
@@ -67,7 +67,7 @@ class Core:
         works = [Work(span, _draw(job, span)) for job, span in planned]
         outcomes = self._shards.run(self._forward, works)
         sampled = [(job, s) for (job, _), s in zip(planned, outcomes, strict=True) if s is not None]
-        # Those that end give back their memory before the others ask for more.
+        # Jobs that end free their memory before the others request more.
         going_on = [(job, s) for job, s in sampled if not self._ended_by(job, s)]
         for job, outcome in going_on:
             self.scheduler.extend(job, outcome.token_id)

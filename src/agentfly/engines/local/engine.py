@@ -57,7 +57,7 @@ class LocalEngine:
 
     Old keys: weights may change in the middle of a completion, and each token's record names its
     own version. With `stale_cache="recompute"` all keys and values are forgotten at that moment and
-    computed anew, so that every token is sampled exactly as its version's forward pass over
+    recomputed, so that every token is sampled exactly as its version's forward pass over
     everything before it says. With "keep" they stay, which costs nothing, and tokens attend to keys
     that older weights made.
     """
@@ -91,7 +91,7 @@ class LocalEngine:
             cache_bytes: Memory for keys and values.
             stale_cache: What becomes of keys and values when the weights change; see above.
             deterministic: The same requests give the same tokens, bit for bit, whenever they come
-                and whatever else runs beside them (on one machine). About half as fast.
+                and whatever else runs at the same time (on one machine). About half as fast.
             threads: Parts of the batch that run side by side; by default as many as torch uses.
             clock: Of the deadlines; by default the running event loop's.
         """
@@ -117,12 +117,12 @@ class LocalEngine:
 
     @property
     def context_length(self) -> int:
-        """How many tokens the model can see at once."""
+        """Maximum number of tokens that the model can see at once."""
         return self._context
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """What it has done so far, by name, such as `prefilled_tokens`."""
+        """Totals since the engine was made, by name, such as `prefilled_tokens`."""
         return asdict(self._core.counters)
 
     async def sample(
@@ -240,7 +240,7 @@ def _fast_dtype() -> str:
 
 
 def require_stale_cache(name: object) -> None:
-    """Refuse a policy for old keys that there is not.
+    """Raise ConfigError for an unknown policy for old keys.
 
     >>> require_stale_cache("kep")
     Traceback (most recent call last):
@@ -251,7 +251,7 @@ recompute.
 
 
 def require_positive(**numbers: object) -> None:
-    """Refuse whatever isn't a whole number of at least 1; None stands for a default.
+    """Raise ConfigError unless each is a whole number of at least 1, or None for a default.
 
     >>> require_positive(max_running=0)
     Traceback (most recent call last):
@@ -265,7 +265,7 @@ def require_positive(**numbers: object) -> None:
 
 
 def require_dtype(dtype: object) -> None:
-    """Refuse what torch can't hold weights in.
+    """Raise ConfigError for anything but a floating-point dtype, "auto" or None.
 
     >>> require_dtype("bfloat16")
     Traceback (most recent call last):
@@ -286,7 +286,7 @@ def require_dtype(dtype: object) -> None:
 
 
 def token_ids(prompt_ids: Sequence[int], vocabulary: int) -> TokenIds:
-    """Return a prompt's ids, each of them known to the model.
+    """Return a prompt's ids, all of them within the model's vocabulary.
 
     >>> token_ids([3, 1.5], vocabulary=100)
     Traceback (most recent call last):
@@ -324,5 +324,5 @@ def _lateness(seconds: float) -> str:
 
 
 def _threads_for(model: Any) -> int:
-    """As many as torch would use; a GPU has enough to do with one batch at a time."""
+    """Return as many as torch would use, and one for a GPU, which one batch keeps busy."""
     return torch.get_num_threads() if model.device.type == "cpu" else 1

@@ -1,8 +1,7 @@
-"""The thread that steps the model, and how others speak to it.
+"""The thread that steps the model, and the commands that other threads send to it.
 
-Everything the thread does for others is an errand, run between two steps in the order of arrival.
-When the thread ends, for whatever reason, every waiter and every errand left fails with an
-EngineError that says why.
+Commands run between two steps in the order of arrival. When the thread ends, for any reason, every
+waiter and every command that is left fails with an EngineError that gives the reason.
 """
 
 import logging
@@ -39,7 +38,7 @@ class EngineThread:
         self._closing: list[Reply] = []
 
     def submit(self, job: Job) -> None:
-        """Hand over a job; its reply gets the completion or an EngineError."""
+        """Queue a job; its reply gets the completion or an EngineError."""
         self._post(_Command(lambda: self._core.scheduler.submit(job), job.reply))
 
     def abandon(self, job: Job) -> None:
@@ -72,7 +71,7 @@ class EngineThread:
         self._post(_Command(lambda: self._closing.append(reply), reply))
 
     def join(self) -> None:
-        """Wait for the thread's very last instructions, after it answered to `close`."""
+        """Wait until the thread has ended, after it answered to `close`."""
         if self._thread is not None:
             self._thread.join()
 
@@ -95,7 +94,7 @@ class EngineThread:
         try:
             single_threaded()
             self._work()
-        except BaseException as error:  # noqa: BLE001 - every waiter is told; nobody else could be
+        except BaseException as error:  # noqa: BLE001 - every waiter gets the error; there is no other caller
             _log.exception("the local engine's thread died")
             end = _death_by(error)
         self._finish(end)
@@ -107,7 +106,7 @@ class EngineThread:
                 self._core.step()
 
     def _run_commands(self) -> None:
-        """Run all errands that have come; wait for one if there is nothing else to do."""
+        """Run all queued commands; wait for one if there is nothing else to do."""
         while True:
             idle = not self._closing and (self._pauses > 0 or not self._core.scheduler.busy)
             try:
@@ -120,7 +119,7 @@ class EngineThread:
         try:
             command.run()
         except BaseException as error:
-            # It has left the queue: whoever waits for it would not be told with the others.
+            # It has left the queue: its waiter would not get the error with the others.
             if command.reply is not None:
                 command.reply.fail(_death_by(error))
             raise
@@ -129,7 +128,7 @@ class EngineThread:
         try:
             self._core.publish(weights, version)
         except AgentFlyError as error:
-            # The caller's mistake, found before any weight was changed: the engine goes on.
+            # The caller's error, found before any weight was changed: the engine goes on.
             reply.fail(error)
         else:
             reply.give(None)
@@ -155,7 +154,7 @@ def _death_by(error: BaseException) -> EngineError:
 
 
 def _copy(error: EngineError) -> EngineError:
-    """Return one of its own for each waiter: a raised exception carries its raiser's traceback."""
+    """Return a copy for each waiter: a raised exception carries its raiser's traceback."""
     copied = EngineError(*error.args)
     copied.__cause__ = error.__cause__
     return copied

@@ -18,13 +18,13 @@ from agentfly.engines.local.span_attention import Attend
 from agentfly.errors import ConfigError
 
 PROBE_TOKENS = 12
-"""Enough for a wrong position, mask or scale to show."""
+"""Length of the probe: enough to detect a wrong position, mask or scale."""
 
 TOLERANCE = {torch.float32: 1e-3, torch.float64: 1e-6}
-"""Of the largest logit."""
+"""Maximum difference, relative to the largest logit."""
 
 HALF_TOLERANCE = 0.1
-"""In half precision two right ways differ by some hundredths."""
+"""The same in half precision, where two correct ways differ by some hundredths."""
 
 WAY_OUT = "Use a decoder with ordinary full attention (Llama, Qwen2, Qwen3, …) or the vllm engine"
 
@@ -39,7 +39,7 @@ class Forward(Protocol):
 
 
 def make_forward(view: Any) -> Forward:
-    """Choose the way for a module of the engine's own."""
+    """Return the forward pass for a module of the engine's own."""
     return LlamaForward(view) if is_llama_family(view) else GenericForward(view)
 
 
@@ -77,9 +77,9 @@ def _slides(config: Any) -> bool:
 
 
 def prove_forward(view: Any) -> CacheShape:
-    """Refuse a module for which the engine would compute other logits than the module itself.
+    """Return the shape of a module's cache, once the engine's logits are proven right.
 
-    Returns what the cache must hold for it.
+    Raises ConfigError where the engine would compute other logits than the module itself.
     """
     count = min(PROBE_TOKENS, view.get_input_embeddings().num_embeddings)
     ids = torch.arange(count, device=view.device)
@@ -92,7 +92,7 @@ def prove_forward(view: Any) -> CacheShape:
 
 
 def prove_rows_independent(forward: Forward, *, rows: int, view: Any) -> None:
-    """Refuse a model whose logits for a token change with its place or company in a batch."""
+    """Raise ConfigError if a token's logits depend on its place or neighbors in a batch."""
     vocabulary = view.get_input_embeddings().num_embeddings
     ids = torch.arange(rows, device=view.device) % vocabulary
     others = (ids + rows) % vocabulary

@@ -19,7 +19,7 @@ _attend: ContextVar[Attend] = ContextVar("attend")
 
 
 class GenericForward:
-    """Takes a module of the engine's own, because it changes its attention implementation."""
+    """Forward pass through a module of the engine's own, whose attention it replaces."""
 
     def __init__(self, module: Any) -> None:
         AttentionInterface.register(IMPLEMENTATION, _span_attention)

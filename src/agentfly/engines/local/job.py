@@ -12,7 +12,7 @@ from agentfly.types import Completion, FinishReason, OnToken, Request, SamplingP
 
 
 class Reply:
-    """Carries the answer from the engine's thread to a coroutine in whatever loop it runs."""
+    """Carries the answer from the engine's thread to a coroutine in any event loop."""
 
     def __init__(
         self, on_token: OnToken | None = None, on_started: Callable[[], None] | None = None
@@ -67,7 +67,7 @@ class Reply:
 
 
 class StopWatch:
-    """Reads a completion token by token and says when, and why, it ends.
+    """Stop conditions of one completion, checked token by token.
 
     Stop strings are looked for in the completion's text across token boundaries; the ids stay
     exactly as sampled.
@@ -117,7 +117,7 @@ class Job:
         self.request = request
         self.reply = reply
         self.limit = limit
-        """How long prompt and completion may become together."""
+        """Maximum length of prompt and completion together."""
         self.sequence: KeyValues | None = None
         """Its keys and values while it runs."""
         self._prompt = prompt_ids
@@ -138,12 +138,12 @@ class Job:
         return bool(self._sampled) and self.sequence is not None and self.sequence.pending == 1
 
     def draw(self) -> Draw:
-        """Return how to sample the next token."""
+        """Return parameters and random number for the next token."""
         seed = self.request.seed.child(len(self._sampled))
         return Draw(self._params, seed.uniform())
 
     def accept(self, sampled: Sampled, version: int) -> FinishReason | None:
-        """Record a token; say why the completion ends with it, if it does."""
+        """Record a token; return why the completion ends with it, or None."""
         self._sampled.append(sampled.token_id)
         self._logprobs.append(sampled.logprob)
         if self._versions and self._versions[-1][0] == version:

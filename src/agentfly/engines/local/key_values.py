@@ -16,7 +16,7 @@ TokenIds = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheShape:
-    """What one token's keys and values take."""
+    """Shape and dtype of one token's keys and values."""
 
     layers: int
     heads: int
@@ -30,7 +30,7 @@ class CacheShape:
         return 2 * self.layers * self.heads * self.width * self.dtype.itemsize
 
     def allocate(self, capacity: int) -> Tensor:
-        """Return room for `capacity` tokens: layer, keys or values, 1, head, token, width."""
+        """Return a buffer for `capacity` tokens: layer, keys or values, 1, head, token, width."""
         size = (self.layers, 2, 1, self.heads, capacity, self.width)
         return torch.empty(size, dtype=self.dtype, device=self.device)
 
@@ -62,7 +62,7 @@ class KeyValues:
 
     @property
     def pending(self) -> int:
-        """How many known tokens have yet to go through the model."""
+        """Number of known tokens that have not yet gone through the model."""
         return self.known - self.computed
 
     @property

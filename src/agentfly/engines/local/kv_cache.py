@@ -19,7 +19,7 @@ BLOCK = 8
 """Tokens of a block; a shorter common beginning is not found."""
 
 CANDIDATES = 4
-"""How many of the sequences that share the last block are compared token by token."""
+"""Number of sequences sharing the last block that are compared token by token."""
 
 GROWTH = 1.5
 """Factor by which a full buffer grows: few moves, little waste."""
@@ -33,7 +33,7 @@ class Counters:
     """Totals since the engine was made."""
 
     prefilled_tokens: int = 0
-    """Tokens computed that were not just sampled: prompts, suffixes, what is computed anew."""
+    """Tokens computed that were not just sampled: prompts, suffixes, recomputed ones."""
     decoded_tokens: int = 0
     """Tokens sampled."""
     reused_tokens: int = 0
@@ -43,7 +43,7 @@ class Counters:
     preemptions: int = 0
     """Running sequences dropped, to be recomputed later, because an older one needed the memory."""
     cache_bytes: int = 0
-    """Held by keys and values now."""
+    """Memory that keys and values take now."""
     peak_cache_bytes: int = 0
     steps: int = 0
 
@@ -58,12 +58,12 @@ class Prefix:
 
     @property
     def ready(self) -> int:
-        """How many of them can be copied now."""
+        """Number of them that can be copied now."""
         return min(self.length, self.source.computed)
 
 
 class PrefixIndex:
-    """Which sequences begin with which blocks."""
+    """Index of sequences by the blocks that they begin with."""
 
     def __init__(self) -> None:
         self._holders: dict[int, dict[KeyValues, None]] = {}
@@ -130,7 +130,7 @@ class Cache:
         return self._index.find(ids)
 
     def open(self, chain_id: str, ids: TokenIds, *, limit: int) -> KeyValues | None:
-        """Start a sequence with whatever beginning is cached; None if there is no room now.
+        """Start a sequence, reusing a cached prefix; None if there is no memory now.
 
         `limit` is how long it may become.
         """
@@ -143,7 +143,7 @@ class Cache:
         if not self._make_room(capacity * self.shape.bytes_per_token):
             return None
         sequence = KeyValues(self.shape, chain_id, ids, capacity=capacity)
-        # Making room may have cost the very sequence that was found.
+        # Freeing memory may have dropped the sequence that was found.
         self._reuse(sequence, self.find(ids))
         self.forget(chain_id)
         self._running[sequence] = None
@@ -152,7 +152,7 @@ class Cache:
         return sequence
 
     def grow(self, sequence: KeyValues, *, limit: int) -> bool:
-        """See to it that one more token fits; False if there is no room for that now."""
+        """Grow the buffer if one more token does not fit; return False without memory for that."""
         if sequence.known < sequence.capacity:
             return True
         wanted = min(int(sequence.capacity * GROWTH) + 1, limit)
@@ -165,7 +165,7 @@ class Cache:
         return False
 
     def park(self, sequence: KeyValues) -> None:
-        """Keep a sequence that has nothing to do until its chain's next turn."""
+        """Keep an idle sequence until its chain's next turn."""
         sequence.truncate(sequence.computed)
         del self._running[sequence]
         self.forget(sequence.chain_id)

@@ -22,7 +22,7 @@ ROTARY_BLOCK = 1024
 
 
 def is_llama_family(module: Any) -> bool:
-    """Tell whether a module is of the family, with ordinary linear layers (no adapters)."""
+    """Return whether a module is of the family, with ordinary linear layers (no adapters)."""
     if type(module).__name__ not in FAMILY:
         return False
     names = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head")
@@ -75,7 +75,7 @@ def _norm(norm: Any) -> _Norm:
 
 
 class LlamaForward:
-    """See the module's docstring."""
+    """Forward pass of the Llama family over the module's own parameters."""
 
     def __init__(self, module: Any) -> None:
         self._embed = module.model.embed_tokens.weight

@@ -1,8 +1,8 @@
-"""Which tokens go through the model next: requests join and leave at every step.
+"""The choice of tokens that go through the model next: requests join and leave at every step.
 
-    waiting ── admit: a place, memory, and nobody is computing its beginning ──▶ running
-       ▲                                                                            │
-       └── preempted (memory) or restarted (new weights), what it sampled is kept ──┘
+    waiting ── admit: a slot, memory, and its prefix is not being computed ──▶ running
+       ▲                                                                         │
+       └── preempted (memory) or restarted (new weights), its tokens are kept ───┘
 
 Lower priority numbers go first, then the order of arrival.
 """
@@ -80,13 +80,13 @@ class Scheduler:
             sequence.append(token_id)
 
     def restart(self) -> None:
-        """Forget all keys and values; jobs compute theirs anew before they sample on."""
+        """Forget all keys and values; jobs recompute theirs before they sample on."""
         for job in list(self._running):
             self._requeue(job)
         self._cache.drop_idle()
 
     def plan(self) -> list[tuple[Job, Span]]:
-        """Admit whom there is room for, and return what to compute: all decoding, some prefill."""
+        """Admit jobs that fit, and return what to compute: all decoding, some prefill."""
         self._admit()
         budget = self._prefill_tokens
         spans: list[tuple[Job, Span]] = []
@@ -109,7 +109,7 @@ class Scheduler:
                 continue
             sequence = self._cache.open(job.request.chain_id, job.ids, limit=job.limit)
             if sequence is None:
-                # Those behind it don't overtake: it would starve if it is large.
+                # Later jobs don't overtake: a large one would starve.
                 return
             self._start(job, sequence)
 
@@ -120,7 +120,7 @@ class Scheduler:
         self._running.append(job)
 
     def _is_being_computed(self, job: Job) -> bool:
-        """Whether a sibling is about to have computed what this job begins with."""
+        """Return whether another job is computing the beginning of this one."""
         prefix = self._cache.find(job.ids)
         return prefix is not None and prefix.ready < prefix.length
 

@@ -2,12 +2,12 @@
 
 A thread per shard instead of torch's own threads within each operation: no barrier after every
 matrix product, which on few cores costs more than it gains, and which collapses when another
-process wants a core. Being single-threaded, a shard's arithmetic can't depend on thread counts.
+process needs a core. Being single-threaded, a shard's arithmetic can't depend on thread counts.
 
 Deterministic shards have a fixed number of rows, padded if need be. Then each row's outcome depends
 neither on its place nor on its neighbors, and a token's keys, values and logits are a function of
 the weights and of the tokens before it alone, bit for bit: whether it was prefilled or decoded, in
-which company, from a cached prefix or anew.
+which batch, from a cached prefix or recomputed.
 """
 
 import threading
@@ -60,7 +60,7 @@ class Shards:
         )
 
     def run(self, forward: Forward, works: Sequence[Work]) -> list[Sampled | None]:
-        """Compute every span, and sample where that is wanted."""
+        """Compute every span, and sample where a draw is given."""
         shards = self._split(works)
         run = self._run_shard
         others = [
@@ -75,7 +75,7 @@ class Shards:
         return results
 
     def prove_deterministic(self, forward: Forward, view: Any) -> None:
-        """Refuse a model for which padded shards of a fixed size aren't enough."""
+        """Raise ConfigError for a model whose padded shards are not deterministic."""
         prove = partial(prove_rows_independent, forward, rows=TILE_ROWS, view=view)
         self._others.submit(prove).result()
 
@@ -118,7 +118,7 @@ def _tiles(works: Sequence[Work]) -> list[list[int]]:
 
 
 def _balanced(works: Sequence[Work], parts: int) -> list[list[int]]:
-    """Deal the works out, the largest first, each to the part that has least."""
+    """Distribute the works, the largest first, each to the part that has least."""
     shards: list[list[int]] = [[] for _ in range(parts)]
     loads = [0.0] * parts
     for index in sorted(range(len(works)), key=lambda i: -works[i].cost):

@@ -1,4 +1,4 @@
-"""From logits to tokens: one draw for each row, whatever the others ask for.
+"""From logits to tokens: one draw for each row, independent of the others.
 
 Randomness is counter-based. The token at position i of a turn draws one number from
 `request.seed.child(i)` and takes the token at that quantile of its distribution, so that it depends
@@ -27,7 +27,7 @@ BLOCK = 256
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """How to sample one row."""
+    """Parameters and random number for sampling one row."""
 
     params: SamplingParams
     uniform: float
@@ -169,7 +169,7 @@ def _kept(
     nucleus_N1 = mass_N1 * _column(sorted_NK, [p.top_p for p in params])
     whole_N1 = _column(sorted_NK, [float(p.top_p == 1) for p in params]).bool()
     kept_NK = ranked_NK & (whole_N1 | (before_NK < nucleus_N1)) & (sorted_NK >= below_N1)
-    # A top_k beyond the candidates leaves a mass that only a full sort tells.
+    # A top_k beyond the candidates leaves a mass that only a full sort can give.
     known_N1 = (top_k_N1 <= width) | top_k_N1.isinf() | whole_N1
     # Those equal to the last candidate may have equals beyond it, with lower ids.
     last_NK = (sorted_NK == sorted_NK[:, -1:]) & (sorted_NK > 0)

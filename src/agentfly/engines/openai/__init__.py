@@ -1,7 +1,6 @@
 """Any OpenAI-compatible server over HTTP.
 
 chat.py          OpenAIChat: messages in, a message out; for evaluation and data
-messages.py      between our messages and OpenAI's
 completions.py   OpenAICompletions: token ids in, token ids and log-probabilities out; for training
 """
 

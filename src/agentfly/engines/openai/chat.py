@@ -13,7 +13,7 @@ from agentfly.runtime.http_client import Call, Endpoint, HttpClient
 from agentfly.types import Clock, Message, SamplingParams, Seed, ToolCall, ToolSpec
 
 LimitField = Literal["max_tokens", "max_completion_tokens"]
-"""What a server calls the limit on new tokens; OpenAI's reasoning models take the second only."""
+"""Name of the limit on new tokens; OpenAI's reasoning models take the second only."""
 
 
 class OpenAIChat:
@@ -49,8 +49,8 @@ class OpenAIChat:
 
         Args:
             server: Its address, or an endpoint with key, limits and retries.
-            model: The name that the server knows the model by.
-            limit_field: What this server calls the limit on new tokens.
+            model: The server's name for the model.
+            limit_field: This server's name for the limit on new tokens.
             extra: Further fields of every request, such as {"reasoning_effort": "low"}.
             seed: Of the waits between attempts.
             clock: Of the deadlines; by default the running event loop's.
@@ -111,8 +111,8 @@ def to_wire(message: Message, *, native_calls: bool) -> dict[str, Any]:
 
     Args:
         message: Any message of the conversation.
-        native_calls: Whether the server knows the tools. If not, the calls are part of the text
-            that the model wrote, and are not told a second time.
+        native_calls: Whether the server gets the tools. If not, the calls are part of the text
+            that the model wrote, and are not repeated.
     """
     wire: dict[str, Any] = {"role": message.role, "content": _content(message)}
     if message.tool_calls and native_calls:

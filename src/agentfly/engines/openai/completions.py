@@ -55,7 +55,7 @@ class OpenAICompletions:
 
         Args:
             server: Its address, or an endpoint with key, limits and retries.
-            model: The name that the server knows the model by.
+            model: The server's name for the model.
             logprobs: Which distribution the server's log-probabilities are of, if you know.
             tokenizer: For agents that make their renderer from it; the engine needs none.
             context_length: The longest sequence that the server takes, if you know: a chain that

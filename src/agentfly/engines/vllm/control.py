@@ -1,7 +1,7 @@
 """vLLM's routes for reinforcement learning.
 
-They are there when the server was started with VLLM_SERVER_DEV_MODE=1, and they are not guarded by
-a key: keep such a server off the open network. Nothing here is tried twice, because half of an
+They exist when the server was started with VLLM_SERVER_DEV_MODE=1, and they are not guarded by
+a key: keep such a server off the open network. Nothing here is retried, because half of an
 update that ran twice would be worse than none.
 """
 
@@ -49,7 +49,7 @@ class _ServerInfo(BaseModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """How a server was started, as far as it matters here."""
+    """Options that a server was started with, as far as they matter here."""
 
     device: str
     logprobs_mode: str
@@ -57,7 +57,7 @@ class ServerInfo:
 
 
 class Control:
-    """What can be asked of a vLLM server besides sampling."""
+    """Client of a vLLM server's routes other than sampling."""
 
     def __init__(self, server: HttpClient) -> None:
         self._server = server
@@ -76,7 +76,7 @@ class Control:
         await self._done(Call(path="/abort_requests", body={}), deadline)
 
     async def label_weights(self, version: int, *, deadline: float) -> None:
-        """Say under which version tokens are sampled from now on."""
+        """Set the version under which tokens are sampled from now on."""
         body = {"new_version": str(version)}
         await self._done(Call(path="/update_weight_version", body=body), deadline)
 
@@ -99,12 +99,12 @@ class Control:
         await self._done(Call(path="/collective_rpc", body=body), deadline)
 
     async def world_size(self, *, deadline: float) -> int:
-        """Ask how many workers hold the model."""
+        """Return the number of workers that hold the model."""
         call = Call(method="GET", path="/get_world_size")
         return (await self._request(call, _world_size, deadline)).world_size
 
     async def describe(self, *, deadline: float) -> ServerInfo:
-        """Ask how the server was started."""
+        """Return the options that the server was started with."""
         call = Call(method="GET", path="/server_info", query={"config_format": "json"})
         config = (await self._request(call, _info, deadline)).vllm_config
         model = config.model_config_

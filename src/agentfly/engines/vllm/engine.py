@@ -45,10 +45,10 @@ from agentfly.types import (
 )
 
 StaleCache = Literal["recompute", "keep"]
-"""What becomes of the keys and values of requests in flight when the weights change."""
+"""Treatment of the keys and values of requests in flight when the weights change."""
 
 RESUME_SECONDS = 30.0
-"""What the server has to take up its work again, or to drop it."""
+"""Seconds for the server to resume its requests, or to abort them."""
 
 
 class VllmEngine:
@@ -59,16 +59,16 @@ class VllmEngine:
     ...                     transfer=NcclTransfer(address="10.0.0.1"))
 
     New weights: the server is paused (requests freeze where they are), receives the weights,
-    labels them with their version, and goes on. A completion may span versions, and vLLM tells
-    which token is whose. With `stale_cache="recompute"` the keys and values of frozen requests are
-    computed anew; with "keep" their next tokens attend to keys that older weights made.
+    labels them with their version, and goes on. A completion may span versions, and vLLM
+    reports the version of each token. With `stale_cache="recompute"` the keys and values of frozen
+    requests are recomputed; with "keep" their next tokens attend to keys that older weights made.
 
     If an update fails half-way, the server's weights are of no known version: it stays paused, its
     requests end with EngineError, and so do new ones, until weights are loaded again.
     """
 
     reports_start = True
-    """When a request is sent: what it waits inside the server is not known."""
+    """Reported when a request is sent: its wait inside the server is not known."""
 
     def __init__(  # noqa: PLR0913 - keyword-only, each a choice of its own
         self,
@@ -198,7 +198,7 @@ class VllmEngine:
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
-        """Freeze all requests inside the block, for example to give the GPU to somebody else."""
+        """Freeze all requests inside the block, for example to use the GPU otherwise."""
         async with self._paused(self._clock.now() + self._update_seconds):
             yield
 
@@ -216,7 +216,7 @@ class VllmEngine:
         return Call(path=PATH, body=body, headers={"X-Session-ID": request.chain_id})
 
     def _unreported(self, version: int, count: int) -> VersionRuns:
-        """Take the version at the start for all tokens, if it is still the same."""
+        """Return the version at the start for all tokens, if it is still the same."""
         if self._version != version:
             raise EngineError(
                 f"the weights changed from version {version} to {self._version} under this "
@@ -237,7 +237,7 @@ class VllmEngine:
         try:
             yield
         except BaseException:
-            # What led here is worth more than a failure to take up the work again.
+            # The error that led here is more important than a failure to resume.
             with suppress(EngineError, DeadlineError):
                 await self._leave_pause()
             raise
@@ -267,7 +267,7 @@ class VllmEngine:
         if self._torn is None:
             await self._control.resume(deadline=deadline)
         else:
-            # Torn weights must not be sampled from, and nobody should wait for them either.
+            # Torn weights must not be sampled from, and no request should wait for them either.
             await self._control.abort_all(deadline=deadline)
 
     async def _push(self, weights: Weights, deadline: float) -> None:
@@ -299,10 +299,10 @@ class VllmEngine:
 
 
 def require_root(endpoint: Endpoint) -> Endpoint:
-    """Refuse an address that ends in /v1."""
+    """Return the endpoint; raise ConfigError if its address ends in /v1."""
     if endpoint.url.rstrip("/").endswith("/v1"):
         raise ConfigError(
             f"give vLLM's address without /v1, got {endpoint.url!r}: its routes for training lie "
-            "beside that"
+            "next to that"
         )
     return endpoint

@@ -132,12 +132,12 @@ def version_runs(spans: Sequence[LabelSpan], count: int, *, unlabeled: int | Non
 
     Args:
         spans: As the server returned them.
-        count: How many tokens it returned.
+        count: Number of tokens it returned.
         unlabeled: The version of weights that were never labeled; None when all were, so that
             "default" can only mean that the server has lost them.
 
     >>> spans = [LabelSpan(version="3", start=0, end=20), LabelSpan(version="4", start=20, end=27)]
-    ...      27, unlabeled=None)
+    >>> version_runs(spans, 27, unlabeled=None)
     ((3, 20), (4, 7))
     """
     ends = [0, *(span.end for span in spans)]

@@ -24,7 +24,7 @@ from agentfly.types import AdapterFolder, NamedTensors, Weights, WeightsFolder
 
 PYTHON_VARIABLE = "AGENTFLY_VLLM_PYTHON"
 NCCL_PORT = 29600
-"""Of the first replica; each has a group of its own."""
+"""Port of the first replica; each has a group of its own."""
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Values of --max-lora-rank that vLLM takes."""
@@ -33,7 +33,7 @@ CPU_ARGUMENTS = ("--enforce-eager",)
 """Compiling takes many minutes on a few cores."""
 CPU_VARIABLES = {
     "VLLM_CPU_KVCACHE_SPACE": "2",
-    # Bound to cores, its threads would wait for whatever else runs there: the learner, or tools.
+    # Bound to cores, its threads would wait for other work there: the learner, or tools.
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "OMP_WAIT_POLICY": "passive",
 }
@@ -86,7 +86,7 @@ def find_command(python: str | None) -> tuple[str, ...]:
 
 
 def require_url(url: str) -> None:
-    """Refuse an address that no vLLM server can have."""
+    """Raise ConfigError for an address that no vLLM server can have."""
     require_root(Endpoint(url=url))
 
 

@@ -20,19 +20,19 @@ from agentfly.runtime.process import Child, start
 from agentfly.types import Clock
 
 POLL_SECONDS = 0.25
-"""How often to look whether the server is up."""
+"""Seconds between two health checks."""
 
 PROBE_SECONDS = 10.0
 """A health check that takes longer has failed."""
 
 SLOW_PROBE_SECONDS = 60.0
-"""The same, where failing means that a server with work under way is ended."""
+"""The same, where a failure ends a server with requests in flight."""
 
 EXIT_SECONDS = 5.0
-"""What a server that does not answer has to exit, before it is called unhealthy."""
+"""Seconds for a server that does not answer to exit, before it is called unhealthy."""
 
 DESCRIBE_SECONDS = 300.0
-"""vLLM looks its whole machine over before it answers, which was seen to take 24 s."""
+"""Time limit of the first answer: vLLM inspects its machine before, which took up to 24 s."""
 
 WEEK = 7 * 24 * 3600.0
 
@@ -40,13 +40,13 @@ LOG_TAIL = 2000
 """Characters of the log's end that an error message repeats."""
 
 GPU_FILES = (Path("/dev/nvidiactl"), Path("/dev/kfd"))
-"""There where the kernel has a driver for NVIDIA's or AMD's processors."""
+"""Device files of the drivers for NVIDIA's and AMD's processors."""
 
 NEEDED = "VLLM_SERVER_DEV_MODE=1, --enable-scale-out and --logprobs-mode processed_logprobs"
 
 
 def has_gpu() -> bool:
-    """Tell whether a server that is started here runs on a GPU."""
+    """Return whether a server that is started here runs on a GPU."""
     return any(file.exists() for file in GPU_FILES)
 
 
@@ -68,15 +68,15 @@ async def start_vllm(  # noqa: PLR0913 - keyword-only, each a choice of its own
 
     Args:
         model: A folder or a hub id.
-        log: The file that everything it says is appended to.
+        log: The file that its output is appended to.
         port: On the loopback interface; by default a free one.
         lora: Whether LoRA adapters will be loaded.
         weight_transfer: vLLM's name of the way that weights come.
         arguments: Further options, such as ("--tensor-parallel-size", "2").
         command: The program.
         environment: Further variables, such as {"CUDA_VISIBLE_DEVICES": "1"}.
-        startup_seconds: What it has to load the model and become healthy.
-        lifetime: Seconds after which it is killed, whatever happens.
+        startup_seconds: Time limit for loading the model and becoming healthy.
+        lifetime: Seconds after which it is always killed.
         clock: Of the wait; by default the running event loop's.
 
     Raises:
@@ -109,7 +109,7 @@ class VllmServer:
 
     def __init__(self, child: Child, endpoint: Endpoint, log: Path) -> None:
         self.endpoint = endpoint
-        """Where engines find it."""
+        """Address for engines."""
         self.seeded = has_gpu()
         """Whether it can be sent seeds: on a CPU it may die of one."""
         self.pid = child.pid
@@ -133,7 +133,7 @@ class VllmServer:
             await probe.close()
 
     async def why_dead(self) -> str | None:
-        """Say why it can't answer any more; None while it is healthy."""
+        """Return why it can't answer any more; None while it is healthy."""
         if self._child.returncode is None and await self._answers():
             return None
         # Its connections break before its end can be seen.
@@ -218,7 +218,7 @@ class JoinedServer:
         self.seeded = info.device != "cpu"
 
     async def why_dead(self) -> str | None:
-        """Say nothing: whether it comes back is not known here."""
+        """Return None: whether it comes back is not known here."""
         return None
 
     async def close(self) -> None:

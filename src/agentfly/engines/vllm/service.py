@@ -1,7 +1,7 @@
-"""A vLLM server that is kept going: started when it is needed, and again when it has died.
+"""A vLLM server that is kept running: started when it is needed, and again after it died.
 
 first request or publish   the server is started (or joined), then given the current weights
-it dies                    requests under way end with EngineError, and say what it died of
+it dies                    requests in flight end with EngineError, with the cause of its death
 next request               it is started again and given the current weights; requests wait
 it was started elsewhere   found by the label of its weights; it is given the current ones
 """
@@ -30,9 +30,9 @@ from agentfly.types import (
 )
 
 REST_SECONDS = 30.0
-"""After a start that failed, requests fail at once for so long, instead of each trying again."""
+"""Seconds after a failed start in which requests fail at once, instead of each trying again."""
 POLL_SECONDS = 0.05
-"""How often a request looks whether a pause is over."""
+"""Seconds between two checks of a request for the end of a pause."""
 
 _log = logging.getLogger(__name__)
 
@@ -42,14 +42,14 @@ class RunningServer(Protocol):
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where it is."""
+        """Address of the server."""
 
     @property
     def seeded(self) -> bool:
         """Whether it can be sent seeds."""
 
     async def why_dead(self) -> str | None:
-        """Say why it can't answer any more; None while it can, as far as is known."""
+        """Return why it can't answer any more; None while it can, as far as is known."""
 
     async def close(self) -> None:
         """End it, if it was started here."""
@@ -60,7 +60,7 @@ class VllmService:
 
     Args:
         open_server: Starts a server and returns when it is healthy, or joins one.
-        connect: Makes the engine that speaks to it.
+        connect: Makes the engine that sends requests to it.
         takes: Forms of weights that its way of publishing allows.
         tokenizer: For agents that make their renderer from it.
         context_length: Longest sequence that the server takes.
@@ -248,7 +248,7 @@ class VllmService:
             raise EngineError(f"the vLLM server could not be started: {self._failed[0]}")
 
     async def _why_dead(self, engine: VllmEngine) -> str | None:
-        """Find out whether a failure was the server's end, and remember it."""
+        """Return why the server died, or None if it did not, and remember it."""
         if engine is not self._engine or self._server is None:
             return "the server has been started again since" if not self._closed else None
         why = await self._server.why_dead()

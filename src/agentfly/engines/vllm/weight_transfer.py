@@ -29,7 +29,7 @@ class WeightSync:
 
     def __init__(self, endpoint: Endpoint, *, world_size: int, seconds: float) -> None:
         self.world_size = world_size
-        """How many workers hold the model; the learner joins their group as one more."""
+        """Number of workers that hold the model; the learner joins their group as one more."""
         self._endpoint = endpoint
         self._seconds = seconds
 
@@ -89,7 +89,7 @@ class NcclTransfer:
     """
 
     def __init__(self, *, address: str, port: int = 29600) -> None:
-        """Remember where the learner listens.
+        """Set the learner's address.
 
         Args:
             address: Of this machine, as the server's workers reach it.

@@ -35,7 +35,7 @@ class Problem:
 
 
 def problem(rng: Random) -> Problem:
-    """Ask for training: mostly two digits, never one that the measure holds out."""
+    """Return a training problem: mostly two digits, never one that the measure holds out."""
     while True:
         low, high = rng.choice(((10, 99), (10, 99), (10, 99), (1, 9), (100, 999), (1, 9999)))
         a, op, b = rng.randint(low, high), rng.choice("+-*"), rng.randint(low, high)
@@ -44,7 +44,7 @@ def problem(rng: Random) -> Problem:
 
 
 def held_out_problem(rng: Random) -> Problem:
-    """Ask for the measure: two digits, of the pairs that training never shows."""
+    """Return a problem of the measure: two digits, of the pairs that training never shows."""
     while True:
         a, op, b = rng.randint(10, 99), rng.choice("+-*"), rng.randint(10, 99)
         if held_out(a, b):
@@ -52,12 +52,12 @@ def held_out_problem(rng: Random) -> Problem:
 
 
 def held_out(a: int, b: int) -> bool:
-    """Tell whether a pair of numbers is kept for the measure: every tenth is."""
+    """Return whether a pair of numbers is kept for the measure: every tenth is."""
     return (7 * a + 3 * b) % 10 == 0
 
 
 def continued(first: Problem, rng: Random) -> Problem:
-    """Ask for something to be done with the result of another problem."""
+    """Return a problem that continues with the result of another."""
     op, b = rng.choice("+-*"), rng.randint(2, 99)
     expression = f"{first.value}{op}{b}"
     then = rng.choice(("Then {word} {b}.", "And that {word} {b}?", "Then take it {word} {b}."))
@@ -66,7 +66,7 @@ def continued(first: Problem, rng: Random) -> Problem:
 
 
 def evaluate(expression: str) -> str | None:
-    """Work out one sum, difference or product of two numbers; None for anything else.
+    """Return the sum, difference or product of two numbers; None for anything else.
 
     >>> evaluate("23*41"), evaluate("23*")
     ('943', None)

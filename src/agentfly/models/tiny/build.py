@@ -18,7 +18,7 @@ RECIPES = {
     "tiny-5m": Recipe(size="tiny-5m", lr=1e-3),
     "tiny-15m": Recipe(size="tiny-15m", lr=7e-4),
 }
-"""How each size is pre-trained; the larger ones want smaller steps."""
+"""Pre-training settings of each size; the larger ones need smaller steps."""
 
 
 def shipped_folder() -> Path:
@@ -44,7 +44,7 @@ def build_pretrained(folder: Path, progress: Progress, *, recipe: Recipe) -> Non
 
 
 def build_tokenizer(folder: Path) -> None:
-    """Train the shared tokenizer anew."""
+    """Train the shared tokenizer again."""
     train_tokenizer().save_pretrained(folder)
 
 

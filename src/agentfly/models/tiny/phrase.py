@@ -48,7 +48,7 @@ SENTENCES = (
     "{function} {function2} {function3} {abstract} {suffixed} {function4} {abstract2}.",
     "The {suffixed} of {number_word} {abstract} is {suffixed2}.",
 )
-"""What the text environments speak about: homes, shops, laboratories, questions."""
+"""Topics of the text environments: homes, shops, laboratories, questions."""
 
 
 @cache

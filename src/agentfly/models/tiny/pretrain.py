@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 LOG_NAME = "pretrain.jsonl"
 
 _GLANCE = 32
-"""Questions asked while there is little hope."""
+"""Questions asked while the first measure is far below the aim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How wide and how deep."""
+    """Width and depth of a model."""
 
     hidden: int
     layers: int
@@ -116,7 +116,7 @@ def batches(
 def learned_tokens(
     ids: Sequence[int], unlearned: frozenset[int], tokenizer: "PreTrainedTokenizerBase"
 ) -> list[bool]:
-    """Tell for each token whether an assistant sampled it, in a turn that is to be learned."""
+    """Return for each token whether an assistant sampled it, in a turn that is to be learned."""
     header, end = tokenizer.encode(f"{START}assistant\n"), tokenizer.convert_tokens_to_ids(END)
     learned, turn, speaking = [], -1, False
     for position, token in enumerate(ids):
@@ -155,13 +155,13 @@ def _ids(conversation: Conversation, tokenizer: "PreTrainedTokenizerBase") -> li
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Everything that decides how a model is made."""
+    """All settings of a pre-training run."""
 
     size: str = "tiny"
     seed: int = 0
     max_tokens: int = 6_000_000
     easy_tokens: int = 500_000
-    """So long the conversations are easy; over as many again, the full ones come in."""
+    """Tokens of easy conversations at the start; over as many again, the full ones come in."""
     rows: int = 16
     lr: float = 1.5e-3
     warmup_steps: int = 50
@@ -216,7 +216,7 @@ def _train(
 def _measure(
     model: "LlamaForCausalLM", tokenizer: "PreTrainedTokenizerBase", recipe: Recipe
 ) -> float:
-    """Glance first: for most of the run nothing is solved, and asking takes its time."""
+    """Measure with few questions first: for most of the run nothing is solved."""
     solved = solve_rate(model, tokenizer, questions=_GLANCE, seed=recipe.seed)
     if solved < recipe.stop_at / 3:
         return solved

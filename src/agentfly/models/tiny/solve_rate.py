@@ -1,4 +1,4 @@
-"""How many held-out calculator questions a model solves at temperature 1: call, result, answer."""
+"""Share of held-out calculator questions solved at temperature 1: call, result, answer."""
 
 import json
 import re

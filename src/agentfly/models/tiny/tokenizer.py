@@ -29,7 +29,7 @@ MARKS = (
 _SENTENCES = 60_000
 _CONVERSATIONS = 6_000
 _ALWAYS = ("system\n", "user\n", "assistant\n", "tool\n", '{"name": "x", "arguments": {"', '"}}\n')
-"""What the template writes in every conversation, so that each of its words is one token."""
+"""Text that the template writes in every conversation, so that each of its words is one token."""
 
 
 def train_tokenizer(seed: int = 0) -> "PreTrainedTokenizerBase":
@@ -92,6 +92,6 @@ def _texts(rng: Random) -> Iterator[str]:
 
 
 def _shown(function: dict[str, Any]) -> str:
-    """What stands of a tool in the prompt and in a call."""
+    """Return a tool's text in the prompt and in a call."""
     parameters = " ".join(f'{{"{name}": "' for name in function["parameters"]["properties"])
     return f"\n{function['name']}(: {function['description']}\n{parameters}"
