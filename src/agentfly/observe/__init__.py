@@ -13,9 +13,9 @@ from agentfly.observe.events import EventLog, LoggedEvent, read_events
 from agentfly.observe.log_file import log_to
 from agentfly.observe.metrics import METRICS, metrics_page, require_documented
 from agentfly.observe.plot import plot_curves
-from agentfly.observe.progress import RunProgress, evaluation_line, step_line
-from agentfly.observe.report import Report, show_report, write_report
 from agentfly.observe.rollout_metrics import rollout_metrics
+from agentfly.observe.run_progress import RunProgress, evaluation_line, step_line
+from agentfly.observe.run_report import Report, show_report, write_report
 from agentfly.observe.summary import Summary, summarize
 from agentfly.observe.trackers import (
     MetricsFile,

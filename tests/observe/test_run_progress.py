@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from agentfly.observe.progress import RunProgress, evaluation_line, step_line
+from agentfly.observe.run_progress import RunProgress, evaluation_line, step_line
 
 STEP = {
     "reward/mean": 0.614,
@@ -81,7 +81,7 @@ def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_terminal_shows_two_bars_and_keeps_the_lines(tmp_path: Path) -> None:
     code = f"""
 import sys, time
-from agentfly.observe.progress import RunProgress
+from agentfly.observe.run_progress import RunProgress
 with RunProgress() as progress:
     progress.start(60, done=11)
     progress.step_started(12, chains=4)
