@@ -17,7 +17,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 
 class Settings(BaseModel):
@@ -38,6 +45,17 @@ class Settings(BaseModel):
         if taken & {int, float} and bool not in taken:
             raise ValueError(f"must be a number, got {str(value).lower()}")
         return value
+
+
+def renamed_key(table: dict[str, Any], old: str, new: str) -> dict[str, Any]:
+    """Return a table with a key under its new name.
+
+    >>> renamed_key({"normalise": True, "discount": 1.0}, "normalise", "normalize")
+    {'normalize': True, 'discount': 1.0}
+    """
+    if new in table:
+        return table
+    return {new if key == old else key: value for key, value in table.items()}
 
 
 class LoraSettings(Settings):
@@ -79,6 +97,14 @@ class AlgorithmSettings(Settings):
 
     name: str = "grpo"
     """A known name, or `module:name` of your own."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_old_key(cls, given: Any) -> Any:
+        """Read the settings of runs in which this option of PPO had another spelling."""
+        if isinstance(given, dict) and given.get("name") == "ppo":
+            return renamed_key(given, "normalise", "normalize")
+        return given
 
     @property
     def options(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from agentfly.config.override import override
 from agentfly.config.settings import (
@@ -22,6 +22,7 @@ from agentfly.config.settings import (
     Settings,
     TrackSettings,
     TrainSettings,
+    renamed_key,
 )
 from agentfly.config.settings_file import read_tables, validated
 
@@ -49,6 +50,12 @@ class SftDataSettings(Settings):
     `module:name`."""
     mask: str = "all_sampled"
     """Mask policy that selects the assistant's trained tokens: a name, or `module:name`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_old_key(cls, given: Any) -> Any:
+        """Read the settings of runs in which an option had another spelling."""
+        return renamed_key(given, "retokenise", "retokenize") if isinstance(given, dict) else given
 
 
 class SftTrainSettings(Settings):

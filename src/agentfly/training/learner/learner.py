@@ -41,6 +41,8 @@ from agentfly.training.learner.trainable_chains import TrainableChains, find_tra
 from agentfly.types import Group, Seed, StepMetrics, Weights
 
 STATE_FILE = "learner.pt"
+OLD_FILE = "trainer.pt"
+"""Earlier checkpoints hold the learner's state in this file, under the key "learner"."""
 
 
 class LocalLearner:
@@ -141,7 +143,10 @@ class LocalLearner:
     def restore(self, folder: Path) -> None:
         """Continue exactly where a learner of the same settings stood."""
         self._policy.restore(folder)
-        state = torch.load(folder / STATE_FILE, map_location="cpu", weights_only=True)
+        if (folder / STATE_FILE).exists():
+            state = torch.load(folder / STATE_FILE, map_location="cpu", weights_only=True)
+        else:
+            state = torch.load(folder / OLD_FILE, map_location="cpu", weights_only=True)["learner"]
         self.load_state_dict(state)
 
     def export(self, folder: Path) -> None:
