@@ -2,8 +2,8 @@
 
 import logging
 import math
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import replace
 from functools import partial
 
@@ -12,14 +12,13 @@ from agentfly.algorithms import Algorithm
 from agentfly.config import EnvironmentSettings, RunSettings
 from agentfly.engines import EngineSpec, make_engine
 from agentfly.engines.factory import samples_here
-from agentfly.observe import EventLog, RunProgress, log_to, read_metrics
+from agentfly.observe import EventLog, RunProgress, read_metrics
 from agentfly.resources import EnvironmentManager, Pooling, reporting
 from agentfly.resources.pooling import pooling_of
 from agentfly.runtime.clock import LoopClock
 from agentfly.tasks import Ledger
 from agentfly.training.checkpoint import Checkpoints
 from agentfly.training.curriculum import Curriculum, for_run
-from agentfly.training.disk import report_disk_errors
 from agentfly.training.health import require_healthy, require_no_timeouts
 from agentfly.training.learner.learner import LocalLearner
 from agentfly.training.learner.memory import engine_cache, free_memory, report_memory
@@ -27,7 +26,7 @@ from agentfly.training.learner.policy import Policy
 from agentfly.training.loop import Loop
 from agentfly.training.publisher import publishing
 from agentfly.training.rollout_stages import ChainRunner, Evaluator, Sampler
-from agentfly.training.run_files import open_folder, open_run_trackers, remove_unless_started
+from agentfly.training.run_files import enter_run_folder, open_run_trackers, remove_unless_started
 from agentfly.training.run_folder import RunFolder
 from agentfly.training.run_state import determinism, restore_state
 from agentfly.training.sampler_check import SamplerCheck
@@ -45,7 +44,8 @@ async def open_run(
     settings, algorithm = parts.settings, parts.algorithm
     curriculum = for_run(curriculum, settings)
     async with AsyncExitStack() as stack:
-        folder = stack.enter_context(_surroundings(settings, progress, resume=resume))
+        folder = stack.enter_context(enter_run_folder(settings, progress, resume=resume))
+        stack.enter_context(determinism(settings))
         with remove_unless_started(folder, resume=resume):
             checkpoints = Checkpoints(folder.checkpoints_folder, keep=settings.checkpoint.keep)
             saved = checkpoints.latest()
@@ -98,20 +98,6 @@ async def open_run(
                 saved=saved,
             )
         yield loop
-
-
-@contextmanager
-def _surroundings(
-    settings: RunSettings, progress: RunProgress, *, resume: bool
-) -> Iterator[RunFolder]:
-    """Open what everything else happens in: the folder, its log, the progress bars."""
-    with ExitStack() as stack:
-        stack.enter_context(report_disk_errors(settings.folder / settings.name))
-        folder = stack.enter_context(open_folder(settings, resume=resume))
-        stack.enter_context(determinism(settings))
-        stack.enter_context(progress)
-        stack.enter_context(log_to(folder.log_file, show=progress.message))
-        yield folder
 
 
 def _ledger(folder: RunFolder, curriculum: Curriculum, settings: RunSettings, step: int) -> Ledger:

@@ -14,7 +14,8 @@ from agentfly.config import RunSettings, to_toml
 from agentfly.config.settings_file import read_toml, validated
 from agentfly.config.sft_settings import SftSettings
 from agentfly.errors import ConfigError, FormatError
-from agentfly.observe import Trackers, open_trackers
+from agentfly.observe import RunProgress, Trackers, log_to, open_trackers
+from agentfly.training.disk import report_disk_errors
 from agentfly.training.run_folder import RunFolder
 
 AnySettings = RunSettings | SftSettings
@@ -40,6 +41,20 @@ MAY_CHANGE = (
 little goes on with less. Everything else decides what is learned."""
 
 _log = logging.getLogger(__name__)
+
+
+@contextmanager
+def enter_run_folder(
+    settings: AnySettings, progress: RunProgress, *, resume: bool
+) -> Iterator[RunFolder]:
+    """Open a run's folder with its log and progress bars, and report errors of its disk."""
+    with (
+        report_disk_errors(settings.folder / settings.name),
+        open_folder(settings, resume=resume) as folder,
+        progress,
+        log_to(folder.log_file, show=progress.message),
+    ):
+        yield folder
 
 
 def open_folder(settings: AnySettings, *, resume: bool) -> RunFolder:

@@ -24,13 +24,12 @@ from agentfly.config.sft_settings import SftSettings
 from agentfly.config.validation_errors import refuse_if_any
 from agentfly.errors import ConfigError
 from agentfly.models import context_length, resolve_model
-from agentfly.observe import MetricsRecord, RunProgress, Trackers, log_to, read_metrics
+from agentfly.observe import MetricsRecord, RunProgress, Trackers, read_metrics
 from agentfly.training.checkpoint import Checkpoints, export_model
-from agentfly.training.disk import report_disk_errors
 from agentfly.training.learner.memory import free_memory, report_memory
 from agentfly.training.learner.policy import Policy
 from agentfly.training.loop import StageTimes
-from agentfly.training.run_files import open_folder, open_run_trackers, remove_unless_started
+from agentfly.training.run_files import enter_run_folder, open_run_trackers, remove_unless_started
 from agentfly.training.run_folder import RunFolder
 from agentfly.training.run_state import TRAINER
 from agentfly.training.supervised.demonstrations import Demonstrations, read_demonstrations
@@ -86,9 +85,9 @@ def sft(
     progress.message(f"reading {', '.join(settings.data.files)}")
     # Read first: a mistake in the data should leave no folder behind.
     demonstrations = _demonstrations(settings, base)
-    with _opened(settings, demonstrations, progress, resume=resume) as imitation:
-        imitation.run()
-        return SftResult(folder=imitation.folder.path, steps=imitation.plan.steps)
+    with _open_run(settings, demonstrations, progress, resume=resume) as run:
+        run.run()
+        return SftResult(folder=run.folder.path, steps=run.plan.steps)
 
 
 def _demonstrations(settings: SftSettings, base: Path | None) -> Demonstrations:
@@ -104,7 +103,7 @@ def _demonstrations(settings: SftSettings, base: Path | None) -> Demonstrations:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Imitation:
+class _SftRun:
     """A run whose parts are all open."""
 
     settings: SftSettings
@@ -185,9 +184,9 @@ class _Imitation:
 
 
 @contextmanager
-def _opened(
+def _open_run(
     settings: SftSettings, demonstrations: Demonstrations, progress: RunProgress, *, resume: bool
-) -> Iterator[_Imitation]:
+) -> Iterator[_SftRun]:
     """Open what a run needs; a resumed one stands exactly where its last checkpoint was."""
     plan = BatchOrder(
         samples=demonstrations.train,
@@ -195,12 +194,11 @@ def _opened(
         epochs=settings.train.epochs,
         seed=Seed(settings.seed),
     )
-    _require_warm_before_the_end(settings, plan)
+    _require_warmup_fits(settings, plan)
+    if resume:
+        _require_unfinished(settings)
     with ExitStack() as stack:
-        stack.enter_context(report_disk_errors(settings.folder / settings.name))
-        folder = stack.enter_context(_folder(settings, resume=resume))
-        stack.enter_context(progress)
-        stack.enter_context(log_to(folder.log_file, show=progress.message))
+        folder = stack.enter_context(enter_run_folder(settings, progress, resume=resume))
         with remove_unless_started(folder, resume=resume):
             progress.message(str(demonstrations))
             checkpoints = Checkpoints(folder.checkpoints_folder, keep=settings.checkpoint.keep)
@@ -213,7 +211,7 @@ def _opened(
                 _require_same_conversations(state["conversations"], demonstrations)
                 learner.load_state_dict(state["learner"])
             trackers = open_run_trackers(folder, settings, learner.step, resume=resume)
-            imitation = _Imitation(
+            run = _SftRun(
                 settings=settings,
                 folder=folder,
                 policy=policy,
@@ -226,7 +224,7 @@ def _opened(
                 progress=progress,
                 saved_step=learner.step,
             )
-        yield imitation
+        yield run
 
 
 def _require_same_conversations(digest: str, demonstrations: Demonstrations) -> None:
@@ -237,7 +235,7 @@ def _require_same_conversations(digest: str, demonstrations: Demonstrations) -> 
         )
 
 
-def _require_warm_before_the_end(settings: SftSettings, plan: BatchOrder) -> None:
+def _require_warmup_fits(settings: SftSettings, plan: BatchOrder) -> None:
     if settings.train.warmup_steps > plan.steps:
         raise ConfigError(
             f"train.warmup_steps is {settings.train.warmup_steps}, but {len(plan.samples)} "
@@ -245,14 +243,13 @@ def _require_warm_before_the_end(settings: SftSettings, plan: BatchOrder) -> Non
         )
 
 
-def _folder(settings: SftSettings, *, resume: bool) -> RunFolder:
+def _require_unfinished(settings: SftSettings) -> None:
     model = settings.folder / settings.name / MODEL
-    if resume and model.exists():
+    if model.exists():
         raise ConfigError(
             f"the run {settings.name!r} is done, and its model is in {model}: "
             "choose another name to begin anew"
         )
-    return open_folder(settings, resume=resume)
 
 
 @contextmanager
