@@ -24,7 +24,7 @@ from agentfly.types import Task, Trajectory
 
 def validate(
     target: Annotated[
-        str, typer.Argument(help="A run's TOML file, a ready-made environment, or a task file.")
+        str, typer.Argument(help="A run's TOML file, a built-in environment, or a task file.")
     ],
     options: Options = None,
     *,

@@ -1,4 +1,4 @@
-"""`agentfly envs`: the ready-made environments."""
+"""`agentfly envs`: list, describe, play, demonstrate and serve the built-in environments."""
 
 import inspect
 import json
@@ -87,7 +87,7 @@ def _short(text: str) -> str:
 
 
 envs = typer.Typer(
-    help="The ready-made environments: list, info, play, demonstrate, serve.", no_args_is_help=True
+    help="The built-in environments: list, info, play, demonstrate, serve.", no_args_is_help=True
 )
 envs.command("list")(list_)
 envs.command()(info)

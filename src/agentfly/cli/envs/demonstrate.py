@@ -62,7 +62,7 @@ def demonstrate(
 def player_of(parts: SourceParts, who: Who) -> Player:
     """Return the environment's player of this name."""
     kit = parts.kit
-    assert kit is not None, "chosen by the name of a ready-made environment"
+    assert kit is not None, "chosen by the name of a built-in environment"
     gold = kit.gold or kit.expert
     player = {"expert": kit.expert, "gold": gold, "random": kit.random}[who]
     if player is None:
