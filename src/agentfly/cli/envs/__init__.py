@@ -9,7 +9,7 @@ import typer
 from agentfly.cli.command import cli_errors
 from agentfly.cli.envs.demonstrate import demonstrate
 from agentfly.cli.envs.play import play
-from agentfly.cli.envs.selection import Name, choose, tasks_of
+from agentfly.cli.envs.selection import Name, select_environment, tasks_of
 from agentfly.cli.envs.serve import serve
 from agentfly.environments import (
     EnvironmentDefinition,
@@ -61,7 +61,7 @@ def info(name: Name) -> None:
         for line in _options(definition):
             typer.echo(line)
         typer.echo(f'\nIn a run\'s settings:\n\n  [[source]]\n  environment = "{name}"\n')
-        parts = choose(name, [])
+        parts = select_environment(name, [])
         for tool in parts.tools:
             arguments = ", ".join(tool.spec.parameters.get("properties", {}))
             typer.echo(f"tool {tool.spec.name}({arguments}): {tool.spec.description}")

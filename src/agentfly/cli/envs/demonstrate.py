@@ -12,7 +12,7 @@ from agentfly.agents.demonstrate import demonstrate as run
 from agentfly.agents.run_result import open_trajectory_file
 from agentfly.agents.source_parts import SourceParts
 from agentfly.cli.command import cli_errors
-from agentfly.cli.envs.selection import HeldOut, Kind, Name, Options, choose, tasks_of
+from agentfly.cli.envs.selection import HeldOut, Kind, Name, Options, select_environment, tasks_of
 from agentfly.environments import Player
 from agentfly.errors import ConfigError
 from agentfly.observe import summarize
@@ -41,7 +41,7 @@ def demonstrate(
         agentfly sft warm.toml          # with data.files = ["expert.jsonl"], data.retokenize = true
     """  # noqa: D301 - a real \\b keeps lines apart
     with cli_errors(), ExitStack() as stack:
-        parts = choose(name, options, kind=kind)
+        parts = select_environment(name, options, kind=kind)
         tasks = tasks_of(parts, held_out=held_out)[:count]
         record = stack.enter_context(open_trajectory_file(out, tasks)) if out else None
         done = stack.enter_context(typer.progressbar(length=len(tasks), file=sys.stderr))

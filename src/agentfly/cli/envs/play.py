@@ -15,7 +15,7 @@ import typer
 from agentfly.agents import Agent
 from agentfly.agents.source_parts import SourceParts
 from agentfly.cli.command import cli_errors
-from agentfly.cli.envs.selection import HeldOut, Name, Options, choose, tasks_of
+from agentfly.cli.envs.selection import HeldOut, Name, Options, select_environment, tasks_of
 from agentfly.errors import EngineError
 from agentfly.rollout import Limits
 from agentfly.types import Message, SamplingParams, ToolCall, ToolSpec, Trajectory
@@ -33,7 +33,7 @@ def play(
 ) -> None:
     """Play an environment yourself: you see what a model sees, and get the reward it would get."""
     with cli_errors():
-        parts = choose(name, options)
+        parts = select_environment(name, options)
         tasks = tasks_of(parts, held_out=held_out)
         if task > len(tasks):
             raise typer.BadParameter(f"there are {len(tasks)} tasks, got --task {task}")

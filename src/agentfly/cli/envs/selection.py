@@ -23,8 +23,8 @@ Kind = Annotated[str, typer.Option(help="The kind of agent: tools, react, code o
 HeldOut = Annotated[bool, typer.Option("--held-out", help="Use the held-out tasks.")]
 
 
-def choose(name: str, options: list[str] | None, *, kind: str = "tools") -> SourceParts:
-    """Fit out an environment as a run's settings would."""
+def select_environment(name: str, options: list[str] | None, *, kind: str = "tools") -> SourceParts:
+    """Return the parts of an environment, resolved as in a run's settings."""
     chosen = read_options(options)
     return resolve_source(SourceSettings(environment=name, options=chosen, kind=kind))
 

@@ -8,7 +8,7 @@ import typer
 
 from agentfly.agents.source_parts import SourceParts
 from agentfly.cli.command import cli_errors
-from agentfly.cli.envs.selection import Name, Options, choose
+from agentfly.cli.envs.selection import Name, Options, select_environment
 from agentfly.cli.serving import (
     AllowHost,
     Host,
@@ -53,7 +53,7 @@ def serve(  # noqa: PLR0913 - each is an option of the command
     logging.basicConfig(format="%(message)s")
     with cli_errors(), until_interrupted():
         listen = listen_at(host, port, token, allow_host)
-        parts = choose(name, options)
+        parts = select_environment(name, options)
         if web:
             _serve_pages(parts, name, listen)
         else:
