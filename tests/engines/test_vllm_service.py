@@ -273,3 +273,20 @@ async def test_a_server_that_has_died_can_be_paused(
         async with engine.paused():
             await engine.publish(folder, 2)
         assert (await sample(engine)).versions == ((2, 4),)
+
+
+async def test_an_adapter_of_a_rank_that_no_server_takes_is_refused(
+    tmp_path: Path, python: str
+) -> None:
+    settings = EngineSettings(name="vllm", python=python)
+    spec = EngineSpec(
+        folder=tmp_path,
+        load=lambda dtype: None,
+        settings=settings,
+        lora_rank=1024,
+        log_folder=tmp_path,
+    )
+    engine = make_engine(spec)
+    with pytest.raises(ConfigError, match=r"rank 512 at most, got 1024: lower model\.lora\.rank"):
+        await sample(engine)
+    await engine.close()

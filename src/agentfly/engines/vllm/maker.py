@@ -128,14 +128,25 @@ def _arguments(spec: EngineSpec, *, adapters: bool) -> tuple[str, ...]:
     if math.isfinite(spec.context_length):
         given["--max-model-len"] = int(spec.context_length)
     if adapters and spec.lora_rank is not None:
-        given["--max-lora-rank"] = min(rank for rank in RANKS if rank >= spec.lora_rank)
+        given["--max-lora-rank"] = _fitting_rank(spec.lora_rank)
     pairs = [str(part) for pair in given.items() for part in pair]
     return (*pairs, *(() if has_gpu() else CPU_ARGUMENTS))
 
 
+def _fitting_rank(rank: int) -> int:
+    """Return the least --max-lora-rank for adapters of this rank."""
+    for largest in RANKS:
+        if rank <= largest:
+            return largest
+    raise ConfigError(
+        f"vLLM takes adapters of rank {RANKS[-1]} at most, got {rank}: lower model.lora.rank, or "
+        'publish all weights with engine.weights = "folder"'
+    )
+
+
 def _connect(spec: EngineSpec, server: RunningServer) -> VllmEngine:
     settings = spec.settings
-    # A server that was started here is looked at after a failure, and started again if it died.
+    # A server that was started here is checked after a failure, and restarted if it died.
     retry = Retry() if settings.urls else ONCE
     nccl = NcclTransfer(address=settings.nccl_address, port=NCCL_PORT + spec.replica)
     return VllmEngine(
