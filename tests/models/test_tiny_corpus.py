@@ -14,7 +14,7 @@ from agentfly.models.tiny.conversation import (
     Conversation,
     calculate,
     converse,
-    mend_a_mistake,
+    correct_a_mistake,
 )
 from agentfly.models.tiny.phrase import fill, sentence
 from agentfly.models.tiny.pretrain import batches, learned_tokens
@@ -87,7 +87,7 @@ def test_what_is_learned_is_what_the_assistant_says(tokenizer: Any) -> None:
 
 def test_mistakes_are_read_but_not_learned(tokenizer: Any) -> None:
     for seed in range(20):
-        conversation = mend_a_mistake(Random(seed))
+        conversation = correct_a_mistake(Random(seed))
         said = [m for m in conversation.messages if m["role"] == "assistant"]
         assert len(said) == 3
         text = learned_text(tokenizer, conversation)

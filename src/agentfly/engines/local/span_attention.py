@@ -15,7 +15,7 @@ from agentfly.engines.local.key_values import KeyValues
 from agentfly.modeling.attention_hooks import causal_mask
 
 Attend = Callable[[int, Tensor, Tensor, Tensor, float], Tensor]
-"""(layer, queries NxHGxD, keys NxHxD, values NxHxD, scaling) -> what was attended to, NxHGxD."""
+"""(layer, queries NxHGxD, keys NxHxD, values NxHxD, scaling) -> attention output NxHGxD."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Span:
 class SpanAttention:
     """Writes the new keys and values of each span to its sequence, and attends over them.
 
-    Token by token, what a token attends to is a function of its own sequence alone, bit for bit;
+    Token by token, the output of a token is a function of its own sequence alone, bit for bit;
     otherwise a span of many tokens is one call, which is faster.
     """
 

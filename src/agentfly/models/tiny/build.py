@@ -49,7 +49,7 @@ def build_tokenizer(folder: Path) -> None:
 
 
 def _copy_tokenizer(folder: Path) -> None:
-    """Copy the shared files as they are: one that was used saves its last padding as well."""
+    """Copy the shared files unchanged: a tokenizer that was used also saves its last padding."""
     for name in TOKENIZER_FILES:
         if not (folder / name).exists():
             shutil.copyfile(shipped_folder() / name, folder / name)

@@ -1,7 +1,7 @@
-"""Generated conversations: a tool called once or twice, copying, follow-ups, mistakes mended, talk.
+"""Generated conversations: one or two tool calls, copying, follow-ups, corrected mistakes, talk.
 
-Everything an assistant says here can be copied from what it was told: a model of a million
-parameters knows no facts, and copying is what reinforcement learning needs it to do already.
+Everything an assistant says here can be copied from its context: a model of a million parameters
+has no facts, and copying is what reinforcement learning needs it to do already.
 """
 
 from collections.abc import Callable
@@ -62,21 +62,21 @@ def easy(rng: Random) -> Conversation:
 
 
 def calculate(rng: Random) -> Conversation:
-    """One question, one call of the calculator, one answer."""
+    """Make one question, one call of the calculator, one answer."""
     problem = arithmetic.problem(rng)
     turns = [user(problem.question), *_worked(problem, rng), says(_answer(problem.value, rng))]
     return Conversation(messages=_system(rng) + turns, tools=toolbox(rng, "calculator"))
 
 
 def calculate_and_finish(rng: Random) -> Conversation:
-    """The answer is given by a tool that ends the chain."""
+    """Make a conversation whose answer is given by a tool that ends the chain."""
     problem, end = arithmetic.problem(rng), rng.choice(("finish", "answer"))
     turns = [user(problem.question), *_worked(problem, rng), calls((end, problem.value))]
     return Conversation(messages=_system(rng) + turns, tools=toolbox(rng, "calculator", end))
 
 
 def calculate_twice(rng: Random) -> Conversation:
-    """The second call needs the first one's result."""
+    """Make two calls, of which the second needs the first one's result."""
     first = arithmetic.problem(rng)
     then = arithmetic.continued(first, rng)
     question = f"{first.question} {then.question}"
@@ -86,7 +86,7 @@ def calculate_twice(rng: Random) -> Conversation:
 
 
 def calculate_side_by_side(rng: Random) -> Conversation:
-    """Two independent calls in one turn."""
+    """Make two independent calls in one turn."""
     first, second = arithmetic.problem(rng), arithmetic.problem(rng)
     turns = [
         user(f"What is {first.expression}, and what is {second.expression}?"),
@@ -99,7 +99,7 @@ def calculate_side_by_side(rng: Random) -> Conversation:
 
 
 def calculate_again(rng: Random) -> Conversation:
-    """A user who asks on: two or more questions in one conversation."""
+    """Make a conversation of two or more questions."""
     messages = _system(rng)
     for _ in range(rng.randint(2, 4)):
         problem = arithmetic.problem(rng)
@@ -108,8 +108,8 @@ def calculate_again(rng: Random) -> Conversation:
     return Conversation(messages=messages, tools=toolbox(rng, "calculator"))
 
 
-def mend_a_mistake(rng: Random) -> Conversation:
-    """A wrong call, the tool's complaint, and the call that should have been made."""
+def correct_a_mistake(rng: Random) -> Conversation:
+    """Make a wrong call, the tool's error, and the correct call."""
     problem = arithmetic.problem(rng)
     mistake, complaint = rng.choice(_MISTAKES)(problem.expression)
     turns = [user(problem.question), mistake, replies("calculator", complaint)]
@@ -119,7 +119,7 @@ def mend_a_mistake(rng: Random) -> Conversation:
 
 
 def look_up(rng: Random) -> Conversation:
-    """A fact is fetched by its subject and repeated."""
+    """Make a conversation that fetches a fact by its subject and repeats it."""
     name = rng.choice(("search", "lookup"))
     subject = fill(rng.choice(("{colour} {object}", "{city}", "{product}", "{animal}")), rng)
     fact = fill(f"{subject}: {rng.choice(FACTS)}", rng)
@@ -134,7 +134,7 @@ def look_up(rng: Random) -> Conversation:
 
 
 def act_in_a_world(rng: Random) -> Conversation:
-    """A household, one command at a time, as the text environments want it."""
+    """Make a household task, one command at a time, as in the text environments."""
     thing, from_, to = (f"{pick(rng, k)} {pick(rng, 'digit')}" for k in _WORLD_KINDS)
     orders = (f"go to {from_}", f"take {thing} from {from_}", f"go to {to}")
     seen = f"You see a {from_}, a {to} and a {pick(rng, 'furniture')} {pick(rng, 'digit')}."
@@ -145,7 +145,7 @@ def act_in_a_world(rng: Random) -> Conversation:
 
 
 def repeat(rng: Random, words: int = 12) -> Conversation:
-    """Copying in its purest form: up to so many words and numbers, without sense."""
+    """Make a conversation of pure copying: up to so many random words and numbers."""
     drawn = rng.sample(all_words(), rng.randint(2, words))
     text = " ".join(str(rng.randint(0, 9999)) if rng.random() < 0.4 else word for word in drawn)
     ask = rng.choice(("Repeat:", "Say this again:", "Copy:", "Write:"))
@@ -153,7 +153,7 @@ def repeat(rng: Random, words: int = 12) -> Conversation:
 
 
 def answer_from_text(rng: Random) -> Conversation:
-    """A question whose answer stands in the text that comes with it; sometimes thought first."""
+    """Make a question whose answer is in its text, sometimes with reasoning first."""
     key, value = fill("{colour} {object}", rng), str(rng.randint(10, 9999))
     others = [fill("The {colour} {food} has the number {n}{n2}.", rng) for _ in range(2)]
     facts = [f"The {key} has the number {value}.", *others]
@@ -166,7 +166,7 @@ def answer_from_text(rng: Random) -> Conversation:
 
 
 def talk(rng: Random) -> Conversation:
-    """Small talk, with or without tools in sight."""
+    """Make small talk, with or without tools."""
     name = pick(rng, "person")
     said, reply = rng.choice(_TALK)
     tools = toolbox(rng, "calculator") if rng.random() < 0.5 else []
@@ -242,7 +242,7 @@ def _answer(value: str, rng: Random) -> str:
 
 
 def _system(rng: Random) -> list[Message]:
-    """No system prompt, a usual one, or one with a sentence of something else."""
+    """Return no system prompt, a usual one, or one with an unrelated sentence."""
     prompt = rng.choice(SYSTEM_PROMPTS)
     if rng.random() < 0.3:
         prompt = f"{prompt} {sentence(rng)}"
@@ -266,7 +266,7 @@ _KINDS: tuple[tuple[Callable[[Random], Conversation], float], ...] = (
     (calculate_twice, 1),
     (calculate_side_by_side, 0.5),
     (calculate_again, 1),
-    (mend_a_mistake, 1),
+    (correct_a_mistake, 1),
     (look_up, 2),
     (act_in_a_world, 0.5),
     (repeat, 4),

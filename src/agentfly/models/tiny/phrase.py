@@ -1,4 +1,4 @@
-"""Plain English out of templates: "The {colour} {object} is on the {furniture}." and a lexicon."""
+"""English sentences from templates over a lexicon: "The {colour} {object} is on the {furniture}"."""
 
 import re
 import tomllib
@@ -82,7 +82,7 @@ def pick(rng: Random, kind: str) -> str:
 
 
 def fill(template: str, rng: Random, **given: str) -> str:
-    """Fill a template's slots; a digit behind a slot's name tells two slots of a kind apart.
+    """Fill a template's slots; a digit after a slot's name distinguishes two slots of a kind.
 
     >>> fill("The {object} costs {n} dollars.", Random(0), n="7", object="pen")
     'The pen costs 7 dollars.'

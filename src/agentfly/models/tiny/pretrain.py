@@ -84,7 +84,7 @@ def random_model(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """One conversation a row, padded on the right: causal attention then needs no mask.
+    """Conversations, one per row, padded on the right: causal attention then needs no mask.
 
     They are not packed into longer rows: where attention has little to look at, a small model
     finds what to copy several times sooner.
@@ -237,7 +237,7 @@ def _update(model: "LlamaForCausalLM", optimizer: "Optimizer", batch: Batch, rat
 
 
 def _loss(model: "LlamaForCausalLM", batch: Batch) -> "Tensor":
-    """Mean over learned tokens; only there are logits computed at all."""
+    """Return the mean loss over learned tokens; logits are computed only there."""
     from torch.nn.functional import cross_entropy
 
     hidden_NTd = model.model(batch.ids_NT, use_cache=False).last_hidden_state[:, :-1]
@@ -246,7 +246,7 @@ def _loss(model: "LlamaForCausalLM", batch: Batch) -> "Tensor":
 
 
 def _rate(recipe: Recipe, step: int, tokens: int) -> float:
-    """Linear warm-up, then a cosine down to a tenth."""
+    """Return the learning rate: linear warm-up, then a cosine down to a tenth."""
     warm = min(1.0, (step + 1) / recipe.warmup_steps)
     cosine = 0.55 + 0.45 * math.cos(math.pi * min(1.0, tokens / recipe.max_tokens))
     return recipe.lr * warm * cosine

@@ -64,7 +64,7 @@ PRODUCT_CALCULATOR: Schema = {
         },
     },
 }
-"""The calculator as agents really show it; what it says of itself is held equal by a test."""
+"""The calculator as agents really show it; a test keeps it equal to the tool's own schema."""
 
 
 def parameter_of(name: str) -> str:
