@@ -90,7 +90,7 @@ class VllmEngine:
             server: Its address without `/v1`, or an endpoint with key, limits and retries.
             logprobs: "processed" for a server made by `start_vllm`, or started by hand with
                 `--logprobs-mode processed_logprobs`; "raw" for one without that option.
-            seeded: Whether requests carry a seed. vLLM's build for CPUs dies of a seeded request
+            seeded: Whether requests carry a seed. vLLM's build for CPUs crashes on a seeded request
                 whose prompt is prefilled in parts, so servers on a CPU should get none.
             transfer: How tensors get to the server; folders and LoRA adapters need none.
             stale_cache: See above.

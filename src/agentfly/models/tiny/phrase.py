@@ -1,4 +1,4 @@
-"""English sentences from templates over a lexicon: "The {colour} {object} is on the {furniture}"."""
+"""English sentences from templates, such as "The {object} is on the {furniture}.", and a lexicon."""
 
 import re
 import tomllib
