@@ -1,4 +1,4 @@
-"""English sentences from templates, such as "The {object} is on the {furniture}.", and a lexicon."""
+"""English sentences from templates, such as "The {object} is on the {furniture}."; a lexicon."""
 
 import re
 import tomllib
