@@ -1,4 +1,4 @@
-"""Agents: the facade with `run`, and the kinds."""
+"""Agents: `Agent` with its `run`, the kinds of agent, and sources of tasks."""
 
 from agentfly.agents.agent import Agent
 from agentfly.agents.chat_adapters import EngineChat

@@ -1,4 +1,4 @@
-"""The facade: a model, tools and a reward, run over many chains at once."""
+"""`Agent`: a model with tools and a reward, run over many chains at once."""
 
 import asyncio
 import copy
@@ -70,27 +70,27 @@ class RunOptions(TypedDict, total=False):
 
 
 class Agent:
-    """A model that acts.
+    """Model that acts through tools.
 
     Args:
-        model: A model's name or folder, an engine, or a chat model. An agent that is only to be
-            trained needs none: it gets the one that is trained.
-        tools: What it may call.
+        model: A model's name or folder, an engine, or a chat model. An agent that is only used for
+            training needs none: it gets the model that is trained.
+        tools: Tools that it may call.
         reward: Scores each chain, while the chain still holds its environments.
         group_reward: Scores all chains of a row at once, after they have ended.
         system_prompt: Put before every conversation.
         kind: `"tools"`, `"react"`, `"code"`, `"tags"`, or a kind of your own.
         format: How tool calls are written; by default what the model's template uses.
-        environment: An environment that speaks first: its class, or an `EnvSpec`.
-        renderer: Between messages and tokens; by default made from the model's own template.
+        environment: An environment that makes the first observation: its class, or an `EnvSpec`.
+        renderer: Converts messages to tokens; by default made from the model's own template.
         max_turns: Shorthand for `limits.max_turns`.
-        limits: What a chain may use before it is stopped.
+        limits: Limits after which a chain is stopped.
         sampling: Temperature, top-p, tokens per turn and so on.
-        pool: Leases environments; by default a manager of the agent's own.
+        pool: Leases environments; by default the agent makes its own manager.
         clock: Injected in tests.
-        engine: What samples from a model that is named: "local" in this process, "vllm" through a
-            server, or the table `[engine]` of some settings.
-        trust_remote_code: Run Python code that a named model brings along, with your rights.
+        engine: Engine for a model given by name: "local" in this process, "vllm" through a server,
+            or the table `[engine]` of some settings.
+        trust_remote_code: Run Python code from a named model's folder, with your rights.
         template_options: Values for variables of a named model's chat template, such as
             `{"enable_thinking": False}`.
 
@@ -127,19 +127,19 @@ class Agent:
         self.reward = require_reward(reward)
         self.group_reward = require_group_reward(group_reward)
         self.environment = environment_spec(environment)
-        self._own = _Own(
+        self._given = _Given(
             renderer, self._format(format), template_options, sampling, limits, max_turns
         )
         self.model = Model()
         if model is not None:
             chosen = EngineSettings(name=engine) if isinstance(engine, str) else engine
-            self.model = self._own.open(model, chosen, trust_remote_code=trust_remote_code)
+            self.model = self._given.open(model, chosen, trust_remote_code=trust_remote_code)
         elif engine is not None:
             raise ConfigError(
                 "`engine` chooses what samples from a model that is named, and this agent has no "
                 "model: name one, or leave `engine` out. A Trainer's settings choose its engine"
             )
-        self.limits = self._own.limits_or(Limits(), self.model)
+        self.limits = self._given.limits_or(Limits(), self.model)
         self.sampling = sampling or SamplingParams()
         self.clock = clock or LoopClock()
         self._own_pool = EnvironmentManager(clock=self.clock)
@@ -147,7 +147,7 @@ class Agent:
 
     @property
     def environments(self) -> tuple[EnvSpec, ...]:
-        """Every kind of environment that a chain may lease, each once."""
+        """Environments that a chain may lease, each once."""
         return environments_of(self.environment, self.tools, self.reward)
 
     async def run(  # noqa: PLR0913 - one call, every option by name
@@ -170,14 +170,14 @@ class Agent:
             rows: A question, messages, or rows: dicts with `question` or `messages` and any fields.
             num_chains: Chains per row; they form a group.
             max_turns: Overrides the agent's own for this run.
-            max_concurrent_chains: How many chains are under way at once.
+            max_concurrent_chains: Maximum number of chains that run at once.
             sampling: Overrides the agent's own for this run.
             seed: The root of the run's seed tree.
-            retries: How often a chain that failed for reasons of infrastructure is tried again.
+            retries: Maximum number of retries of a chain after failures of infrastructure.
             on_event: Called with every token, call, observation, reward and stop as it happens.
             on_trajectory: Called with every finished chain.
             save_to: A new JSONL file to which every finished chain is appended at once, so that
-                a run that is cut short loses none of them.
+                an interrupted run loses none of them.
         """
         require_count("num_chains", num_chains, at_least=1)
         require_count("max_concurrent_chains", max_concurrent_chains, at_least=1)
@@ -209,9 +209,9 @@ class Agent:
         raise ConfigError("an event loop is running already: write `await agent.run(...)` here")
 
     async def close(self) -> None:
-        """Free what the agent made: environments, and the model that was loaded by its name.
+        """Free what the agent made: environments, and the model that it loaded by name.
 
-        An engine or a pool that you made is yours to close.
+        Engines and pools that you passed are yours to close.
         """
         await self.model.close()
         await self._own_pool.close()
@@ -223,7 +223,7 @@ class Agent:
         await self.close()
 
     def with_engine(self, engine: Engine, *, pool: Pool | None = None) -> Self:
-        """Return the same agent, speaking through another engine of the same model.
+        """Return a copy of the agent that samples from another engine of the same model.
 
         Its environments come from `pool`, unless the agent was given one when it was made.
         """
@@ -235,8 +235,8 @@ class Agent:
 
     @property
     def own_settings(self) -> frozenset[str]:
-        """The settings of a run's `rollout` that it was given its own values for."""
-        return self._own.settings
+        """Names of the run settings in `rollout` that the agent overrides with its own values."""
+        return self._given.settings
 
     def for_run(
         self,
@@ -247,28 +247,28 @@ class Agent:
         trust_remote_code: bool = False,
         template_options: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Return the same agent with a run's model, sampling and limits where it has none itself.
+        """Return a copy with a run's model, sampling and limits where the agent has none itself.
 
         Args:
             model: Name or folder of the model that is trained.
-            sampling: Of the run.
-            limits: Of the run; `max_turns` of the agent goes before it.
-            trust_remote_code: Run Python code that the model brings along, with your rights.
+            sampling: The run's sampling parameters.
+            limits: The run's limits; the agent's own `max_turns` takes precedence.
+            trust_remote_code: Run Python code from the model's folder, with your rights.
             template_options: Values for variables of the model's chat template.
         """
         other = copy.copy(self)
         if not self.model.is_given:
-            other.model = self._own.open(
+            other.model = self._given.open(
                 model, trust_remote_code=trust_remote_code, template_options=template_options
             )
-        other.sampling = self._own.sampling or sampling
-        other.limits = self._own.limits_or(limits, other.model)
+        other.sampling = self._given.sampling or sampling
+        other.limits = self._given.limits_or(limits, other.model)
         return other
 
     def setup(
         self, *, max_turns: int | None = None, sampling: SamplingParams | None = None
     ) -> ChainSetup:
-        """Return what the chains of one run have in common."""
+        """Return the setup that the chains of one run share."""
         if not self.model.is_given:
             raise ConfigError(
                 'this agent has no model to run: name one, as in Agent("smollm2-135m-instruct", '
@@ -291,7 +291,7 @@ class Agent:
     def runner(
         self, *, max_turns: int | None = None, sampling: SamplingParams | None = None
     ) -> Runner:
-        """Return how this agent's chains are run, and its groups scored."""
+        """Return the runner of this agent's chains, with its group reward."""
         return Runner(
             harness=ChainHarness(self.setup(max_turns=max_turns, sampling=sampling)),
             group_reward=self.group_reward,
@@ -299,7 +299,7 @@ class Agent:
         )
 
     def _format(self, given: str | CallFormat | None) -> CallFormat | None:
-        """Choose how calls are read: as told, else as the kind has it, else as the template has."""
+        """Return the call format: the given one, else the kind's; None means the template's own."""
         if isinstance(given, str):
             return get_format(given)
         if given is not None:
@@ -309,8 +309,8 @@ class Agent:
 
 
 @dataclass(frozen=True, slots=True)
-class _Own:
-    """What an agent was given itself; what is None, a run may choose."""
+class _Given:
+    """Arguments that the agent itself was given; where one is None, a run may choose."""
 
     renderer: Renderer | None
     call_format: CallFormat | None
@@ -355,7 +355,7 @@ def _kind(kind: str | AgentKind, system_prompt: str | None) -> AgentKind:
         raise ConfigError(
             f"a {type(kind).__name__} makes its own prompt: put the system prompt into its `open`"
         )
-    # A copy: the same kind may serve several agents with other prompts.
+    # A copy, because several agents with other prompts may share the kind.
     kind = copy.copy(kind)
     kind.system_prompt = system_prompt
     return kind
@@ -372,8 +372,8 @@ def _limits(limits: Limits, max_turns: int | None, model: Model) -> Limits:
 def _to_all(
     sinks: Sequence[Callable[[Trajectory], None]],
 ) -> Callable[[Trajectory], None]:
-    def tell(trajectory: Trajectory) -> None:
+    def call_all(trajectory: Trajectory) -> None:
         for sink in sinks:
             sink(trajectory)
 
-    return tell
+    return call_all

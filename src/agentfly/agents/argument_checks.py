@@ -1,4 +1,4 @@
-"""Checking what a user passes, while it is still easy to say what was meant."""
+"""Checks of the arguments that users pass to `Agent` and `Agent.run`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from agentfly.types import EnvSpec, GroupReward, Message, Reward, Task, Tool
 
 
 def require_tools(tools: Sequence[Tool]) -> Sequence[Tool]:
-    """Refuse a lone tool."""
+    """Refuse a single tool that is not in a list."""
     if not isinstance(tools, Sequence):
         raise ConfigError(f"tools is a list: write tools=[{_name(tools)}]")
     return tools
@@ -33,7 +33,7 @@ def require_group_reward(reward: GroupReward | None) -> GroupReward | None:
 
 
 def environment_spec(environment: Callable[..., Any] | EnvSpec | None) -> EnvSpec | None:
-    """Take a class, a function that makes an instance, or a spec."""
+    """Return the spec of a class, of a function that makes an instance, or of a spec."""
     if environment is None or isinstance(environment, EnvSpec):
         return environment
     if not callable(environment):
@@ -45,7 +45,7 @@ def environment_spec(environment: Callable[..., Any] | EnvSpec | None) -> EnvSpe
 
 
 def require_count(name: str, count: object, *, at_least: int) -> None:
-    """Refuse what is no whole number, or too small a one."""
+    """Refuse anything but a whole number of at least `at_least`."""
     if not isinstance(count, int) or count < at_least:
         raise ConfigError(f"{name} must be a whole number of at least {at_least}, got {count!r}")
 
@@ -59,7 +59,7 @@ Rows = str | Mapping[str, Any] | Task | Sequence[str | Mapping[str, Any] | Task 
 
 
 def to_tasks(rows: Rows) -> list[Task]:
-    """Read whatever a user would naturally pass.
+    """Convert any accepted form of rows to tasks.
 
     >>> [task.fields["question"] for task in to_tasks(["What is 2+2?", {"question": "And 3+3?"}])]
     ['What is 2+2?', 'And 3+3?']

@@ -1,4 +1,4 @@
-"""An engine as a chat model, for judges and other uses that want messages and no tokens."""
+"""Chat models made of other parts: of an engine, or of a server with a textual call format."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from agentfly.types import (
 
 
 class EngineChat:
-    """Renders, samples and reads: `llm_judge(EngineChat(engine, renderer), rubric)`."""
+    """Engine as a chat model, for judges: `llm_judge(EngineChat(engine, renderer), rubric)`."""
 
     def __init__(self, engine: Engine, renderer: Renderer, *, seed: int = 0) -> None:
         self._engine = engine
@@ -54,7 +54,10 @@ class EngineChat:
 
 @dataclass(frozen=True, slots=True)
 class TextualChatModel:
-    """Teaches the format in the system prompt, and finds the calls in what the model says."""
+    """Chat server with a textual call format that the server itself does not support.
+
+    The system prompt describes the format, and the calls are read from the model's text.
+    """
 
     inner: ChatModel
     call_format: CallFormat

@@ -1,4 +1,4 @@
-"""Letting a scripted player attempt tasks: demonstrations, baselines and proofs that tasks work."""
+"""Scripted players attempt tasks: demonstrations, baselines, and checks that tasks work."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -24,15 +24,14 @@ async def demonstrate(
 ) -> list[Trajectory]:
     """Let the player attempt each task once, through the same loop as any model.
 
-    Such chains have no token ids: `agentfly sft` writes them as a model would have, with
-    `data.retokenize`.
+    Such chains have no token ids: `agentfly sft` tokenizes them with `data.retokenize`.
 
     Args:
-        parts: Tools, reward and environment, as `resolve_source` finds them.
-        player: An expert, a gold path, or a random one.
-        tasks: What to attempt.
-        seed: Of the player's and the environments' choices.
-        max_concurrent: How many tasks are under way at once.
+        parts: Tools, reward and environment, as returned by `resolve_source`.
+        player: An expert, a gold path, or a random player.
+        tasks: Tasks to attempt.
+        seed: Seed of the player's and the environments' choices.
+        max_concurrent: Maximum number of tasks attempted at once.
         on_trajectory: Called with each chain as it ends.
     """
     places = asyncio.Semaphore(max_concurrent)

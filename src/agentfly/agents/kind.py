@@ -1,4 +1,4 @@
-"""The kinds of agent: how the prompt is made and how the output is read, nothing else.
+"""Kinds of agent: how the prompt is made and how the output is read.
 
 | kind | the model writes | it is shown results as |
 |---|---|---|
@@ -24,7 +24,7 @@ from agentfly.types import Message, Task, ToolCall, ToolResult, ToolSpec
 
 
 class ToolCalling:
-    """The template lists the tools, and the model calls them in the template's own format."""
+    """Kind whose tools and calls are in the template's own format."""
 
     def __init__(self, *, system_prompt: str | None = None) -> None:
         self.system_prompt = system_prompt
@@ -37,7 +37,7 @@ class ToolCalling:
     def open(
         self, task: Task, tools: Sequence[ToolSpec], observation: str | None
     ) -> Sequence[Message]:
-        """Return system prompt, the task's messages, and what the environment said first."""
+        """Return system prompt, the task's messages, and the environment's first observation."""
         del tools
         messages = list(task.messages)
         if not messages and observation is None:
@@ -50,7 +50,7 @@ class ToolCalling:
         return with_system_prompt(messages, self.system_prompt)
 
     def read(self, message: Message) -> Message:
-        """Take the message as the format read it."""
+        """Return the message as the format read it."""
         return message
 
     def reply(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> Sequence[Message]:
@@ -68,7 +68,7 @@ class ToolCalling:
 
 
 class _InText(ToolCalling):
-    """The format is taught in the system prompt, and results come back as the user's words."""
+    """Kinds whose system prompt describes the format, and whose results are user messages."""
 
     observation: ClassVar[str]
 
@@ -92,7 +92,7 @@ class ReAct(_InText):
 
 
 class CodeBlocks(_InText):
-    """The model acts by writing a fenced block of code, which one tool runs."""
+    """Fenced blocks of code, which one tool runs."""
 
     observation = "Output:\n{}"
 
@@ -106,7 +106,7 @@ class CodeBlocks(_InText):
 
 
 class Tags(_InText):
-    """Each tool is a tag, for example `<search>…</search>` (arXiv:2503.09516)."""
+    """One tag per tool, for example `<search>…</search>` (arXiv:2503.09516)."""
 
     observation = "<information>{}</information>"
 
@@ -116,7 +116,7 @@ class Tags(_InText):
 
 
 def _only_parameter(tool: ToolSpec) -> str:
-    """Return the parameter that the text goes to."""
+    """Return the parameter that receives the text."""
     names = list(tool.parameters.get("required", ()))
     if len(names) != 1:
         raise ConfigError(
@@ -139,7 +139,7 @@ KINDS: dict[str, type[ToolCalling]] = {
 
 
 def with_system_prompt(messages: Sequence[Message], text: str | None) -> list[Message]:
-    """Put the text first; a system message that the task itself brings is kept after it."""
+    """Put the text first; keep a system message of the task itself after it."""
     if not text:
         return list(messages)
     if messages and messages[0].role == "system":

@@ -1,4 +1,4 @@
-"""From what a user calls a model to what the chain loop needs of it."""
+"""Models as users give them, resolved to an engine with its renderer, or to a chat model."""
 
 import math
 from collections.abc import Mapping
@@ -20,34 +20,34 @@ from agentfly.types import ChatModel, Engine, Renderer, Tokenizer
 
 @dataclass(slots=True, kw_only=True)
 class Model:
-    """An engine with its renderer, or a chat model."""
+    """Engine with its renderer, or a chat model."""
 
     renderer: Renderer | None = None
     chat_model: ChatModel | None = None
     context_length: float = math.inf
-    """How many tokens the model can see at once."""
+    """Maximum number of tokens that the model can see at once."""
     folder: Path | None = None
-    """Where a named model lies. Its weights are read when its engine is first needed, so that an
-    agent which is only to be trained holds none of its own."""
+    """Folder of a named model. Its weights are loaded when its engine is first needed, so that an
+    agent that is only trained holds none of its own."""
     given: Engine | None = None
-    """An engine that a user made, and closes."""
+    """Engine that a user made, and closes."""
     loaded: Engine | None = None
-    """The engine of the folder, made and closed here."""
+    """Engine of the folder, made and closed here."""
     engine_settings: EngineSettings = field(default_factory=EngineSettings)
-    """What samples from the folder."""
+    """Settings of the folder's engine."""
     trust_remote_code: bool = False
-    """Whether Python code that lies in the folder may be run."""
+    """Whether Python code in the folder may be run."""
     template_options: Mapping[str, Any] = field(default_factory=dict)
     """Values for variables of a named model's chat template."""
 
     @property
     def is_given(self) -> bool:
-        """Whether there is anything to speak through."""
+        """Whether there is a model at all."""
         return self.renderer is not None or self.chat_model is not None
 
     @property
     def engine(self) -> Engine | None:
-        """What samples tokens; None for a chat model."""
+        """Engine that samples tokens; None for a chat model."""
         if self.given is None and self.loaded is None and self.folder is not None:
             self.loaded = self._make_engine(self.folder)
         return self.given or self.loaded
@@ -64,11 +64,11 @@ class Model:
         return make_engine(spec)
 
     def with_engine(self, engine: Engine) -> "Model":
-        """Speak through another engine, rendered in the same way."""
+        """Return a copy with another engine and the same renderer."""
         return replace(self, given=engine, loaded=None, chat_model=None)
 
     async def close(self) -> None:
-        """Free the engine that was loaded here; what a user made is the user's to close."""
+        """Free the engine that was loaded here; users close their own."""
         if self.loaded is not None:
             await self.loaded.close()
 
@@ -82,7 +82,7 @@ def open_model(
     trust_remote_code: bool = False,
     template_options: Mapping[str, Any] | None = None,
 ) -> Model:
-    """Join a model with the renderer that it needs; a name is looked up and loaded."""
+    """Combine a model with the renderer that it needs; look up a name and load its folder."""
     options = template_options or {}
     if options and (renderer is not None or not isinstance(model, (str, Path))):
         raise ConfigError(
@@ -137,12 +137,12 @@ def _open_named(
 
 
 def tokenizer_of(renderer: Renderer | None) -> Tokenizer | None:
-    """Return what a renderer encodes with, where it says so; stop strings need it."""
+    """Return a renderer's tokenizer, if it has one; stop strings need it."""
     return getattr(renderer, "tokenizer", None)
 
 
 def _load(folder: Path, dtype: str, *, trust_remote_code: bool) -> Any:
-    """Load a folder in a dtype, onto the GPU where there is one."""
+    """Load a folder in a dtype, onto the GPU if there is one."""
     import torch  # only for engines in this process
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -152,7 +152,7 @@ def _load(folder: Path, dtype: str, *, trust_remote_code: bool) -> Any:
 
 
 def _with_format(renderer: Renderer, call_format: CallFormat | None) -> Renderer:
-    """Let a renderer that was passed read the format that was asked for."""
+    """Return the given renderer, made to read the requested format."""
     if call_format is None:
         return renderer
     if not isinstance(renderer, TemplateRenderer):
@@ -164,7 +164,7 @@ def _with_format(renderer: Renderer, call_format: CallFormat | None) -> Renderer
 
 
 def _renderer_of(engine: Engine, call_format: CallFormat | None) -> Renderer:
-    """Render for a script in ChatML; a real model's own template can't be guessed."""
+    """Return a ChatML renderer for a scripted engine; raise ConfigError for any other."""
     if not isinstance(engine, ScriptedEngine):
         raise ConfigError(
             f"how to render prompts for a {type(engine).__name__} is not known: pass "

@@ -1,7 +1,7 @@
-"""What is wrong with settings, found before anything slow begins.
+"""Checks before anything slow starts: settings of a warm start, and what this machine lacks.
 
-Every name is looked up, every file looked for, and what this machine lacks is told; nothing is
-fetched, and no weights are loaded.
+Every name is looked up and every file is searched for; nothing is fetched, and no weights are
+loaded.
 """
 
 import difflib
@@ -25,7 +25,7 @@ from agentfly.tasks import Rows, find_rows
 
 
 def check_sft_settings(settings: SftSettings, *, base: Path | None = None) -> Iterator[Problem]:
-    """Find all that is wrong with the settings of a warm start."""
+    """Yield all problems in the settings of a warm start."""
     data = settings.data
     for key, names in {"files": data.files, "held_out": data.held_out}.items():
         for place, name in enumerate(names):
@@ -36,7 +36,7 @@ def check_sft_settings(settings: SftSettings, *, base: Path | None = None) -> It
 
 
 def missing_requirements(model: ModelSettings, track: TrackSettings) -> Iterator[Problem]:
-    """Tell what is asked for and this machine has not: a model, a GPU, a tracker's package."""
+    """Yield what the settings need and this machine lacks: a model, a GPU, a tracker's package."""
     yield from _tried("model.name", _find_model, model.name, None)
     if model.device == "cuda" and not _has_gpu():
         text = "torch finds no GPU here: choose 'cpu' or 'auto'"
@@ -49,7 +49,7 @@ def missing_requirements(model: ModelSettings, track: TrackSettings) -> Iterator
 
 
 def find_existing(name: str, *, base: Path | None) -> Rows:
-    """Look for a file or a folder; what a function or a hub would give is not asked for."""
+    """Find the rows of a name; raise ConfigError if a file is missing. Functions are not called."""
     rows = find_rows(name, base=base)
     if isinstance(rows, Path) and not rows.exists():
         raise ConfigError(f"there is no {str(rows)!r}.{_neighbor(rows)}")
@@ -57,14 +57,14 @@ def find_existing(name: str, *, base: Path | None) -> Rows:
 
 
 def _neighbor(path: Path) -> str:
-    """Say which file may have been meant; all that lie there are too many to list."""
+    """Return a suggestion of a file with a similar name, if there is one."""
     names = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
     close = difflib.get_close_matches(path.name, names, n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def _find_model(name: str, *, base: Path | None) -> None:
-    """Look for a model's folder. What would be fetched, from the zoo or a hub, is left to a run."""
+    """Raise ConfigError unless a model's folder exists. Downloads are left to the run."""
     del base  # models are named from the working directory
     organisation, slash, rest = name.partition("/")
     on_a_hub = slash and organisation[:1].isalnum() and rest and "/" not in rest

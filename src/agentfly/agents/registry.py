@@ -1,7 +1,7 @@
-"""From names in settings or on the command line to tools, rewards, kinds and mask policies.
+"""Registry of tools, rewards, kinds and mask policies by name, for settings and command line.
 
-A name is that of something built in, `module:name` of a user's own, or an entry point of an
-installed package:
+A name is a built-in one, `module:name` of a user's own code, or an entry point of an installed
+package:
 
     find_tool("calculator")
     find_reward("my_rewards:correct", base=Path("experiments"))     # experiments/my_rewards.py
@@ -71,7 +71,7 @@ _MASK: PluginKind[MaskPolicy] = PluginKind(
 
 
 def find_tool(name: str, *, base: Path | None = None) -> Tool:
-    """Return the tool of a name. Modules are looked for in `base` first.
+    """Return the tool of a name. Modules are searched in `base` first.
 
     >>> find_tool("calculator").spec.name
     'calculator'
@@ -80,7 +80,7 @@ def find_tool(name: str, *, base: Path | None = None) -> Tool:
 
 
 def find_reward(name: str, *, base: Path | None = None) -> Reward:
-    """Return the reward of a name; a ready-made one with its defaults.
+    """Return the reward of a name; a built-in one with its defaults.
 
     >>> find_reward("exact_match").name
     'exact_match'
@@ -96,7 +96,7 @@ def find_group_reward(name: str, *, base: Path | None = None) -> GroupReward:
 
 
 def find_kind(name: str, *, base: Path | None = None) -> AgentKind:
-    """Return the kind of agent of a name; a class is called without arguments."""
+    """Return the kind of agent of a name; call a class without arguments."""
     found = _KIND.find(name, base=base)
     with boundary(ConfigError, f"calling {name} without arguments"):
         kind: AgentKind = found() if isinstance(found, type) else found

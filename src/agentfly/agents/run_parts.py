@@ -1,8 +1,8 @@
-"""From settings to all parts of a run, or to all that is wrong with them.
+"""All parts of a run, resolved from its settings, or all problems in them.
 
 A dry run, a run by a file and `Trainer` go through `resolve_run`: every name is looked up, files of
-tasks are read, and what this machine lacks is told. Nothing is fetched, no weights are loaded, and
-what a function or a hub would give is not asked for.
+tasks are read, and what this machine lacks is reported. Nothing is fetched, no weights are loaded,
+and functions and hubs that give tasks are not called.
 """
 
 from collections import Counter
@@ -38,11 +38,11 @@ class RunParts:
 
     settings: RunSettings
     sources: tuple[Source, ...]
-    """Agents without a model get the one that is trained. Files of tasks are read."""
+    """Sources with their agents. Agents without a model get the one that is trained."""
     algorithm: "Algorithm"
     mask: MaskPolicy
     engine: EngineMaker | None = None
-    """Makes an engine of a user's own; None for the built-in one that the settings name."""
+    """Maker of a user's own engine; None for the built-in one that the settings name."""
 
 
 def resolve_run(
@@ -54,15 +54,15 @@ def resolve_run(
     engine: EngineMaker | None = None,
     base: Path | None = None,
 ) -> RunParts:
-    """Turn settings into all parts of a run, or raise one SettingsError that tells all problems.
+    """Turn settings into all parts of a run, or raise one SettingsError that lists all problems.
 
     Args:
-        settings: Valid in themselves.
-        sources: Instead of those that the settings name.
-        algorithm: Instead of the one that the settings name.
-        mask: Instead of the policy that the settings name.
-        engine: Instead of the one that the settings name.
-        base: The folder that files and modules are named from; by default the working directory.
+        settings: Valid settings.
+        sources: Sources to use instead of those that the settings name.
+        algorithm: Algorithm to use instead of the one that the settings name.
+        mask: Mask policy to use instead of the one that the settings name.
+        engine: Engine maker to use instead of the one that the settings name.
+        base: Folder of relative paths and modules; by default the working directory.
     """
     problems = Problems()
     found_mask = mask or problems.tried("rollout.mask", find_mask, settings.rollout.mask, base=base)
@@ -152,7 +152,7 @@ def _given_sources(
 
 
 def _read(source: Source, base: Path | None) -> Source:
-    """Read the files of a source, once."""
+    """Return the source with its files of tasks read."""
     return replace(
         source,
         tasks=_read_rows(source.tasks, base),

@@ -1,4 +1,4 @@
-"""What a run of an agent returns."""
+"""Result of `Agent.run`, and the file to which chains are saved as they end."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ class RunResult:
     """Trajectories in the order of the rows, with their rewards and a summary."""
 
     groups: tuple[Group, ...]
-    """One for each row."""
+    """One group for each row."""
 
     def __repr__(self) -> str:
         """Stay short: `asyncio.run` writes out what it returns when it looks at its own signals."""
@@ -22,12 +22,12 @@ class RunResult:
 
     @property
     def trajectories(self) -> tuple[Trajectory, ...]:
-        """All chains, those of one row side by side."""
+        """All chains; those of one row are adjacent."""
         return tuple(member for group in self.groups for member in group.members)
 
     @property
     def rewards(self) -> tuple[float | None, ...]:
-        """The reward of each chain; None is unscored, which is not 0."""
+        """Reward of each chain; None is unscored, which is not 0."""
         return tuple(trajectory.reward for trajectory in self.trajectories)
 
     @property
@@ -36,7 +36,7 @@ class RunResult:
         return summarize(self.trajectories)
 
     def save(self, path: str | Path) -> None:
-        """Write all chains to a JSONL file, which is replaced whole or not at all."""
+        """Write all chains to a JSONL file, atomically."""
         path = Path(path)
         part = path.with_name(f"{path.name}.part")
         part.unlink(missing_ok=True)
@@ -56,7 +56,7 @@ class RunResult:
 
 
 def open_trajectory_file(path: str | Path, tasks: Iterable[Task]) -> TrajectoryWriter:
-    """Open a new file for a run's chains; what could not be saved later is refused now."""
+    """Open a new file for a run's chains; raise ConfigError now if a task can't be saved later."""
     path = Path(path)
     if path.exists() and path.stat().st_size:
         raise ConfigError(f"{path} holds another run already: name a new file, or remove it")

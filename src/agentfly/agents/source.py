@@ -1,4 +1,4 @@
-"""Tasks, with the agent that attempts them."""
+"""Sources: tasks with the agent that attempts them."""
 
 from dataclasses import dataclass
 
@@ -16,16 +16,16 @@ class Source:
 
     agent: Agent
     tasks: Rows
-    """A file, rows, a function that gives rows, or tasks."""
+    """A file, rows, a function that returns rows, or tasks."""
     eval_tasks: Rows = ()
-    """Held out: never trained on."""
+    """Held-out tasks, never trained on."""
     name: str = "default"
     weight: float = 1.0
-    """Its share of the run's tasks, beside the weights of the other sources."""
+    """Share of the run's tasks, relative to the weights of the other sources."""
 
 
 def require_trainable(source: Source) -> None:
-    """Refuse an agent that nothing scores, or that samples from another distribution."""
+    """Refuse an agent without a reward, or one that samples from a truncated distribution."""
     agent = source.agent
     if agent.reward is None and agent.group_reward is None and agent.environment is None:
         raise ConfigError(
@@ -39,7 +39,7 @@ def _require_exact_sampling(source: Source) -> None:
     """Refuse sampling from another distribution than the one whose log-probabilities are trained.
 
     Tokens that a truncation leaves are more probable than the model's log-probability says, by a
-    factor that differs from token to token and that no ratio or correction knows of.
+    factor that differs from token to token and that no ratio or correction accounts for.
     """
     sampling = source.agent.sampling
     whole = {"top_p": 1.0, "top_k": 0, "min_p": 0.0}

@@ -1,4 +1,4 @@
-"""What a source of tasks is fitted out with: its own choices, else those of its environment."""
+"""Parts of a source of tasks: its own choices, else those of its environment."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from agentfly.types import AgentKind, EnvSpec, GroupReward, Reward, Tool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceParts:
-    """All that an agent and its tasks need, but the model."""
+    """Everything that an agent and its tasks need, except the model."""
 
     tasks: Rows
     eval_tasks: Rows
@@ -27,11 +27,11 @@ class SourceParts:
     system_prompt: str | None
     max_turns: int | None
     kit: Kit | None = None
-    """What the ready-made environment brought, where there is one."""
+    """Kit of the built-in environment, if there is one."""
 
 
 FindRows = Callable[[str, Path | None], Rows]
-"""From a name and the folder that it is looked for in to rows, read or not."""
+"""Returns the rows of a name, searched in a folder; they need not be read."""
 
 
 def resolve_source(
@@ -40,9 +40,9 @@ def resolve_source(
     base: Path | None = None,
     find: FindRows = lambda name, base: find_rows(name, base=base),
 ) -> SourceParts:
-    """Find everything that a source names; what it leaves out, its environment brings.
+    """Find everything that a source names; its environment supplies what it leaves out.
 
-    All that is wrong is told in one SettingsError.
+    Raise one SettingsError that lists all problems.
 
     >>> parts = resolve_source(SourceSettings(environment="code"))
     >>> [tool.spec.name for tool in parts.tools]
@@ -50,8 +50,8 @@ def resolve_source(
 
     Args:
         source: A table `[[source]]` of some settings.
-        base: The folder in which files and modules are looked for first.
-        find: Finds the tasks that are named; by default they are not read.
+        base: Folder in which files and modules are searched first.
+        find: Finds the named tasks; by default they are not read.
     """
     problems = Problems()
     kind = problems.tried("kind", find_kind, source.kind, base=base)
@@ -74,7 +74,7 @@ def resolve_source(
     brought = kit or Kit(tasks=tuple, eval_tasks=tuple, tools=())
     return SourceParts(
         tasks=tasks or brought.tasks,
-        # The environment's own held-out tasks say nothing of a run that trains on others.
+        # The environment's held-out tasks do not evaluate a run that trains on other tasks.
         eval_tasks=eval_tasks or (() if source.tasks else brought.eval_tasks),
         kind=kind,
         tools=tuple(tool for tool in tools if tool is not None) or brought.tools,
@@ -90,7 +90,7 @@ def resolve_source(
 def find_source_environment(
     source: SourceSettings, base: Path | None = None
 ) -> Kit | EnvSpec | None:
-    """Find the environment of a source: a ready-made one, one that only speaks first, or none."""
+    """Return the environment of a source: a built-in one, a user's own, or none."""
     found = find_environment(source.environment, base=base) if source.environment else None
     if found is not None and not isinstance(found, EnvSpec):
         return make_kit(found, source.options, base=base)

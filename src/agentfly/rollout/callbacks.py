@@ -1,4 +1,4 @@
-"""Telling a user's callback."""
+"""Users' callbacks: calling them, and the text of each token for `on_event`."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -8,14 +8,14 @@ from agentfly.errors import CallbackError, boundary
 T = TypeVar("T")
 
 
-def call_user(callback: Callable[[T], None], news: T, name: str) -> None:
-    """Call it; what it raises is nobody else's failure, and stops the run under its own name."""
+def call_user(callback: Callable[[T], None], value: T, name: str) -> None:
+    """Call a user's callback; an exception in it stops the run as a CallbackError."""
     with boundary(CallbackError, f"your {name}"):
-        callback(news)
+        callback(value)
 
 
 class TextStream:
-    """Tells what each new token adds to the text.
+    """Incremental decoder: the text that each new token adds, never half a character.
 
     A token's own text can depend on its neighbors, so a short window is decoded again each time
     rather than the token alone.
@@ -30,7 +30,7 @@ class TextStream:
         """Return the new text; empty while a character is incomplete."""
         self._window.append(token_id)
         text = self._decode(self._window)
-        if text.endswith("\ufffd") and len(self._window) < _PATIENCE:
+        if text.endswith("\ufffd") and len(self._window) < _MAX_WINDOW:
             return ""
         new = text[len(self._shown) :]
         self._window = [token_id]
@@ -38,5 +38,5 @@ class TextStream:
         return new
 
 
-_PATIENCE = 6
-"""A character has at most four bytes; what is still broken after this many tokens is shown so."""
+_MAX_WINDOW = 6
+"""Tokens after which an incomplete character is shown as it is: none has more than four bytes."""

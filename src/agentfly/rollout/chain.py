@@ -1,8 +1,8 @@
-"""The one chain loop: speak, call, hear, until exactly one stop reason.
+"""The chain loop: generate, run tools, observe, until exactly one stop reason.
 
-open ──► speak ──► read ──┬─ calls ─────► tools ─────────────► hear ──► speak …
-                          ├─ no calls ──► environment's step ─► hear ──► speak …
-                          └─ neither ───► answered
+open ──► generate ──► read ──┬─ calls ─────► tools ─────────────► observe ──► generate …
+                             ├─ no calls ──► environment's step ─► observe ──► generate …
+                             └─ neither ───► answered
 then: reward, with the same environments ──► release ──► trajectory
 """
 
@@ -57,18 +57,18 @@ from agentfly.types import (
 
 
 class ChainHarness:
-    """The default harness: runs each attempt through the chain loop."""
+    """Default harness: runs each attempt through the chain loop."""
 
     def __init__(self, setup: ChainSetup) -> None:
         self.setup = setup
 
     async def run(self, attempt: Attempt) -> Trajectory:
-        """Run one chain to its end. Whatever fails is data in the trajectory."""
+        """Run one chain to its end; every failure becomes data in the trajectory."""
         return await _Chain(self.setup, attempt).run()
 
 
 class _Chain:
-    """One run of the loop."""
+    """State of one run of the loop."""
 
     def __init__(self, setup: ChainSetup, attempt: Attempt) -> None:
         self.setup = setup
@@ -97,7 +97,7 @@ class _Chain:
         async with self.environments:
             stop, error = await self._conversation()
             trajectory = self._record(stop, error)
-            # A chain that never came to speak has nothing to be scored for.
+            # A chain without any turn has nothing to score.
             if stop.verdict.scored and self.streams:
                 trajectory = await self._scored(trajectory)
         return trajectory
@@ -143,7 +143,7 @@ class _Chain:
         self._emit(ChainStarted, turn=0, messages=self.messages, attempt=self.attempt.number)
 
     async def _take_turn(self, index: int) -> StopReason | None:
-        """Speak, run what was called, and hear the answer; say why to stop, if so."""
+        """Generate, run the calls, and observe the replies; return why to stop, if so."""
         with self.stopwatch.span(SpanKind.GENERATE, "model", index):
             model_turn = await self.session.generate(index, self._on_token(index))
         with boundary(AgentError, f"reading turn {index}"):
@@ -205,7 +205,7 @@ class _Chain:
         return result
 
     async def _step(self, turn: Turn, spec: EnvSpec) -> tuple[Turn, StopReason | None]:
-        """Let the environment answer what the model said."""
+        """Let the environment answer the model's message."""
         instance = await self.environments.get(spec)
         with self.stopwatch.span(SpanKind.ENVIRONMENT, f"step {spec.name}", turn.index):
             step = await call_environment(
@@ -227,7 +227,7 @@ class _Chain:
 
     async def _scored(self, trajectory: Trajectory) -> Trajectory:
         last = len(trajectory.turns)
-        # The chain's own time was for the conversation.
+        # The chain's own time limit covers only the conversation.
         deadline = self.clock.now() + self.setup.limits.reward_seconds
         context = replace(self._context(last, "reward"), deadline=deadline)
         reward = self.setup.reward
@@ -305,7 +305,7 @@ _STOP_OF_ERROR: dict[type[Exception], StopReason] = {
 
 
 def _require_messages(messages: Sequence[object]) -> tuple[Message, ...]:
-    """Check what an agent's own code returned."""
+    """Return the messages; raise TypeError if the agent's own code returned anything else."""
     wrong = [message for message in messages if not isinstance(message, Message)]
     if wrong:
         raise TypeError(f"expected Messages, got {wrong[0]!r}")
@@ -313,7 +313,7 @@ def _require_messages(messages: Sequence[object]) -> tuple[Message, ...]:
 
 
 def stop_reason_for(error: Exception) -> StopReason:
-    """Return the stop reason that stands for an error, by its nearest known base."""
+    """Return the stop reason of an error, by its nearest listed base class."""
     return next(_STOP_OF_ERROR[kind] for kind in type(error).__mro__ if kind in _STOP_OF_ERROR)
 
 
@@ -321,7 +321,7 @@ _log = logging.getLogger(__name__)
 
 
 def json_values(metadata: Mapping[str, Any], chain_id: str) -> dict[str, Any]:
-    """Copy it, with whatever is no JSON value replaced by its `repr`, so that it can be saved."""
+    """Copy metadata for saving; values without a JSON form become their `repr`."""
     try:
         json.dumps(metadata)
     except (TypeError, ValueError, RecursionError):

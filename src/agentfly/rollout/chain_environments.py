@@ -1,4 +1,4 @@
-"""A chain's own environments: leased together, reset once, released whatever happens."""
+"""A chain's own environments: leased together, reset once, always released."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,9 +16,9 @@ from agentfly.types import Attempt, Clock, EnvSpec, Pool, SpanKind, Step
 
 @dataclass(slots=True)
 class ChainEnvironments:
-    """Leases all of a chain's kinds at once, at the first need of any of them.
+    """Environments of one chain, all leased at once when the first of them is needed.
 
-    Taking them together means that chains which need two kinds can't deadlock.
+    Leasing them together keeps chains that need two kinds from deadlocking.
     """
 
     pool: Pool
@@ -52,7 +52,7 @@ class ChainEnvironments:
         return (await self._leased())[wanted]
 
     async def first_step(self, spec: EnvSpec) -> Step:
-        """Return what the environment said when it was reset for this task."""
+        """Return the environment's first observation, from its reset for this task."""
         await self._leased()
         return self._first_steps[spec]
 
@@ -96,7 +96,7 @@ class ChainEnvironments:
 async def call_environment(
     call: Callable[[], Any], doing: str, *, clock: Clock, deadline: float
 ) -> Any:
-    """Call an environment's method, sync or async; whatever it raises is an EnvError."""
+    """Call an environment's method, sync or async; raise EnvError if it raises anything."""
     try:
         with boundary(EnvError, doing):
             return await invoke(call, name=doing, clock=clock, deadline=deadline)

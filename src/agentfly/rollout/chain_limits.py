@@ -1,4 +1,4 @@
-"""What a chain may use before it is stopped."""
+"""Limits of a chain, and the budget of its tool calls."""
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,7 +11,10 @@ from agentfly.types import StopReason, ToolCall, ToolResult, ToolStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Each limit has its own stop reason. The calls of the last allowed turn are still run."""
+    """Limits after which a chain is stopped, each with its own stop reason.
+
+    The calls of the last allowed turn are still run.
+    """
 
     max_turns: int = 8
     max_tokens: float = math.inf
@@ -22,14 +25,14 @@ class Limits:
     context_length: float = math.inf
     """Tokens that the model can see at once, those it is about to sample included."""
     seconds: float = 600.0
-    """From admission to the last turn, without what the chain waits for an environment or in the
-    queue of an engine that tells when it begins."""
+    """From admission to the last turn. Waiting for an environment does not count, nor does waiting
+    in the queue of an engine that reports when it starts."""
     reward_seconds: float = 300.0
-    """For the reward, after the last turn; what `@reward` makes has a limit of its own too."""
+    """For the reward, after the last turn; a reward made by `@reward` also has its own timeout."""
     lease_seconds: float = 120.0
-    """How long to wait for an environment, from its first need."""
+    """Maximum wait for an environment, from the first call that needs one."""
     queue_seconds: float = 600.0
-    """How long a turn may wait in an engine's queue; beyond that the engine has failed."""
+    """Maximum wait of a turn in an engine's queue; after it the engine counts as failed."""
 
     def __post_init__(self) -> None:
         for limit in fields(self):
@@ -45,7 +48,7 @@ _NOT_RUN = ToolResult(
 
 
 class CallBudget:
-    """Counts a chain's calls against its limits."""
+    """Count of a chain's tool calls against its limits."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -55,14 +58,17 @@ class CallBudget:
     async def run(
         self, calls: Sequence[ToolCall], run: Callable[[int, ToolCall], Awaitable[ToolResult]]
     ) -> tuple[ToolResult, ...]:
-        """Run as many calls as the budget allows; the others are answered without being run."""
+        """Run the calls of a turn concurrently, as many as the budget allows, and answer in order.
+
+        Calls beyond the budget are answered without being run.
+        """
         allowed = int(min(len(calls), self._limits.max_tool_calls - self._calls))
         self._calls += len(calls)
         ran = await in_order([run(place, call) for place, call in enumerate(calls[:allowed])])
         return (*ran, *(_NOT_RUN for _ in calls[allowed:]))
 
     def stop_after(self, results: Sequence[ToolResult]) -> StopReason | None:
-        """Say whether a turn's results end the chain."""
+        """Return why a turn's results end the chain; None if they do not."""
         for result in results:
             self._invalid_in_a_row = self._invalid_in_a_row + 1 if result.status.invalid else 0
             if self._invalid_in_a_row >= self._limits.max_invalid_calls:

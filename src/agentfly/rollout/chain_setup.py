@@ -1,4 +1,4 @@
-"""What all chains of one agent have in common."""
+"""Setup that all chains of one agent share."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -26,24 +26,24 @@ from agentfly.types import (
 
 
 class Tools(Protocol):
-    """What the loop needs of a toolbox."""
+    """Part of a toolbox that the chain loop uses."""
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What the model is told."""
+        """Specifications that the model is shown."""
 
     @property
     def environments(self) -> tuple[EnvSpec, ...]:
-        """All environments that the tools need."""
+        """Environments that the tools need."""
 
     async def run_one(self, call: ToolCall, context: Context) -> ToolResult:
-        """Answer one call; only failures of infrastructure raise."""
+        """Answer one call; raise only for failures of infrastructure."""
 
 
 def environments_of(
     first: EnvSpec | None, tools: Tools, reward: Reward | None
 ) -> tuple[EnvSpec, ...]:
-    """Return every kind that a chain may lease, each once."""
+    """Return every environment that a chain may lease, each once."""
     own = (first,) if first else ()
     rewarding = reward.environments if reward else ()
     return tuple(dict.fromkeys((*own, *tools.environments, *rewarding)))
@@ -51,7 +51,7 @@ def environments_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainSetup:
-    """Model, kind, tools, reward, environments and limits; shared by chains, never changed."""
+    """Model, kind, tools, reward, environments and limits: shared by chains, immutable."""
 
     kind: AgentKind
     tools: Tools
@@ -59,27 +59,27 @@ class ChainSetup:
     engine: Engine | None = None
     renderer: Renderer | None = None
     chat_model: ChatModel | None = None
-    """Stands in for engine and renderer where a server gives no token ids."""
+    """Replaces engine and renderer where a server gives no token ids."""
     reward: Reward | None = None
     environment: EnvSpec | None = None
-    """An environment that speaks first. Without tools, it also answers every turn."""
+    """Environment that makes the first observation. Without tools, it also answers every turn."""
     sampling: SamplingParams = field(default_factory=SamplingParams)
     limits: Limits = field(default_factory=Limits)
     clock: Clock = field(default_factory=LoopClock)
 
     def __post_init__(self) -> None:
-        speaks_tokens = self.engine is not None and self.renderer is not None
-        assert speaks_tokens != (self.chat_model is not None), (
-            "a chain speaks through an engine with its renderer, or through a chat model"
+        has_engine = self.engine is not None and self.renderer is not None
+        assert has_engine != (self.chat_model is not None), (
+            "a chain needs either an engine with its renderer, or a chat model"
         )
 
     @property
     def environments(self) -> tuple[EnvSpec, ...]:
-        """Every kind that a chain may lease, each once."""
+        """Environments that a chain may lease, each once."""
         return environments_of(self.environment, self.tools, self.reward)
 
     def new_session(self, attempt: Attempt, time: TimeLimit) -> ModelSession:
-        """Give a new chain its way to speak."""
+        """Return a new chain's session with the model."""
         tools = self.tools.specs
         if self.engine is not None and self.renderer is not None:
             return EngineSession(

@@ -1,4 +1,4 @@
-"""A chain's own time limit: what it waits for others is not charged to it.
+"""A chain's time: its limit, which excludes waiting for others, and the record of where it went.
 
 admitted                leased                                        time is up
    │── runs ──│ waits for a lease │── runs ──│ engine's queue │── runs ──│
@@ -15,13 +15,13 @@ from agentfly.types import Clock, Span, SpanKind
 
 @dataclass(slots=True)
 class TimeLimit:
-    """Counts down while a chain runs, and stands still while it waits for its turn."""
+    """Countdown of a chain's own time, paused while the chain waits for others."""
 
     clock: Clock
     seconds: float
     _end: float = field(init=False)
     _stops: int = 0
-    """How many waits are under way: tools of one turn run side by side."""
+    """Number of waits in progress: the tools of one turn run concurrently."""
     _stopped_at: float = 0.0
     _timeout: asyncio.Timeout | None = None
 
@@ -30,22 +30,22 @@ class TimeLimit:
 
     @property
     def deadline(self) -> float:
-        """When the time is up, on the clock, if the chain waits no more from now on."""
+        """Time on the clock at which the limit is reached, if the chain waits no more."""
         return self._end + (self.clock.now() - self._stopped_at if self._stops else 0.0)
 
     @property
     def is_over(self) -> bool:
-        """Whether the time is up."""
+        """Whether the limit is reached."""
         return self.clock.now() >= self.deadline
 
     @asynccontextmanager
     async def enforced(self) -> AsyncIterator[None]:
-        """Raise TimeoutError in the body when the time is up."""
+        """Raise TimeoutError in the body when the limit is reached."""
         async with self.clock.timeout_at(self._end) as self._timeout:
             yield
 
     def stop(self) -> "Wait":
-        """Stand still until the wait has ended."""
+        """Pause the countdown until the returned wait is ended."""
         if not self._stops:
             self._stopped_at = self.clock.now()
             self._reschedule(None)
@@ -54,7 +54,7 @@ class TimeLimit:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Stand still in the body."""
+        """Pause the countdown in the body."""
         wait = self.stop()
         try:
             yield
@@ -68,12 +68,12 @@ class TimeLimit:
             self._reschedule(self._end)
 
     def _reschedule(self, deadline: float | None) -> None:
-        """Move the timeout, which counts on the loop's own clock."""
+        """Move the timeout, which runs on the event loop's own clock."""
         if self._timeout is None:
             return
         now = asyncio.get_running_loop().time()
         when = None if deadline is None else now + deadline - self.clock.now()
-        with suppress(RuntimeError):  # It is over already: the chain is being ended.
+        with suppress(RuntimeError):  # it has expired already: the chain is being ended
             self._timeout.reschedule(when)
 
 
@@ -85,7 +85,7 @@ class Wait:
     ended: bool = False
 
     def end(self) -> None:
-        """Let the time go on. Ending twice does nothing."""
+        """Resume the countdown. Ending twice does nothing."""
         if not self.ended:
             self.ended = True
             self._limit._go_on()
@@ -93,16 +93,16 @@ class Wait:
 
 @dataclass(slots=True)
 class Stopwatch:
-    """Records spans in seconds since the chain was asked for."""
+    """Recorder of spans, in seconds since the chain was requested."""
 
     clock: Clock
     asked_at: float
     spans: list[Span] = field(default_factory=list)
     interrupted: list[Span] = field(default_factory=list)
-    """Those that were cancelled in the middle: whatever the chain was stuck in."""
+    """Spans that were cancelled: what the chain was waiting for at its time limit."""
 
     def span(self, kind: SpanKind, name: str, turn: int | None = None) -> "_Running":
-        """Record the body as one span, however it ends."""
+        """Record the body as one span, also when it raises."""
         return _Running(self, kind, name, turn)
 
     def add(self, kind: SpanKind, name: str, *, turn: int | None, start: float) -> None:
@@ -111,7 +111,7 @@ class Stopwatch:
         self.spans.append(Span(kind=kind, name=name, turn=turn, start=since, end=now))
 
     def describe_interrupted(self) -> str:
-        """Say what was interrupted, innermost first, for example `tool 'search' in turn 2`."""
+        """Describe what was interrupted, innermost first: `tool 'search' in turn 2`."""
         return ", ".join(
             f"{span.kind.value} {span.name!r}"
             + (f" in turn {span.turn}" if span.turn is not None else "")
@@ -121,7 +121,7 @@ class Stopwatch:
 
 
 class _Running:
-    """A span whose end is still to come."""
+    """Context manager of a span that is in progress."""
 
     __slots__ = ("_kind", "_name", "_start", "_stopwatch", "_turn")
 
@@ -133,7 +133,7 @@ class _Running:
         self._start = stopwatch.clock.now()
 
     def __enter__(self) -> None:
-        """Begin."""
+        """Start the span."""
 
     def __exit__(
         self,
@@ -141,7 +141,7 @@ class _Running:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Record how long it took, and whether it was cut short."""
+        """Record its duration, and whether it was cancelled."""
         self._stopwatch.add(self._kind, self._name, turn=self._turn, start=self._start)
         if isinstance(error, asyncio.CancelledError):
             self._stopwatch.interrupted.append(self._stopwatch.spans[-1])

@@ -1,14 +1,14 @@
-"""Finished groups as a stream: chains admitted in order, each on its own, grouped by id.
+"""Groups of chains: which to run, and the finished ones as a stream.
 
-    plans ──► room in flight ──► one of max_concurrent places ──► chain ──► place free for the next
+    plans ──► group slot free ──► one of max_concurrent places ──► chain ──► place free for the next
                    ▲                        ▲                       │
                    │                        └── back-off ◄── failure of infrastructure
                    │           last member of its group ──► group reward ──► Group
                    └──────────────────── taken by the consumer ◄──────────────┘
 
-No chain waits for another: a place is held by running chains only, not by those that wait to be
-tried again or to be scored with their group. Only a bound on the groups in flight holds new ones
-back, until the consumer has taken what is finished.
+Chains are admitted in order and never wait for one another: only running chains hold a place, not
+those that wait to be retried or to be scored with their group. A bound on the groups in flight
+delays new groups until the consumer has taken finished ones.
 """
 
 from asyncio import CancelledError, Queue, Semaphore, TaskGroup
@@ -41,7 +41,7 @@ from agentfly.types import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
-    """Which task to visit, and with how many chains."""
+    """Task to visit, and the number of chains."""
 
     task: Task
     visit: int
@@ -56,7 +56,7 @@ class GroupPlan:
 
 
 def plan_groups(tasks: Iterable[Task], *, num_chains: int, seed: Seed) -> list[GroupPlan]:
-    """Plan one group per task; a task that comes twice gets two visits, so ids stay distinct."""
+    """Plan one group per task; a task that occurs twice gets two visits, with distinct ids."""
     visits: dict[str, int] = {}
     plans = []
     for task in tasks:
@@ -72,7 +72,7 @@ def plan_groups(tasks: Iterable[Task], *, num_chains: int, seed: Seed) -> list[G
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runner:
-    """How the chains of one source are run, and its groups scored."""
+    """Harness of one source's chains, and the reward of its groups."""
 
     harness: Harness
     group_reward: GroupReward | None = None
@@ -81,18 +81,18 @@ class Runner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """How to run plans."""
+    """Settings for running plans."""
 
     runner_of: Callable[[Task], Runner]
-    """Each task's own runner: what one source waits for, no other source does."""
+    """Runner of each task's source."""
     clock: Clock
     max_concurrent: int
     """Maximum number of chains that run at once."""
     retries: int = 1
-    """How often what failed for reasons of infrastructure is tried again."""
+    """Maximum number of retries after failures of infrastructure."""
     on_event: OnEvent | None = None
     on_trajectory: Callable[[Trajectory], None] | None = None
-    """Called with every chain whose record is final."""
+    """Called with every chain once its record is final."""
 
 
 Order = Literal["completion", "admission"]
@@ -110,7 +110,7 @@ async def stream_groups(
     order: Order = "completion",
     max_in_flight: int | None = None,
 ) -> AsyncIterator[AsyncIterator[Group]]:
-    """Run plans while the block runs, and give their groups one by one as they finish.
+    """Run plans while the block runs, and yield their groups one by one as they finish.
 
         async with stream_groups(plans, schedule, max_in_flight=16) as groups:
             async for group in groups:
@@ -119,11 +119,11 @@ async def stream_groups(
     Leaving the block cancels the chains that are still under way.
 
     Args:
-        plans: Drawn one by one, each when there is room for it: they may be endless.
-        schedule: How chains are run.
+        plans: Groups to run; drawn one by one when a slot is free, so they may be endless.
+        schedule: Settings for running them.
         order: `"completion"`, or `"admission"` for the order of the plans.
         max_in_flight: Maximum number of groups that are begun and not yet taken from the stream;
-            by default there is no bound but the number of chains at once.
+            by default only the number of concurrent chains bounds it.
     """
     if max_in_flight is not None and max_in_flight < 1:
         raise ConfigError(f"max_in_flight must be at least 1, got {max_in_flight}")
@@ -146,32 +146,32 @@ async def run_groups(plans: Sequence[GroupPlan], schedule: Schedule) -> list[Gro
 async def _produce(plans: Iterable[GroupPlan], schedule: Schedule, ready: "_Ready") -> None:
     chains = _ChainRuns(schedule, ready)
     async with TaskGroup() as tasks:
-        await ready.room()
+        await ready.wait_for_slot()
         for number, plan in enumerate(plans):
             for index in range(plan.size):
                 await chains.places.acquire()
                 tasks.create_task(chains.run(plan, number, index))
-            await ready.room()  # before the next plan is drawn: it may be out of date by then
+            await ready.wait_for_slot()  # before the next plan is drawn, so that it is up to date
     ready.end()
 
 
 class _Ready:
-    """Finished groups, until they are taken."""
+    """Queue of finished groups, until the consumer takes them."""
 
     def __init__(self, order: Order, max_in_flight: int | None) -> None:
-        self._room = Semaphore(max_in_flight) if max_in_flight is not None else None
+        self._slots = Semaphore(max_in_flight) if max_in_flight is not None else None
         self._groups: Queue[Group | None] = Queue()
         self._held: dict[int, Group] | None = {} if order == "admission" else None
-        """Groups that wait for those admitted before them."""
+        """Finished groups that wait for those admitted before them."""
         self._next = 0
 
-    async def room(self) -> None:
-        """Wait until another group may be begun."""
-        if self._room is not None:
-            await self._room.acquire()
+    async def wait_for_slot(self) -> None:
+        """Wait until another group may be started."""
+        if self._slots is not None:
+            await self._slots.acquire()
 
     def put(self, number: int, group: Group) -> None:
-        """Hand over the group of the plan of this number."""
+        """Add the group of the plan with this number."""
         if self._held is None:
             self._groups.put_nowait(group)
             return
@@ -181,7 +181,7 @@ class _Ready:
             self._next += 1
 
     def end(self) -> None:
-        """Say that no group will follow."""
+        """Mark the end: no group will follow."""
         self._groups.put_nowait(None)
 
     def __aiter__(self) -> Self:
@@ -190,15 +190,15 @@ class _Ready:
     async def __anext__(self) -> Group:
         group = await self._groups.get()
         if group is None:
-            self.end()  # for whoever asks again
+            self.end()  # for the next call of __anext__
             raise StopAsyncIteration
-        if self._room is not None:
-            self._room.release()
+        if self._slots is not None:
+            self._slots.release()
         return group
 
 
 class _ChainRuns:
-    """What the chains of one stream share."""
+    """State that the chains of one stream share."""
 
     def __init__(self, schedule: Schedule, ready: _Ready) -> None:
         self.places = Semaphore(schedule.max_concurrent)
@@ -208,7 +208,7 @@ class _ChainRuns:
         self._asked_at = schedule.clock.now()
 
     async def run(self, plan: GroupPlan, number: int, index: int) -> None:
-        """Run one chain to its final record; the last one of a group completes the group."""
+        """Run one chain to its final record; the last chain of a group completes the group."""
         runner = self._schedule.runner_of(plan.task)
         attempt = self._attempt(plan, index)
         try:
@@ -219,7 +219,7 @@ class _ChainRuns:
         members = self._members.setdefault(plan.id, [])
         members.append(trajectory)
         if runner.group_reward is None:
-            self._tell(trajectory)
+            self._report(trajectory)
         if len(members) == plan.size:
             group = Group.of(self._members.pop(plan.id))
             self._ready.put(number, await self._scored(group, plan, runner))
@@ -235,7 +235,7 @@ class _ChainRuns:
         )
 
     async def _attempts(self, attempt: Attempt, runner: Runner) -> Trajectory:
-        """Run in the place that was taken for it, and again after failures of infrastructure."""
+        """Run in the place acquired for it, and retry after failures of infrastructure."""
         while True:
             try:
                 trajectory = await runner.harness.run(attempt)
@@ -249,7 +249,7 @@ class _ChainRuns:
             await self.places.acquire()
 
     async def _scored(self, group: Group, plan: GroupPlan, runner: Runner) -> Group:
-        """Score a group by its group reward, where there is one, and tell of its chains."""
+        """Score a group by its group reward, if there is one, and report its chains."""
         if runner.group_reward is None:
             return group
         scoring = GroupScoring(
@@ -261,17 +261,17 @@ class _ChainRuns:
         )
         group = await scoring.score(group, plan.seed)
         for member in group.members:
-            self._rewarded(member)
-            self._tell(member)
+            self._report_score(member)
+            self._report(member)
         return group
 
-    def _rewarded(self, trajectory: Trajectory) -> None:
+    def _report_score(self, trajectory: Trajectory) -> None:
         if trajectory.score is not None and self._schedule.on_event is not None:
             turns = len(trajectory.turns)
             event = Rewarded(chain_id=trajectory.chain_id, turn=turns, score=trajectory.score)
             call_user(self._schedule.on_event, event, "on_event")
 
-    def _tell(self, trajectory: Trajectory) -> None:
+    def _report(self, trajectory: Trajectory) -> None:
         turns = len(trajectory.turns)
         self._stopped(trajectory.chain_id, turns, trajectory.stop, trajectory.error)
         if self._schedule.on_trajectory is not None:

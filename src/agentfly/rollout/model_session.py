@@ -1,4 +1,4 @@
-"""How a chain's model speaks: through an engine, token by token, or through a chat server."""
+"""A chain's session with its model: through an engine with tokens, or through a chat server."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from agentfly.types import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelTurn:
-    """What the model said, and the ids that were put before it since its last token."""
+    """One generation, with the context ids that precede it since the model's last token."""
 
     context_ids: tuple[int, ...]
     completion: Completion | None
@@ -39,23 +39,23 @@ class ModelTurn:
 
 
 class ModelSession(Protocol):
-    """One chain's side of the conversation with its model."""
+    """One chain's conversation with its model."""
 
     def open(self, messages: Sequence[Message]) -> None:
-        """Take the opening messages."""
+        """Start the conversation with the opening messages."""
 
     def observe(self, history: Sequence[Message], replies: Sequence[Message]) -> None:
-        """Take what answered the last turn; `history` ends with that turn's message."""
+        """Add the replies to the last turn; `history` ends with that turn's message."""
 
     def limit_reached(self) -> StopReason | None:
-        """Say whether there is room for another turn."""
+        """Return the limit that leaves no room for another turn; None if there is room."""
 
     async def generate(self, turn: int, on_token: OnToken | None) -> ModelTurn:
         """Generate the next turn."""
 
 
 class EngineSession:
-    """Keeps one growing list of ids: what was sampled is never tokenized again."""
+    """Session with an engine: one growing list of ids, whose sampled part is never re-tokenized."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class EngineSession:
         self._ids = list(self._context)
 
     def observe(self, history: Sequence[Message], replies: Sequence[Message]) -> None:
-        assert self._completion is not None, "hear follows speak"
+        assert self._completion is not None, "observe follows generate"
         with boundary(AgentError, "rendering what answers the turn"):
             extension = self._renderer.extend(history, self._completion, replies, self._tools)
         self._context = extension.token_ids
@@ -110,8 +110,7 @@ class EngineSession:
             turn=turn,
             seed=self._attempt.seed.child("turn", turn),
         )
-        room = self._room()
-        params = self._params if room == self._params.max_tokens else self._bounded(room)
+        params = replace(self._params, max_tokens=self._max_new_tokens())
         with boundary(EngineError, f"sampling turn {turn}"):
             sampling = sample_turn(
                 self._engine,
@@ -143,10 +142,7 @@ class EngineSession:
         found = [end for end in ends if end >= 0]
         return replace(message, content=message.content[: min(found)]) if found else message
 
-    def _bounded(self, room: int) -> SamplingParams:
-        return replace(self._params, max_tokens=room)
-
-    def _room(self) -> int:
+    def _max_new_tokens(self) -> int:
         left = min(
             self._limits.max_tokens - self._sampled,
             self._limits.context_length - len(self._ids),
@@ -155,7 +151,7 @@ class EngineSession:
 
 
 class _UnchargedQueue:
-    """An engine whose queue is not charged to a chain's time, where it tells when it begins."""
+    """Engine wrapper that does not charge queueing to the chain, if the engine reports starts."""
 
     def __init__(self, engine: Engine, limits: Limits, time: TimeLimit) -> None:
         self._engine = engine
@@ -171,7 +167,7 @@ class _UnchargedQueue:
         deadline: float,
         on_token: OnToken | None = None,
     ) -> Completion:
-        """Sample; the chain's time stands still until the engine has begun."""
+        """Sample; pause the chain's countdown until the engine has started."""
         sample = partial(self._engine.sample, prompt_ids, params, on_token=on_token)
         if not getattr(self._engine, "reports_start", False):
             return await sample(request=request, deadline=deadline)
@@ -180,7 +176,7 @@ class _UnchargedQueue:
             async with clock.timeout_at(clock.now() + self._longest) as patience:
 
                 def started() -> None:
-                    queue.end()  # From here on the chain's own limit holds.
+                    queue.end()  # from here on the chain's own limit applies
                     patience.reschedule(None)
 
                 latest = self._time.deadline + self._longest
@@ -195,11 +191,11 @@ class _UnchargedQueue:
             queue.end()
 
     async def close(self) -> None:
-        """Leave the engine as it is: it belongs to all chains."""
+        """Do nothing: the engine is shared by all chains."""
 
 
 class ChatSession:
-    """Speaks through a server that gives no ids: such turns can be evaluated, not trained on."""
+    """Session with a chat server, whose turns have no ids: for evaluation, not for training."""
 
     def __init__(
         self,
@@ -243,7 +239,7 @@ async def sample_turn(
     deadline: float,
     on_token: OnToken | None = None,
 ) -> Completion:
-    """Sample a turn; go on where the engine stopped at a token that only closes the reasoning."""
+    """Sample a turn; continue where the engine stopped at a token that only closes reasoning."""
     completion = await engine.sample(
         prompt_ids, params, request=request, deadline=deadline, on_token=on_token
     )
@@ -264,7 +260,7 @@ async def sample_turn(
 
 
 def with_stops(params: SamplingParams, renderer: Renderer) -> SamplingParams:
-    """Add what ends a turn in this template and format to what the user asked for."""
+    """Add the stop tokens and strings of the template and format to the user's own."""
     return replace(
         params,
         stop=tuple(dict.fromkeys((*params.stop, *renderer.stop_strings))),

@@ -1,4 +1,4 @@
-"""Scoring: one chain while it still holds its environments, a group after they are released."""
+"""Scoring: a chain while it still holds its environments, a group after they are released."""
 
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
@@ -36,9 +36,9 @@ T = TypeVar("T")
 async def score_chain(
     reward: Reward | None, trajectory: Trajectory, context: Context
 ) -> Score | None:
-    """Ask the reward; without one, add up what tools and environment gave at each step.
+    """Score a chain by its reward; without one, by the sum of its steps' rewards.
 
-    Whatever goes wrong is a failure of infrastructure, which leaves the chain unscored.
+    Every failure is one of infrastructure, which leaves the chain unscored.
     """
     if reward is None:
         return sum_step_rewards(trajectory.turns)
@@ -53,7 +53,7 @@ async def score_chain(
 async def score_members(
     reward: GroupReward, group: Group, context: Context
 ) -> Sequence[Score | None]:
-    """Ask a group reward for one score, or None, per member."""
+    """Return one score, or None, per member of a group."""
     what = f"group reward {reward.name!r}"
     scores: object = await _within(reward.score_group(group, context), what, context)
     if not isinstance(scores, Sequence) or len(scores) != len(group.members):
@@ -78,7 +78,7 @@ def _require_turns(score: Score | None, trajectory: Trajectory, what: str) -> No
 
 
 async def _within(call: Awaitable[T], what: str, context: Context) -> T:
-    """Await a user's reward until the deadline; its mistakes are its own chain's failure."""
+    """Await a user's reward until the deadline; raise RewardError for any mistake in it."""
     try:
         with boundary(RewardError, what):
             async with context.clock.timeout_at(context.deadline):
@@ -100,7 +100,7 @@ def sum_step_rewards(turns: Sequence[Turn]) -> Score | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupScoring:
-    """How the groups of one run are scored."""
+    """Settings of group scoring, the same for all groups of a run."""
 
     reward: GroupReward
     clock: Clock
@@ -109,7 +109,7 @@ class GroupScoring:
     retries: int
 
     async def score(self, group: Group, seed: Seed) -> Group:
-        """Add the group's scores to those of the chains; a failure leaves all of them unscored."""
+        """Add the group reward to the chains' scores; a failure leaves all chains unscored."""
         start = self.clock.now()
         for attempt in range(self.retries + 1):
             try:
