@@ -1,14 +1,14 @@
-"""Everything AgentFly raises on purpose, and the one place where foreign exceptions are classified.
+"""Exceptions of AgentFly, and `boundary`, which classifies the exceptions of foreign code.
 
     AgentFlyError
-    ├── ConfigError            a person's mistake: settings, a tool's signature, a bad argument
+    ├── ConfigError            a user's mistake: settings, a tool's signature, a bad argument
     │   └── FormatError        a file on disk is not what its format says
-    ├── ToolError              a tool's author speaks to the model, word for word
+    ├── ToolError              a tool's message to the model, shown word for word
     ├── DeadlineError          something did not answer in time
     ├── HttpError              a server refused, broke off or answered something unexpected
     ├── CallbackError          a user's callback raised: the run stops
     ├── RunError               a run can't go on: too many of its chains failed, the disk is full
-    └── ChainError             ends one chain, never its siblings
+    └── ChainError             ends one chain, never the others
         ├── AgentError         the agent's own code raised
         ├── TrainingDataError  a trajectory carries no token ids to train on
         └── InfrastructureError    may be retried
@@ -18,30 +18,31 @@
             ├── LeaseTimeout
             └── RewardError
 
-Only a `ChainError` is data; whatever else escapes is a bug or a mistake, and stops the run.
+A `ChainError` becomes data in a trajectory; every other exception is a bug or a mistake, and stops
+the run.
 """
 
 from types import TracebackType
 
 
 class AgentFlyError(Exception):
-    """Base of every exception that AgentFly raises on purpose."""
+    """Base class of all exceptions of AgentFly."""
 
 
 class ConfigError(AgentFlyError, ValueError):
-    """A person's mistake, said with what was wrong, what was expected and the way out."""
+    """User's mistake; the message says what was wrong, what was expected and the way out."""
 
 
 class FormatError(ConfigError):
-    """A file on disk is not what its format says."""
+    """File on disk that does not follow its format."""
 
 
 class ToolError(AgentFlyError):
-    """Raised by a tool's author: its text is shown to the model word for word."""
+    """Error raised by a tool on purpose: its text is shown to the model word for word."""
 
 
 class DeadlineError(AgentFlyError, TimeoutError):
-    """Something did not answer before its deadline."""
+    """Missing answer at a deadline."""
 
 
 class HttpError(AgentFlyError):
@@ -52,53 +53,53 @@ class HttpError(AgentFlyError):
 
 
 class CallbackError(AgentFlyError):
-    """A user's callback raised. That is no chain's failure: it stops the run."""
+    """Exception in a user's callback, which stops the run."""
 
 
 class RunError(AgentFlyError):
-    """A run can't go on, and says why; what it has saved so far can be resumed from."""
+    """Reason why a run can't go on; it can be resumed from what it has saved."""
 
 
 class ChainError(AgentFlyError):
-    """Ends one chain as data with a typed cause; its siblings go on."""
+    """Failure that ends one chain as data with a typed cause; other chains go on."""
 
 
 class AgentError(ChainError):
-    """The agent's own code (its prompt or its reading of the output) raised."""
+    """Exception in the agent's own code, which makes the prompt and reads the output."""
 
 
 class TrainingDataError(ChainError):
-    """A trajectory can't be trained on, because it carries no token ids."""
+    """Trajectory that can't be trained on, because it has no token ids."""
 
 
 class InfrastructureError(ChainError):
-    """The machinery failed, not the model: such a chain may be tried again."""
+    """Failure of the machinery, not of the model: such a chain may be retried."""
 
 
 class EngineError(InfrastructureError):
-    """The engine could not sample."""
+    """Failure of the engine to sample."""
 
 
 class StaleWeightsError(EngineError):
-    """A server sampled from weights that were never published to it, as after a restart."""
+    """Sampling from weights that were never published, as after a server's restart."""
 
 
 class EnvError(InfrastructureError):
-    """An environment, or the machinery behind a tool, crashed."""
+    """Crash of an environment, or of the machinery behind a tool."""
 
 
 class LeaseTimeout(InfrastructureError):  # noqa: N818 - the name users search for
-    """No environment could be leased before the deadline."""
+    """Deadline reached before an environment could be leased."""
 
 
 class RewardError(InfrastructureError):
-    """A reward raised, ran out of time or returned something that is not a finite number."""
+    """Reward that raised, timed out or did not return a finite number."""
 
 
 class boundary:  # noqa: N801 - reads as the statement that it is
-    """Classify once whatever foreign code raises.
+    """Context manager that raises the exceptions of foreign code as a given kind.
 
-    Errors of AgentFly pass through unchanged, so that the innermost boundary names the cause.
+    Exceptions of AgentFly pass through unchanged, so that the innermost boundary names the cause.
 
     >>> with boundary(EnvError, "stepping turn 0"):
     ...     {}["boom"]
@@ -113,7 +114,7 @@ class boundary:  # noqa: N801 - reads as the statement that it is
         self._doing = doing
 
     def __enter__(self) -> None:
-        """Begin to watch."""
+        """Do nothing."""
 
     def __exit__(
         self,
@@ -121,7 +122,7 @@ class boundary:  # noqa: N801 - reads as the statement that it is
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Raise what came out as `kind`, unless it is classified already or no error at all."""
+        """Raise a foreign exception as the given kind; let all others pass."""
         if isinstance(error, Exception) and not isinstance(error, AgentFlyError):
             text = f"{self._doing} raised {type(error).__name__}: {error}"
             raise self._kind(text) from error

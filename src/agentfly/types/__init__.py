@@ -1,4 +1,4 @@
-"""What passes between rooms, and the Protocols of all seams. Standard library only."""
+"""Data types that packages exchange, and the Protocols between them. Standard library only."""
 
 from agentfly.types.completion import (
     Completion,

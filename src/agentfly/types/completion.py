@@ -1,4 +1,4 @@
-"""What goes into an engine and what comes out of it."""
+"""Input and output of an engine: sampling parameters, requests and completions."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -10,19 +10,19 @@ from agentfly.types.seed import Seed
 
 
 class FinishReason(StrEnum):
-    """Why an engine stopped sampling."""
+    """Reason why an engine stopped sampling."""
 
     STOP = "stop"
     """The model sampled an end token; that token is the completion's last."""
     STOP_STRING = "stop_string"
-    """The text came to contain a stop string; the ids stay exactly as sampled."""
+    """The text contains a stop string; the ids stay exactly as sampled."""
     LENGTH = "length"
     """The limit on new tokens was reached in the middle of the turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
-    """How to sample one completion."""
+    """Parameters of sampling one completion."""
 
     temperature: float = 1.0
     """0 is greedy."""
@@ -40,7 +40,7 @@ class SamplingParams:
         _require(self.top_k >= 0, "top_k", self.top_k, "at least 0 (0 means all tokens)")
         _require(0 <= self.min_p <= 1, "min_p", self.min_p, "in [0, 1]")
         _require(self.max_tokens >= 1, "max_tokens", self.max_tokens, "at least 1")
-        # A lone string would be taken for a sequence of one-letter stop strings.
+        # A plain string would be taken for a sequence of one-letter stop strings.
         strings: object = self.stop
         whole = not isinstance(strings, str) and all(self.stop)
         _require(whole, "stop", self.stop, "a tuple of non-empty strings")
@@ -53,7 +53,7 @@ def _require(holds: bool, name: str, got: object, expected: str) -> None:  # noq
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Who asks for a completion."""
+    """Identity, seed and priority of a request for a completion."""
 
     chain_id: str
     """Requests of one chain go to the replica that holds its cache."""
@@ -63,10 +63,10 @@ class Request:
     seed: Seed
     """Seed of this turn; the token at position i draws from `seed.child(i)`."""
     priority: int = 0
-    """Lower goes first."""
+    """Lower values are served first."""
     on_started: Callable[[], None] | None = field(default=None, compare=False, repr=False)
-    """Called once, in the event loop's thread, when the engine begins to work on it: an engine with
-    `reports_start = True` does so, and what a request waited before is not charged to its chain."""
+    """Called once, in the event loop's thread, when the engine starts to work on the request, if
+    the engine has `reports_start = True`; the wait until then is not charged to the chain."""
 
 
 VersionRuns = tuple[tuple[int, int], ...]
@@ -75,7 +75,7 @@ VersionRuns = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """The tokens of one generation, exactly as sampled.
+    """Tokens of one generation, exactly as sampled.
 
     >>> c = Completion(token_ids=(5, 9), logprobs=(-0.1, -2.0), versions=((0, 2),),
     ...                finish_reason=FinishReason.LENGTH)
@@ -107,7 +107,7 @@ class Completion:
             )
 
     def followed_by(self, more: "Completion") -> "Completion":
-        """Return this completion and what was sampled behind it as one."""
+        """Return this completion and its continuation as one."""
         return Completion(
             token_ids=self.token_ids + more.token_ids,
             logprobs=self.logprobs + more.logprobs,

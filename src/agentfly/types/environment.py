@@ -1,4 +1,4 @@
-"""Environments: something stateful that a chain leases for itself."""
+"""Environments: stateful objects that a chain leases for itself."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from agentfly.types.score import require_finite_reward
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What an environment answers to an action."""
+    """Answer of an environment to an action."""
 
     observation: str
     reward: float | None = None
     done: bool = False
     info: Mapping[str, Any] = field(default_factory=dict)
     state_key: str | None = None
-    """Of the state that was reached: equal keys mean equal states, for turn-level credit."""
+    """Key of the state reached: equal keys mean equal states, for turn-level credit."""
 
     def __post_init__(self) -> None:
         require_finite_reward(self.reward, "a step")
@@ -24,7 +24,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class EnvSpec:
-    """Which environment to lease. Equal specs in one chain give the same instance.
+    """Specification of an environment. Equal specs in one chain give the same instance.
 
     >>> class Shop: ...
     >>> EnvSpec(Shop) == EnvSpec(Shop), EnvSpec(Shop) == EnvSpec(Shop, (("size", 3),))
@@ -38,7 +38,7 @@ class EnvSpec:
 
     @property
     def name(self) -> str:
-        """What to call it in messages and metrics."""
+        """Name in messages and metrics."""
         options = ", ".join(f"{key}={value!r}" for key, value in self.options)
         name = getattr(self.factory, "__qualname__", repr(self.factory))
         return f"{name}({options})" if options else name
@@ -49,7 +49,7 @@ class EnvSpec:
 
 
 def is_environment_class(annotation: object) -> bool:
-    """Tell whether a parameter annotated so asks for an environment."""
+    """Return whether a parameter with this annotation receives an environment."""
     return isinstance(annotation, type) and all(
         callable(getattr(annotation, method, None)) for method in ("reset", "close")
     )

@@ -1,4 +1,4 @@
-"""What happens in a chain, as it happens, for consoles, pages and callbacks."""
+"""Events of a chain as they happen, for consoles, pages and callbacks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,40 +17,40 @@ class _ChainEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainStarted(_ChainEvent):
-    """A chain was admitted; `messages` open it."""
+    """Admission of a chain; `messages` open it."""
 
     messages: tuple[Message, ...]
     attempt: int = 0
-    """How often it was tried before, after failures of infrastructure."""
+    """Number of earlier attempts, which failed for reasons of infrastructure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenSampled(_ChainEvent):
-    """One more token."""
+    """One sampled token."""
 
     token_id: int
     logprob: float
     text: str
-    """What it adds to the text; empty in the middle of a character."""
+    """Text that it adds; empty in the middle of a character."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRead(_ChainEvent):
-    """A generation ended and was read into a message."""
+    """End of a generation, read into a message."""
 
     message: Message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCalled(_ChainEvent):
-    """A tool is about to run."""
+    """Tool call that is about to run."""
 
     call: ToolCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed(_ChainEvent):
-    """A tool answered."""
+    """Result of a tool call."""
 
     call: ToolCall
     result: ToolResult
@@ -58,21 +58,21 @@ class Observed(_ChainEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvObserved(_ChainEvent):
-    """An environment spoke."""
+    """Observation of an environment."""
 
     observation: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewarded(_ChainEvent):
-    """A chain was scored."""
+    """Score of a chain."""
 
     score: Score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped(_ChainEvent):
-    """A chain ended, and its record is final: no retry or group reward will change it."""
+    """End of a chain, whose record is final: no retry or group reward will change it."""
 
     stop: StopReason
     error: str | None

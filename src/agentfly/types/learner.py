@@ -1,4 +1,4 @@
-"""What a trainer asks of a learner, which may be one process or many."""
+"""Protocol of learners, which may be one process or many, and the weights that they publish."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,27 +10,27 @@ from agentfly.types.trajectory import Group, Turn
 
 @dataclass(frozen=True, slots=True)
 class SharedTensors:
-    """The tensors of the module that an engine was made from, changed in place."""
+    """Tensors of the module that an engine was made from, changed in place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedTensors:
-    """A stream of all tensors of a model, each with its name in the state dict."""
+    """Stream of all tensors of a model, each with its name in the state dict."""
 
     stream: Callable[[], Iterable[tuple[str, Any]]]
-    """Begins the stream again at each call, once for every engine that reads it."""
+    """Restarts the stream at each call, once for every engine that reads it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsFolder:
-    """A Hugging Face folder, as `save_pretrained` writes it, that the engine can read."""
+    """Hugging Face folder, as `save_pretrained` writes it, that the engine can read."""
 
     path: Path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterFolder:
-    """A LoRA adapter, as peft's `save_pretrained` writes it, that the engine can read."""
+    """LoRA adapter, as peft's `save_pretrained` writes it, that the engine can read."""
 
     path: Path
     """A new folder for each version: vLLM distinguishes the cached keys of two adapters by it."""
@@ -46,18 +46,18 @@ Keep = bool | Sequence[bool]
 """All, none, or one bool for each token of a turn's completion."""
 
 MaskPolicy = Callable[[Sequence[Turn]], Sequence[Keep]]
-"""From a chain's turns to what to keep of each."""
+"""Returns which tokens to keep of each of a chain's turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepMetrics:
-    """What a step of learning did, and where its time went."""
+    """Metrics and timing of one learning step."""
 
     metrics: Mapping[str, float]
     seconds: Mapping[str, float]
     """By phase, such as `pack`, `advantage` and `update`."""
     updates: int
-    """Calls of the optimizer that changed the weights."""
+    """Number of optimizer steps that changed the weights."""
 
 
 class Learner(Protocol):
@@ -72,18 +72,18 @@ class Learner(Protocol):
     ) -> StepMetrics:
         """Learn from one step's groups, failures included.
 
-        `version` is that of the weights now if the sampler's log-probabilities are the learner's
-        own, else None.
+        `version` is the current version of the weights if the sampler's log-probabilities are the
+        learner's own, else None.
         """
 
     def weights(self, form: type[Weights], folder: Path) -> Weights:
-        """Return the weights as they are now; forms with files write them to a new `folder`."""
+        """Return the current weights; forms with files write them to a new `folder`."""
 
     def save(self, folder: Path) -> None:
-        """Write all that `restore` needs to continue: a Hugging Face folder, and files beside."""
+        """Write all that `restore` needs: a Hugging Face folder, and files next to it."""
 
     def restore(self, folder: Path) -> None:
-        """Continue exactly where a learner of the same settings stood."""
+        """Restore the exact state of a learner with the same settings."""
 
     def export(self, folder: Path) -> None:
         """Write a plain Hugging Face folder, adapters merged, to be used anywhere."""

@@ -1,4 +1,4 @@
-"""What is said in a conversation. Text here is a view: the tokens are kept in the trajectory."""
+"""Messages of a conversation. Text here is a view: the trajectory keeps the tokens."""
 
 import base64
 import json
@@ -14,27 +14,27 @@ _ROLES = get_args(Role)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A call as the model wrote it; nothing is known yet of whether it can be run."""
+    """Tool call as the model wrote it, not yet validated."""
 
     id: str
     name: str
     arguments: str
-    """The raw text the model emitted, valid JSON or not."""
+    """Raw text of the arguments, valid JSON or not."""
     problem: str | None = None
-    """Why no call could be read from the text, for example a missing name; told to the model."""
+    """Why no call could be read from the text, for example a missing name; shown to the model."""
     repaired: bool = False
-    """Whether a slip in the JSON around the call was mended while reading it."""
+    """Whether invalid JSON around the call was repaired."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """A picture as a tool returned it."""
+    """Image as a tool returned it."""
 
     data: bytes
     media_type: str = "image/png"
 
     def data_url(self) -> str:
-        """Return the picture as a `data:` address, the form that servers and templates take."""
+        """Return the image as a `data:` URL, the form that servers and templates take."""
         return f"data:{self.media_type};base64,{base64.b64encode(self.data).decode()}"
 
 
@@ -45,11 +45,11 @@ class Message:
     role: Role
     content: str = ""
     reasoning: str | None = None
-    """What the model thought before it spoke, where its format tells the two apart."""
+    """Reasoning before the content, where the format separates the two."""
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
-    """On tool messages, the name of the tool that answers."""
+    """Name of the tool that answers, on tool messages."""
     images: tuple[Image, ...] = ()
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The Protocols of all seams. Whoever fits one can stand in its place; nobody need inherit."""
+"""Protocols between packages. Any class that fits one can be used; inheriting is not needed."""
 
 import random
 from asyncio import Timeout
@@ -26,17 +26,17 @@ class Clock(Protocol):
     """Monotonic time, injected so that deadlines and retries can be tested in virtual time."""
 
     def now(self) -> float:
-        """Return seconds since some fixed moment."""
+        """Return seconds since an arbitrary fixed time."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for a number of seconds."""
 
     def timeout_at(self, deadline: float) -> Timeout:
         """Raise TimeoutError in the body if it is still running at `deadline`."""
 
 
 class Engine(Protocol):
-    """Whatever samples tokens."""
+    """Sampler of tokens."""
 
     async def sample(
         self,
@@ -49,8 +49,8 @@ class Engine(Protocol):
     ) -> Completion:
         """Continue the prompt; raise EngineError, or DeadlineError at the deadline.
 
-        An engine with an attribute `reports_start = True` calls `request.on_started` when it begins
-        to work on a request: a chain's time limit does not count what it waited until then.
+        An engine with an attribute `reports_start = True` calls `request.on_started` when it starts
+        to work on a request: the wait until then does not count for the chain's time limit.
         """
 
     async def close(self) -> None:
@@ -58,11 +58,11 @@ class Engine(Protocol):
 
 
 class TrainableEngine(Engine, Protocol):
-    """An engine that samples from weights which a learner changes."""
+    """Engine that samples from weights which a learner changes."""
 
     @property
     def context_length(self) -> float:
-        """Longest sequence, prompt and completion together."""
+        """Maximum length of prompt and completion together."""
 
     @property
     def takes(self) -> frozenset[type[Weights]]:
@@ -77,14 +77,14 @@ class TrainableEngine(Engine, Protocol):
         """Whether it samples from the learner's own tensors: it is paused while they change."""
 
     def paused(self) -> AbstractAsyncContextManager[None]:
-        """Sample no token inside the block; requests wait meanwhile."""
+        """Sample no token inside the block; requests wait until it ends."""
 
     async def publish(self, weights: Weights, version: int) -> None:
         """Sample from these weights from now on, and record each token under their version."""
 
 
 class ChatModel(Protocol):
-    """A server that gives text and no token ids: good for evaluation and data, not training."""
+    """Server that returns text without token ids: for evaluation and data, not for training."""
 
     async def reply(
         self,
@@ -98,18 +98,18 @@ class ChatModel(Protocol):
 
 
 class Tokenizer(Protocol):
-    """The little that rendering needs of a tokenizer. Special tokens in the text are recognized."""
+    """Part of a tokenizer that rendering uses. Special tokens in the text are recognized."""
 
     @property
     def special_ids(self) -> Mapping[str, int]:
-        """Text of each special token, and its id."""
+        """Id of each special token, by its text."""
 
     @property
     def eos_id(self) -> int | None:
-        """The tokenizer's own end token, if it names one."""
+        """Id of the tokenizer's end token, if it has one."""
 
     def encode(self, text: str) -> list[int]:
-        """Return ids for exactly this text: nothing is added in front or behind."""
+        """Return ids for exactly this text, without adding tokens."""
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of these ids, special tokens included."""
@@ -117,7 +117,7 @@ class Tokenizer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """A completion as read."""
+    """Completion as read into a message."""
 
     message: Message
     reasoning_spans: tuple[tuple[int, int], ...] = ()
@@ -126,7 +126,7 @@ class Parsed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """What to put before the model next."""
+    """Next context of the model."""
 
     token_ids: tuple[int, ...]
     new_stream: bool = False
@@ -134,7 +134,7 @@ class Extension:
 
 
 class Renderer(Protocol):
-    """Between messages and tokens, without ever re-tokenizing what was sampled."""
+    """Converter between messages and tokens that never re-tokenizes sampled tokens."""
 
     @property
     def stop_token_ids(self) -> tuple[int, ...]:
@@ -160,52 +160,52 @@ class Renderer(Protocol):
         """
 
     def parse(self, completion: Completion, tools: Sequence[ToolSpec] = ()) -> Parsed:
-        """Read a completion. Never raises, whatever the tokens.
+        """Read a completion. Never raises, for any tokens.
 
         The tools' schemas say what types arguments have, where the call format writes bare text.
         """
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Return the text of these ids, for people to look at."""
+        """Return the text of these ids, for display."""
 
 
 class Env(Protocol):
-    """An environment that speaks first. Methods may be sync or async; others may be added."""
+    """Environment that makes the first observation. Methods may be sync or async."""
 
     def reset(self, task: Task, seed: Seed) -> object:
-        """Begin anew and return the first observation."""
+        """Start a new episode and return the first observation."""
 
     def step(self, action: str) -> Step | object:
-        """Act and return a Step."""
+        """Take an action and return a Step."""
 
     def close(self) -> object:
         """Free everything."""
 
 
 class Environments(Protocol):
-    """A chain's own environments: the same instance for the same spec, until it ends."""
+    """Environments of one chain: the same instance for the same spec until the chain ends."""
 
     async def get(self, spec: EnvSpec | None) -> Any:
-        """Return the instance, leasing all of the chain's kinds at once at the first call.
+        """Return the instance; the first call leases all of the chain's environments at once.
 
-        None means the chain's only environment. The wait has a limit of its own, after which it
-        raises LeaseTimeout.
+        None means the chain's only environment. The wait has its own limit, after which it raises
+        LeaseTimeout.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """Where a call stands. Each call gets its own, with its own generator."""
+    """Context of one call of a tool or reward, with its own random generator."""
 
     task: Task
     group_id: str
     chain_id: str | None
-    """None for a group reward, which belongs to no single chain."""
+    """None for a group reward, which scores several chains."""
     turn: int
     seed: Seed
     clock: Clock
     deadline: float
-    """On `clock`; infinite if there is none."""
+    """Time on `clock`; infinite if there is no deadline."""
     environments: Environments
     metadata: dict[str, Any] = field(default_factory=dict)
     """One dict per chain, kept with its trajectory: JSON values only."""
@@ -213,7 +213,7 @@ class Context:
 
     @property
     def rng(self) -> random.Random:
-        """A generator that is seeded for this call alone."""
+        """Random generator seeded for this call alone."""
         if self._rng is None:
             object.__setattr__(self, "_rng", self.seed.random())
         assert self._rng is not None, "it was just made"
@@ -221,7 +221,7 @@ class Context:
 
 
 class Pool(Protocol):
-    """The central manager that leases environment instances."""
+    """Central manager that leases environment instances."""
 
     def lease(
         self, specs: Sequence[EnvSpec], *, owner: str, deadline: float
@@ -230,27 +230,27 @@ class Pool(Protocol):
 
 
 class Tool(Protocol):
-    """Something a model can call."""
+    """Tool that a model can call."""
 
     @property
     def spec(self) -> ToolSpec:
-        """What the model is told."""
+        """Specification that the model is shown."""
 
     @property
     def environments(self) -> tuple[EnvSpec, ...]:
         """Which environments it needs."""
 
     async def run(self, call: ToolCall, context: Context) -> ToolResult:
-        """Run a call. Mistakes of the model and of the tool are results.
+        """Run a call; return mistakes of the model and of the tool as results.
 
         Only failures of infrastructure raise.
         """
 
 
 class Reward(Protocol):
-    """Scores one chain.
+    """Reward of one chain.
 
-    One with an attribute `range`, such as `(0, 1)`, declares its least and greatest value.
+    An attribute `range`, such as `(0, 1)`, declares its least and greatest value.
     """
 
     @property
@@ -266,9 +266,9 @@ class Reward(Protocol):
 
 
 class GroupReward(Protocol):
-    """Scores all chains of a task at once, after their environments were released.
+    """Reward of all chains of a group at once, after their environments were released.
 
-    One with an attribute `range` declares the least and the greatest value of a member.
+    An attribute `range` declares the least and the greatest value of a member.
     """
 
     @property
@@ -280,23 +280,23 @@ class GroupReward(Protocol):
 
 
 class AgentKind(Protocol):
-    """How an agent's prompt is made and its output read; the chain loop does the rest."""
+    """Kind of agent: how its prompt is made and its output read."""
 
     def open(
         self, task: Task, tools: Sequence[ToolSpec], observation: str | None
     ) -> Sequence[Message]:
-        """Return the opening messages; `observation` is what an environment said first."""
+        """Return the opening messages; `observation` is an environment's first observation."""
 
     def read(self, message: Message) -> Message:
-        """Return the message as it should be understood, for example with its calls found."""
+        """Return the message as it should be understood, for example with its calls parsed."""
 
     def reply(self, calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> Sequence[Message]:
-        """Return what the model is shown of its calls' results."""
+        """Return the messages that show the model the results of its calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What a harness is asked to do."""
+    """One attempt of a chain, which a harness runs."""
 
     task: Task
     group_id: str
@@ -304,24 +304,24 @@ class Attempt:
     seed: Seed
     """Seed of this chain."""
     number: int = 0
-    """How often it was tried before."""
+    """Number of earlier attempts."""
     asked_at: float = 0.0
-    """On the harness's clock: when the chain was asked for, so that queueing is seen."""
+    """Time on the harness's clock at which the chain was requested, to measure queueing."""
     on_event: OnEvent | None = None
 
 
 class Harness(Protocol):
-    """Turns an attempt into a trajectory: the chain loop, or an agent that runs elsewhere."""
+    """Runner of attempts: the chain loop, or an agent that runs elsewhere."""
 
     async def run(self, attempt: Attempt) -> Trajectory:
-        """Run to the end. Whatever fails is data in the trajectory."""
+        """Run to the end; every failure becomes data in the trajectory."""
 
 
 class Tracker(Protocol):
-    """Where metrics go."""
+    """Destination of metrics."""
 
     def log(self, metrics: Mapping[str, float], step: int) -> None:
         """Record the metrics of a step."""
 
     def close(self) -> None:
-        """Hand over what is left. Closing twice does nothing."""
+        """Write what is left. Closing twice does nothing."""

@@ -1,4 +1,4 @@
-"""What a chain was worth."""
+"""Scores of chains and the ranges that rewards declare."""
 
 import math
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from agentfly.errors import ConfigError
 
 
 class ScoreRange(NamedTuple):
-    """The least and the greatest value that a reward can have; infinite where it is not known."""
+    """Least and greatest value that a reward can have; infinite where unknown."""
 
     low: float = -math.inf
     high: float = math.inf
 
     def __contains__(self, value: object) -> bool:
-        """Tell whether a value is within the range, but for rounding.
+        """Return whether a value is within the range, except for rounding.
 
         >>> 0.1 + 0.2 in ScoreRange(0.0, 0.3), 0.4 in ScoreRange(0.0, 0.3)
         (True, False)
@@ -36,11 +36,11 @@ class ScoreRange(NamedTuple):
 
 
 ANY_SCORE = ScoreRange()
-"""The range of a reward that declares none."""
+"""Range of a reward that declares none."""
 
 
 def read_range(pair: Any, where: str) -> ScoreRange:
-    """Read a pair such as (0, 1), or raise ConfigError; None is a range that is not known.
+    """Read a pair such as (0, 1), or raise ConfigError; None is an unknown range.
 
     >>> read_range((0, 1), "reward 'exact'")
     ScoreRange(low=0.0, high=1.0)
@@ -60,13 +60,13 @@ def read_range(pair: Any, where: str) -> ScoreRange:
 
 
 def declared_range(reward: Any) -> ScoreRange:
-    """Return the range that a reward declares by its attribute `range`, where it has one."""
+    """Return the range in a reward's attribute `range`; unknown if it has none."""
     return read_range(getattr(reward, "range", None), f"reward {getattr(reward, 'name', reward)!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """A finite reward and what it was made of. A chain without one is unscored, which is not 0."""
+    """Finite reward with its parts. A chain without a score is unscored, which is not 0."""
 
     value: float
     parts: Mapping[str, float] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Score:
                 raise ValueError(f"a score must be finite: got {value} for {name}")
 
     def require_turns(self, turns: int) -> None:
-        """Refuse rewards per turn that are not one for each turn of a chain."""
+        """Refuse per-turn rewards whose number is not that of the chain's turns."""
         if self.per_turn is not None and len(self.per_turn) != turns:
             raise ValueError(
                 f"per_turn needs one reward for each turn: got {len(self.per_turn)} rewards for a "
@@ -89,7 +89,7 @@ class Score:
             )
 
     def plus(self, other: "Score") -> "Score":
-        """Add two scores of one chain: values, parts, and rewards per turn, where there are any."""
+        """Add two scores of one chain: values, parts, and per-turn rewards, if any."""
         rows = [score.per_turn for score in (self, other) if score.per_turn is not None]
         return Score(
             value=self.value + other.value,

@@ -1,7 +1,7 @@
-"""The seed tree: run → task → chain → turn → token position.
+"""Seed tree: run → task → chain → turn → token position.
 
-Every random choice hangs on a path, never on a shared generator, so no outcome depends on the
-order in which chains happen to run.
+Every random choice depends on its path in the tree, never on a shared generator, so no outcome
+depends on the order in which chains run.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """A node of the tree.
+    """Node of the seed tree.
 
     >>> Seed(7).child("task", "a").child(0) == Seed(7).child("task", "a", 0)
     True
@@ -27,7 +27,7 @@ class Seed:
             raise ValueError(f"a seed has 64 bits: expected 0 to 2**64 - 1, got {self.value}")
 
     def child(self, *path: str | int) -> "Seed":
-        """Walk down the tree by names and counters."""
+        """Return a descendant, by names and counters."""
         value = self.value
         for step in path:
             path_so_far = value.to_bytes(8) + repr(step).encode()
@@ -39,5 +39,5 @@ class Seed:
         return (self.value >> 11) / 2**53
 
     def random(self) -> random.Random:
-        """Return a new generator that starts here."""
+        """Return a new generator with this seed."""
         return random.Random(self.value)

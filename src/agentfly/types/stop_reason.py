@@ -1,14 +1,14 @@
-"""Why a chain ended, and what follows from it. This table is the only place that knows."""
+"""Reasons why chains end, and the one table of what follows from each."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class StopReason(StrEnum):
-    """Every chain ends for exactly one of these."""
+    """Reason why a chain ended: exactly one per chain."""
 
     ANSWERED = "answered"
-    """The model spoke without calling a tool."""
+    """The model answered without calling a tool."""
     TOOL_ENDED = "tool_ended"
     ENV_ENDED = "env_ended"
     TURN_LIMIT = "turn_limit"
@@ -23,20 +23,20 @@ class StopReason(StrEnum):
     LEASE_TIMEOUT = "lease_timeout"
     REWARD_FAILED = "reward_failed"
     AGENT_FAILED = "agent_failed"
-    """The agent's own code raised: a mistake of its author, which no retry mends."""
+    """The agent's own code raised: a mistake of its author, which no retry fixes."""
     CANCELLED = "cancelled"
     SURPLUS = "surplus"
     """Not needed any more: its group was complete without it."""
 
     @property
     def verdict(self) -> "Verdict":
-        """Look up what follows from this reason."""
+        """Consequences of this reason."""
         return _TABLE[self]
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What follows from a stop reason."""
+    """Consequences of a stop reason."""
 
     scored: bool
     trained: bool

@@ -1,4 +1,4 @@
-"""A task: one row of a dataset, with an id that stays the same from run to run."""
+"""Tasks: rows of a dataset, with ids that stay the same from run to run."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from agentfly.types.message import Message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One thing to attempt.
+    """One row of a dataset, to be attempted.
 
     >>> Task.from_row({"question": "What is 2+2?", "answer": "4"}).fields
     {'question': 'What is 2+2?', 'answer': '4'}
@@ -21,11 +21,11 @@ class Task:
     id: str
     """The row's own `id`, or a hash of its contents: never its position."""
     messages: tuple[Message, ...]
-    """How the conversation opens; empty when an environment speaks first."""
+    """Opening messages; empty when an environment makes the first observation."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """The whole row as it was given, for tools and rewards."""
     source: str = "default"
-    """Which of a run's task sources it came from."""
+    """Name of the task source that it came from."""
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -44,7 +44,7 @@ class Task:
 
 
 def content_id(row: Mapping[str, Any]) -> str:
-    """Hash a row's contents, whatever the order of its keys."""
+    """Hash a row's contents, independent of the order of its keys."""
     try:
         text = json.dumps(row, sort_keys=True, separators=(",", ":"))
     except (TypeError, ValueError) as error:
@@ -73,17 +73,17 @@ def _opening(row: Mapping[str, Any]) -> tuple[Message, ...]:
 
 
 def group_id(task_id: str, visit: int) -> str:
-    """Name the chains that share a baseline: one visit (epoch or repeat) to one task."""
+    """Return the id of a group: one visit (epoch or repeat) to one task."""
     return f"{task_id}/{visit}"
 
 
 def chain_id(group: str, index: int) -> str:
-    """Name one attempt within a group."""
+    """Return the id of one chain of a group."""
     return f"{group}/{index}"
 
 
 def chain_index(chain: str) -> int:
-    """Return the place of a chain in its group.
+    """Return the index of a chain in its group.
 
     >>> chain_index(chain_id("sum/0", 3))
     3

@@ -1,4 +1,4 @@
-"""What passes between the model's call and the tool's answer."""
+"""Specifications and results of tools."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ from agentfly.types.score import require_finite_reward
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """What a model is told of a tool."""
+    """Specification of a tool that the model is shown."""
 
     name: str
     description: str
     parameters: Mapping[str, Any]
-    """A JSON Schema of type `object`."""
+    """JSON Schema of type `object`."""
 
     def to_openai(self) -> dict[str, Any]:
         """Return the form that OpenAI's API and Hugging Face's templates take."""
@@ -29,7 +29,7 @@ class ToolSpec:
 
 
 class ToolStatus(StrEnum):
-    """How a call went. Every one of them is an observation for the model."""
+    """Outcome of a call; every outcome is an observation for the model."""
 
     OK = "ok"
     MALFORMED = "malformed"
@@ -42,27 +42,27 @@ class ToolStatus(StrEnum):
 
     @property
     def invalid(self) -> bool:
-        """Whether the model called wrongly, as against a call that went wrong."""
+        """Whether the call itself was wrong, and so the tool was not run."""
         return self in (ToolStatus.MALFORMED, ToolStatus.UNKNOWN_TOOL, ToolStatus.BAD_ARGUMENTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """What a tool answers."""
+    """Result of a tool call."""
 
     observation: str
-    """What the model reads."""
+    """Text that the model is shown."""
     status: ToolStatus = ToolStatus.OK
     info: Mapping[str, Any] = field(default_factory=dict)
-    """JSON values for rewards and people; the model doesn't see them."""
+    """JSON values for rewards and people, not shown to the model."""
     images: tuple[Image, ...] = ()
     reward: float | None = None
     """Reward of this step, for turn-level credit."""
     state_key: str | None = None
-    """Of the state after the call, where states can repeat: equal keys mean equal states."""
+    """Key of the state after the call, where states can repeat: equal keys mean equal states."""
     ends_chain: bool = False
     repaired: bool = False
-    """Whether a slip in the arguments' JSON was mended before the call."""
+    """Whether the arguments' JSON was repaired before the call."""
 
     def __post_init__(self) -> None:
         require_finite_reward(self.reward, "a tool's result")

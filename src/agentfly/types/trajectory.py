@@ -1,4 +1,4 @@
-"""The finished record of a chain. The token streams are the truth; the text is a view of them.
+"""Finished record of a chain. The token streams are the truth; the text is a view of them.
 
 A stream is a run of turns in which each prompt begins with all that came before it:
 
@@ -26,7 +26,7 @@ from agentfly.types.tool import ToolResult, ToolSpec
 
 
 class SpanKind(StrEnum):
-    """What a chain was waiting for."""
+    """Activity that a chain was waiting for."""
 
     QUEUE = "queue"
     """Waiting to be admitted, or for an environment to be free."""
@@ -38,7 +38,7 @@ class SpanKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """One stretch of waiting, in seconds since the chain was asked for."""
+    """Period of waiting, in seconds since the chain was requested."""
 
     kind: SpanKind
     name: str
@@ -49,17 +49,17 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Duration."""
         return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One generation and what answered it."""
+    """One generation, with the results and replies that follow it."""
 
     index: int
     context_ids: tuple[int, ...]
-    """Put before the model since its last token: the first prompt, later the suffix only."""
+    """Tokens added since the model's last token: the first prompt, later only the suffix."""
     completion: Completion | None
     """None when a server gave text without token ids; such a turn can't be trained on."""
     message: Message
@@ -67,13 +67,13 @@ class Turn:
     temperature: float
     results: tuple[ToolResult, ...] = ()
     replies: tuple[Message, ...] = ()
-    """What the model is shown next: tool messages, or the environment's answer."""
+    """Messages that the model is shown next: tool messages, or the environment's answer."""
     reasoning_spans: tuple[tuple[int, int], ...] = ()
     """Half-open ranges of the completion's tokens that are reasoning."""
     reward: float | None = None
     """Reward of this step, from tools and environment."""
     state_key: str | None = None
-    """Of the state in which the turn acted: equal keys mean equal states, for turn-level credit."""
+    """Key of the state in which the turn acted; equal keys mean equal states."""
 
     def __post_init__(self) -> None:
         if self.completion is None and self.context_ids:
@@ -82,7 +82,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenStream:
-    """Turns that continue one another token for token."""
+    """Turns of which each continues the tokens of the one before."""
 
     turns: tuple[Turn, ...]
 
@@ -106,7 +106,7 @@ class TokenStream:
         )
 
     def prompt_ids(self, position: int) -> tuple[int, ...]:
-        """Return all that the model saw when it sampled the stream's turn at `position`."""
+        """Return the whole prompt of the stream's turn at `position`."""
         earlier = chain.from_iterable(_parts(self.turns[:position]))
         return (*earlier, *self.turns[position].context_ids)
 
@@ -129,19 +129,19 @@ class Trajectory:
     group_id: str
     chain_id: str
     messages: tuple[Message, ...]
-    """How the conversation opened, system prompt included."""
+    """Opening messages, system prompt included."""
     tools: tuple[ToolSpec, ...] = ()
     streams: tuple[TokenStream, ...] = ()
-    """One, unless history was rewritten or an agent held several conversations."""
+    """One stream, unless history was rewritten or an agent held several conversations."""
     stop: StopReason
     score: Score | None = None
     error: str | None = None
-    """What failed, with its type; only where the stop reason is a failure."""
+    """Failure with its type; only where the stop reason is a failure."""
     spans: tuple[Span, ...] = ()
     attempt: int = 0
-    """How often it had been tried before, after failures of infrastructure."""
+    """Number of earlier attempts, which failed for reasons of infrastructure."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """What tools and rewards left in the context's `metadata`: JSON values."""
+    """JSON values that tools and rewards stored in the context's `metadata`."""
 
     def __post_init__(self) -> None:
         if self.error is not None and not self.stop.verdict.failure:
@@ -167,7 +167,7 @@ class Trajectory:
 
     @property
     def final_response(self) -> str:
-        """The answer: the last message's content, or what was handed to a tool that ends chains."""
+        """Final answer: the last message's content, or what a tool that ends chains received."""
         turns = self.turns
         if not turns:
             return ""
@@ -193,7 +193,7 @@ class Trajectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The chains of one visit to one task, which share a baseline."""
+    """Chains of one visit to one task, which share a baseline."""
 
     id: str
     task: Task
@@ -209,20 +209,20 @@ class Group:
 
     @classmethod
     def of(cls, chains: Iterable[Trajectory]) -> "Group":
-        """Make a group of its finished chains, in whatever order they ended."""
+        """Make a group of its finished chains, given in any order."""
         members = sorted(chains, key=lambda member: chain_index(member.chain_id))
         return cls(id=members[0].group_id, task=members[0].task, members=tuple(members))
 
     @property
     def has_spread(self) -> bool:
-        """Whether its trainable members differ in reward: only then does comparing them teach."""
+        """Whether its trainable members differ in reward; only then can it be learned from."""
         trainable = [member for member in self.members if member.trainable]
         rewards = [member.score.value for member in trainable if member.score]
         return bool(rewards) and differ(min(rewards), max(rewards))
 
 
 def members_by_group(chains: Iterable[Trajectory]) -> dict[str, list[Trajectory]]:
-    """Sort chains by the id of their group; groups come in the order of their first chains."""
+    """Return the chains of each group id, in the order of the groups' first chains."""
     members: dict[str, list[Trajectory]] = {}
     for trajectory in chains:
         members.setdefault(trajectory.group_id, []).append(trajectory)
@@ -235,11 +235,11 @@ def collect_groups(chains: Iterable[Trajectory]) -> list[Group]:
 
 
 ROUNDING = 1e-6
-"""Values that differ by less than this share of the largest are the same but for rounding."""
+"""Relative difference below which values are equal except for rounding."""
 
 
 def differ(low: float, high: float) -> bool:
-    """Tell whether the lowest and the highest of some values are more than rounding apart.
+    """Return whether two values differ by more than rounding.
 
     >>> differ(0.3, 0.1 + 0.2), differ(0.0, 1.0)
     (False, True)
@@ -249,7 +249,7 @@ def differ(low: float, high: float) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One token stream, flat. A chain cut into several streams gives several samples of one chain.
+    """Training data of one token stream. A chain of several streams gives several samples.
 
     >>> Sample(token_ids=(9, 4, 2), mask=(False, True, True), logprobs=(0.0, -0.5, -0.1),
     ...        versions=(-1, 0, 0), turn_index=(0, 0, 0), temperature=1.0, chain_id="t/0/1",
@@ -261,11 +261,11 @@ class Sample:
     mask: tuple[bool, ...]
     """True on the tokens that carry loss: sampled ones that the mask policy left on."""
     logprobs: tuple[float, ...]
-    """The sampler's own; 0 where masked."""
+    """Log-probabilities of the sampler; 0 where masked."""
     versions: tuple[int, ...]
     """Weights version of each sampled token; -1 on all others."""
     turn_index: tuple[int, ...]
-    """The turn that each token belongs to, its context included."""
+    """Turn that each token belongs to, context tokens included."""
     temperature: float
     chain_id: str
     group_id: str
@@ -285,5 +285,5 @@ class Sample:
 
     @property
     def num_trained(self) -> int:
-        """How many tokens carry loss."""
+        """Number of tokens that carry loss."""
         return sum(self.mask)
