@@ -27,7 +27,7 @@ from agentfly.tasks.task_loading import HubDataset
 def test_a_name_has_a_dataset_a_configuration_and_a_split(
     name: str, parts: tuple[str, str | None, str]
 ) -> None:
-    found = HubDataset.named(name)
+    found = HubDataset.parse(name)
     assert (found.dataset, found.configuration, found.split) == parts
 
 

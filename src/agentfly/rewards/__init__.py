@@ -1,4 +1,4 @@
-"""Rewards: plain functions that say what a chain was worth, and the usual ones ready-made."""
+"""Rewards: plain functions that score chains, and built-in ones."""
 
 from agentfly.rewards.combine import CombinedReward, combine
 from agentfly.rewards.format_reward import format_reward

@@ -1,4 +1,4 @@
-"""A weighted sum of several rewards."""
+"""Weighted sums of several rewards."""
 
 import math
 from collections import Counter
@@ -20,7 +20,7 @@ from agentfly.types import (
 
 
 class CombinedReward:
-    """A weighted sum of rewards that run at the same time, made by `combine`."""
+    """Weighted sum of rewards that run concurrently, made by `combine`."""
 
     def __init__(self, weights: Mapping[Reward, float], *, name: str) -> None:
         _check(weights)
@@ -29,12 +29,12 @@ class CombinedReward:
 
     @property
     def environments(self) -> tuple[EnvSpec, ...]:
-        """Which environments its parts need, each once."""
+        """Environments that its parts need, each once."""
         return tuple(dict.fromkeys(spec for part in self.weights for spec in part.environments))
 
     @property
     def range(self) -> ScoreRange:
-        """The least and the greatest sum, by what the parts declare."""
+        """Least and greatest sum, from the ranges of the parts."""
         total = ScoreRange(0.0, 0.0)
         for part, weight in self.weights.items():
             ends = [weight * end if weight else 0.0 for end in declared_range(part)]
@@ -42,7 +42,7 @@ class CombinedReward:
         return total
 
     async def score(self, trajectory: Trajectory, context: Context) -> Score:
-        """Score a chain by all parts; the first that fails ends the others."""
+        """Score a chain by all parts; the first failure cancels the others."""
         scores = await in_order(
             [self._score_part(part, trajectory, context) for part in self.weights]
         )

@@ -1,4 +1,4 @@
-"""Whether a response has the form that was asked for."""
+"""Reward for the form of a response."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -17,12 +17,12 @@ def format_reward(
 ) -> FunctionReward[..., bool]:
     """Score 1 if the final response matches a pattern, or has the required tags, and else 0.
 
-    A pattern must match the whole response, white space around it left aside; in one given as a
-    text, `.` matches line breaks too. Python matches patterns without letting other threads run,
-    so avoid nested repetitions such as `(a+)+`, which take for ever on some texts.
+    A pattern must match the whole response, ignoring white space around it; in one given as a
+    string, `.` matches line breaks too. Python holds the GIL while it matches patterns, so avoid
+    nested repetitions such as `(a+)+`, which never finish on some texts.
 
     Tags must each be opened once and closed once, in the given order, one after another; any text
-    may stand inside and around.
+    may be inside and around them.
 
     >>> format_reward(tags=["answer"]).name
     'format'
@@ -30,9 +30,9 @@ def format_reward(
     Args:
         pattern: A regular expression.
         tags: Names of tags, such as `["think", "answer"]`.
-        include_reasoning: Whether reasoning that was set apart from the response is put back in
-            front of it as `<think>…</think>` before looking.
-        name: What to call it in parts and metrics.
+        include_reasoning: Whether to put reasoning that was separated from the response back in
+            front of it as `<think>…</think>` before matching.
+        name: Name in parts and metrics.
     """
     fits = _fits(pattern, tags)
 
@@ -60,7 +60,7 @@ def _fits(pattern: str | re.Pattern[str] | None, tags: Sequence[str]) -> Callabl
 
 
 def _in_order(tags: Sequence[str]) -> Callable[[str], bool]:
-    """Look for tags without a pattern, so that no text can make it slow."""
+    """Return a check of tags without a pattern, so that no text can make it slow."""
     if isinstance(tags, str) or len(set(tags)) != len(tags):
         raise ConfigError(f"tags must be a list of different names, got {tags!r}")
     marks = [mark for tag in tags for mark in (f"<{tag}>", f"</{tag}>")]

@@ -1,4 +1,4 @@
-"""`@reward`: a plain function that scores one chain."""
+"""`@reward`: a plain function that scores one chain; and the base of all function rewards."""
 
 import functools
 import inspect
@@ -19,16 +19,16 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 DEFAULT_TIMEOUT = 30.0
-"""Seconds that a reward may take, unless it says otherwise."""
+"""Default timeout of a reward in seconds."""
 
 
 class UserFunction(Generic[P, R]):
-    """Still callable as the plain function; in a class's body, a method."""
+    """Base of function rewards, still callable as the plain function or method."""
 
     kind: ClassVar[str]
-    """What to call it in messages."""
+    """Kind of reward in messages."""
     offered: ClassVar[Offers]
-    """Names on offer to its parameters."""
+    """Reserved names of its parameters."""
 
     def __init__(
         self,
@@ -52,18 +52,18 @@ class UserFunction(Generic[P, R]):
 
     @classmethod
     def implied_range(cls, function: Callable[..., object]) -> tuple[float, float] | None:
-        """Return the range that a function's own form implies; None if it implies none."""
+        """Return the range that a function's annotations imply; None if they imply none."""
         del function
         return None
 
     @property
     def environments(self) -> tuple[EnvSpec, ...]:
-        """Which environments it needs."""
+        """Environments that it needs."""
         return self._arguments.environments
 
     @property
     def label(self) -> str:
-        """What to call it in messages: "reward 'exact'"."""
+        """Kind and name for messages: "reward 'exact'"."""
         return f"{self.kind} {self.name!r}"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -71,7 +71,7 @@ class UserFunction(Generic[P, R]):
         return self._function(*args, **kwargs)
 
     def __get__(self, instance: object, owner: type | None = None) -> Self:
-        """Bind a method to its instance. A function kept as a class's attribute stays as it is."""
+        """Bind a method to its instance; return a function stored on a class unchanged."""
         if instance is None or not self._needs_instance:
             return self
         bound = self._function.__get__(instance, owner)
@@ -84,7 +84,7 @@ class UserFunction(Generic[P, R]):
         return f"<{self.label}>"
 
     async def _call(self, offers: Offers, context: Context) -> Any:
-        """Fill the arguments and call the function; its own time begins when it has its envs."""
+        """Fill the arguments and call the function; its timeout starts after the leases."""
         with reward_boundary(self.label):
             self._check_bound()
             environments = await self._arguments.lease(context)
@@ -100,7 +100,7 @@ class UserFunction(Generic[P, R]):
             )
 
     def _in_range(self, score: Score) -> Score:
-        """Refuse a score that the declared range does not have: others count on it."""
+        """Refuse a score outside the declared range."""
         if score.value not in self.range:
             raise RewardError(
                 f"{self.label} returned {score.value:g}, and declares a range from "
@@ -124,11 +124,10 @@ def _check(function: object, kind: str, timeout: float) -> None:
 
 @contextmanager
 def reward_boundary(reward: str) -> Iterator[None]:
-    """Let failures of infrastructure pass, and make a RewardError of everything else.
+    """Let failures of infrastructure pass, and raise RewardError for everything else.
 
     An environment that crashes inside a reward stays an EnvError, so that the chain's stop reason
-    names the true culprit. A deadline, or a ToolError raised by mistake, does not say that a reward
-    failed, so it is said here.
+    names the real cause. A deadline, or a ToolError raised by mistake, becomes a RewardError.
 
     >>> with reward_boundary("reward 'exact'"):
     ...     {}["boom"]
@@ -145,7 +144,7 @@ def reward_boundary(reward: str) -> Iterator[None]:
 
 
 class FunctionReward(UserFunction[P, R]):
-    """A function that scores one chain, made by `@reward`."""
+    """Function that scores one chain, made by `@reward`."""
 
     kind = "reward"
     offered: ClassVar[Offers] = {
@@ -196,15 +195,15 @@ def reward(
     env: EnvChoice | None = None,
     range: tuple[float, float] | None = None,
 ) -> FunctionReward[P, R] | Callable[[Callable[P, R]], FunctionReward[P, R]]:
-    """Make a reward of a function, sync or async, that stays callable as it was.
+    """Make a reward of a function, sync or async, which stays callable as before.
 
-    Its arguments are found by name: `final_response`, `trajectory`, `task`, `env`, `context`, or
+    Its arguments are filled by name: `final_response`, `trajectory`, `task`, `env`, `context`, or
     any field of the task; and by annotation: an environment class, `Context`, `Task`, `Trajectory`.
-    A name on offer hides a field of the same name, which is still in `task.fields`.
+    A reserved name hides a field of the same name, which is still in `task.fields`.
 
     It returns a bool, a finite number, a `Score`, or a dict such as
     `{"reward": 0.5, "exact": 0, "f1": 0.5}` whose other numbers are kept as parts, and whose
-    `per_turn`, if any, has one number for each turn. Whatever else it returns or raises leaves the
+    `per_turn`, if any, has one number for each turn. Any other result and any exception leave the
     chain unscored with a RewardError, never with 0.
 
     >>> @reward
@@ -215,14 +214,14 @@ def reward(
 
     Args:
         function: A function, method, `functools.partial` or callable object.
-        name: What to call it in parts and metrics; the function's own name by default.
-        timeout: Seconds that a call may take.
-        env: Which environment to give to the parameter `env`: a class, a function that makes an
+        name: Name in parts and metrics; the function's own name by default.
+        timeout: Maximum seconds of a call.
+        env: Environment for the parameter `env`: a class, a function that makes an
             instance, or an `EnvSpec`. Without it, `env` is the chain's only environment.
-        range: The least and the greatest reward that it can give, such as (0, 1), or (-inf, 1)
-            where one is not known; (0, 1) for a function that is annotated to return a bool. A
-            score beyond it is a RewardError. Held-out rewards have
-            narrower intervals with it, and a chain that ran out of time counts as its least.
+        range: Least and greatest reward that it can return, such as (0, 1), or (-inf, 1) where one
+            is unknown; (0, 1) for a function annotated to return a bool. A score outside of it is a
+            RewardError. With it, held-out rewards have narrower intervals, and a chain that timed
+            out counts as the least value.
     """
 
     def decorate(function: Callable[P, R]) -> FunctionReward[P, R]:

@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class FunctionGroupReward(UserFunction[P, R]):
-    """A function that scores all chains of a task at once, made by `@group_reward`."""
+    """Function that scores all chains of a task at once, made by `@group_reward`."""
 
     kind = "group reward"
     offered: ClassVar[Offers] = {
@@ -104,13 +104,13 @@ def group_reward(
 ) -> FunctionGroupReward[P, R] | Callable[[Callable[P, R]], FunctionGroupReward[P, R]]:
     """Make a group reward of a function that returns one value for each chain of a task.
 
-    Arguments are found by name: `group`, `trajectories`, `final_responses`, `task`, `context`, or
+    Arguments are filled by name: `group`, `trajectories`, `final_responses`, `task`, `context`, or
     any field of the task. There is no `env`: the environments are released by then.
 
-    The function is shown only the chains that ended well. One that failed or was cancelled has not
-    answered, so it is neither shown nor scored: in `group`, `trajectories` and `final_responses` it
-    does not occur, and its score is None. Each value returned is whatever `@reward` may return, or
-    None to leave that chain unscored. `range` is what each value can be, as for `@reward`.
+    The function gets only the chains that ended well: those that failed or were cancelled are not
+    in `group`, `trajectories` and `final_responses`, and their score is None. Each returned value
+    is anything that `@reward` may return, or None to leave that chain unscored. `range` is the
+    range of each value, as for `@reward`.
 
     >>> @group_reward
     ... def shortest(final_responses: list[str]) -> list[float]:

@@ -1,14 +1,14 @@
-"""Where the arguments of a reward's function come from: decided once, when it is decorated.
+"""Arguments of a reward's function: where each comes from, decided once at decoration.
 
-For each parameter the first rule that fits decides:
+The first rule that fits a parameter decides:
 
 1. a parameter `env`, where the decorator was given `env=`: that environment;
-2. an annotation that is an environment class, `Context`, `Task`, `Trajectory`, ...: that thing;
-3. a name on offer (`final_response`, `trajectory`, `task`, `env`, `context`, ...): that thing;
+2. an annotation that is an environment class, `Context`, `Task`, `Trajectory`, ...: that object;
+3. a reserved name (`final_response`, `trajectory`, `task`, `env`, `context`, ...): that object;
 4. anything else: the task's field of that name, or else the parameter's default.
 
-So a name on offer always hides a field of the same name: a reward that takes `task` gets the Task,
-and finds a field that happens to be called "task" in `task.fields["task"]`.
+A reserved name always hides a field of the same name: a reward that takes `task` gets the Task, and
+finds a field called "task" in `task.fields["task"]`.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -21,11 +21,11 @@ from agentfly.runtime.signature import MISSING, Parameter, is_unbound_method, pa
 from agentfly.types import Context, EnvSpec, Task, is_environment_class
 
 Offers = Mapping[str, Any]
-"""Names on offer. At decoration: each with the annotation that asks for it too, or None.
+"""Reserved names. At decoration: each with the annotation that also selects it, or None.
 At a call: each with its value."""
 
 EnvChoice = EnvSpec | Callable[..., Any]
-"""What `env=` takes: a class, a function that makes an instance, or a spec."""
+"""Values of `env=`: a class, a function that makes an instance, or a spec."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ _Source = _Offered | _Environment | _Field
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """How to fill a function's parameters.
+    """Sources of a function's arguments.
 
     >>> arguments = Arguments.of(lambda final_response, answer: 0, offered={"final_response": None})
     >>> list(arguments.sources)
@@ -63,24 +63,27 @@ class Arguments:
     def of(
         cls, function: Callable[..., Any], *, offered: Offers, env: EnvChoice | None = None
     ) -> "Arguments":
-        """Decide for each parameter of a function."""
+        """Choose the source of each parameter of a function."""
         spec = env if env is None or isinstance(env, EnvSpec) else EnvSpec(env)
         parameters = parameters_of(function, skip_self=is_unbound_method(function))
         return cls({p.name: _source(p, offered, spec) for p in parameters})
 
     @property
     def environments(self) -> tuple[EnvSpec, ...]:
-        """The environments that are asked for by class or spec, each once."""
+        """Environments that parameters select by class or spec, each once."""
         specs = [s.spec for s in self.sources.values() if isinstance(s, _Environment)]
         return tuple(dict.fromkeys(spec for spec in specs if spec is not None))
 
     @property
     def asking_for_env(self) -> tuple[str, ...]:
-        """The names of the parameters that an environment fills."""
+        """Names of the parameters that receive an environment."""
         return tuple(n for n, s in self.sources.items() if isinstance(s, _Environment))
 
     async def lease(self, context: Context) -> dict[str, Any]:
-        """Wait for the environments until the chain's deadline: the reward's own starts later."""
+        """Return the environments, leased until the chain's deadline.
+
+        The reward's own timeout starts only after that.
+        """
         wanted = {n: s.spec for n, s in self.sources.items() if isinstance(s, _Environment)}
         try:
             async with context.clock.timeout_at(context.deadline):
@@ -89,7 +92,7 @@ class Arguments:
             raise LeaseTimeout(f"no environment for {', '.join(wanted)} in time") from error
 
     def fill(self, offers: Offers, task: Task) -> dict[str, Any]:
-        """Find the value of each parameter but the environments, or raise RewardError."""
+        """Return the value of each parameter except environments, or raise RewardError."""
         return {
             name: _value(source, offers, task)
             for name, source in self.sources.items()
@@ -102,7 +105,7 @@ def _source(parameter: Parameter, offered: Offers, env: EnvSpec | None) -> _Sour
     if name == "env" and env is not None:
         return _Environment(env)
     if is_environment_class(wanted):
-        # A Protocol says what an environment can do, not which one to make.
+        # A Protocol describes an environment, but can't be instantiated.
         is_protocol = getattr(wanted, "_is_protocol", False)
         return _Environment(None if is_protocol else EnvSpec(wanted))
     by_annotation = [n for n, kind in offered.items() if kind is not None and kind is wanted]
@@ -126,7 +129,7 @@ def _value(source: _Offered | _Field, offers: Offers, task: Task) -> Any:
 
 
 def missing_field(name: str, task: Task, offers: Collection[str] = ()) -> str:
-    """Say that a task lacks a field, which names there are, and which may have been meant."""
+    """Return the message for a missing field, with the existing names and a suggestion."""
     known = suggestion(name, {*task.fields, *offers})
     return f"task {task.id!r} has no field {name!r}. {known}"
 

@@ -1,4 +1,4 @@
-"""How long a chain's own words are."""
+"""Reward for short chains."""
 
 from typing import Literal, get_args
 
@@ -12,20 +12,20 @@ Unit = Literal["tokens", "characters"]
 def length_reward(
     *, full_until: int, zero_at: int, unit: Unit = "tokens", name: str = "length"
 ) -> FunctionReward[..., float]:
-    """Score 1 up to a length, then less and less, in a straight line down to 0.
+    """Score 1 up to a length, then decrease linearly to 0.
 
-    The length is that of all the model wrote over all turns; prompts and tool results don't count.
+    The length is that of the model's own text over all turns; prompts and tool results don't count.
     With a weight of w in `combine` this is, up to a constant, the soft punishment of over-long
-    answers in DAPO (arXiv:2503.14476, equation 13): free at first, then linear.
+    answers in DAPO (arXiv:2503.14476, equation 13).
 
     >>> score = length_reward(full_until=100, zero_at=200)   # 150 sampled tokens score 0.5
 
     Args:
-        full_until: The greatest length that scores 1.
-        zero_at: The length from which on it scores 0.
+        full_until: Greatest length that scores 1.
+        zero_at: Length from which on it scores 0.
         unit: "tokens" as sampled, or "characters" of content, reasoning and tool calls, for servers
             that give no token ids.
-        name: What to call it in parts and metrics.
+        name: Name in parts and metrics.
     """
     _check(full_until, zero_at, unit)
     measure = _tokens if unit == "tokens" else _characters

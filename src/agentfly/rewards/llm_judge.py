@@ -1,4 +1,4 @@
-"""Another model's opinion."""
+"""Reward by another model's grade."""
 
 import math
 import re
@@ -23,7 +23,7 @@ Think briefly. Then end with a line of its own that holds nothing but your grade
 SCORE: <number>"""
 
 JUDGE_PARAMS = SamplingParams(temperature=0.0, max_tokens=1024)
-"""Greedy, with room for a short argument before the grade."""
+"""Default sampling of the judge: greedy, with enough tokens for a short argument."""
 
 _VERDICT = re.compile(r"[*_`\s]*SCORE[*_`\s]*:[*_`\s]*([-+]?\d*\.?\d+)[*_`\s]*\.?", re.IGNORECASE)
 
@@ -41,24 +41,24 @@ def llm_judge(
 ) -> FunctionReward[..., Coroutine[Any, Any, float]]:
     """Score a chain by asking another model to grade its final response.
 
-    The judge sees the rubric, the users' messages that opened the chain, the final response and the
-    right answer. Each is set between tags with a mark that is drawn from the chain's seed: the
-    response can't close its own tag, because it can't guess the mark. Only the last line of the
-    judge's reply is read, so a grade that it quotes from the response doesn't count. A reply that
-    can't be read is sent back with the reason; after `tries` replies the reward fails with a
-    RewardError. What the judge said is kept in `context.metadata[name]`.
+    The judge sees the rubric, the user messages that opened the chain, the final response and the
+    right answer. Each is put between tags with a mark drawn from the chain's seed: the response
+    can't close its own tag, because it can't guess the mark. Only the last line of the judge's
+    reply is read, so a grade quoted from the response doesn't count. A reply that can't be read is
+    sent back with the reason; after `tries` replies the reward fails with a RewardError. The
+    judge's reply is kept in `context.metadata[name]`.
 
         judge = llm_judge(model, "1 if the answer is polite and right, 0.5 if only right, else 0.")
 
     Args:
-        model: Whatever can reply to messages: a server, or an engine behind a chat template.
-        rubric: What to look for, and what which grade means.
+        model: A chat model: a server, or an engine with a chat template.
+        rubric: Criteria, and the meaning of each grade.
         field: The task's field with the right answer; None to judge without one.
-        grades: The least and the greatest grade. Grades are used as they are, not rescaled.
-        tries: How many replies to ask for at most.
-        params: How to sample the judge's replies.
-        timeout: Seconds that all tries together may take.
-        name: What to call it in parts, metrics and metadata.
+        grades: Least and greatest grade. Grades are used as they are, not rescaled.
+        tries: Maximum number of replies to ask for.
+        params: Sampling parameters of the judge's replies.
+        timeout: Maximum seconds of all tries together.
+        name: Name in parts, metrics and metadata.
     """
     _check(grades, tries)
 
@@ -96,7 +96,7 @@ def _material(trajectory: Trajectory, field: str | None, mark: str) -> str:
 
 
 def _read(reply: str, grades: tuple[float, float]) -> tuple[float | None, str]:
-    """Return the grade, or None and what to tell the judge."""
+    """Return the grade, or None and the message to send back to the judge."""
     lowest, highest = grades
     last = reply.strip().rpartition("\n")[2][-200:]
     verdict = _VERDICT.fullmatch(last)

@@ -1,4 +1,4 @@
-"""The same mathematics, however it is written."""
+"""Reward for mathematically equivalent answers."""
 
 import importlib.util
 from collections.abc import Coroutine
@@ -22,22 +22,22 @@ def math_equivalence(
 
     The package math-verify finds the expressions and SymPy compares them: `\frac{1}{2}` is `0.5`,
     `(x+1)^2` is `x^2+2x+1`, `\{1,2\}` is `\{2,1\}`. In the response, mathematics stands in `$…$`,
-    `\(…\)` or `\boxed{…}`, or is a plain number; the right answer may be bare, as `3\pi`. Of
-    either, only what follows the last `####` counts, if there is one.
+    `\(…\)` or `\boxed{…}`, or is a plain number; the right answer may be bare, as `3\pi`. In
+    both, only the text after the last `####` counts, if there is one.
 
-    Comparing happens in other processes, because a short answer such as `9^{9^9}` would stop this
-    one for ever. An answer that takes more than `cpu_seconds` of computing time is not equal, and
-    its score has the part `too_hard`. That is the answer's own doing; a right answer that can't be
-    read, and a comparison that does not end before the timeout, are RewardErrors.
+    Other processes do the comparison, because a short answer such as `9^{9^9}` would block this
+    one forever. An answer that takes more than `cpu_seconds` of computing time is not equal, and
+    its score has the part `too_hard`. A right answer that can't be read, and a comparison that does
+    not end before the timeout, are RewardErrors.
 
     >>> math_equivalence().name
     'math_equivalence'
 
     Args:
-        field: The task's field with the right answer, or with a list of which any is right.
+        field: The task's field with the right answer, or with a list of alternatives.
         cpu_seconds: Computing time for one comparison (not limited on Windows).
-        timeout: Seconds that it may take in all, waiting for a process included.
-        name: What to call it in parts and metrics.
+        timeout: Maximum seconds in total, waiting for a process included.
+        name: Name in parts and metrics.
     """
     if importlib.util.find_spec("math_verify") is None:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The processes in which mathematical answers are compared, and what can come of it."""
+"""Pool of processes that compare mathematical answers."""
 
 import asyncio
 import json
@@ -15,34 +15,34 @@ from agentfly.runtime.process import PIPE, Child, start
 
 WORKER = Path(__file__).with_name("math_worker.py")
 MOST_PROCESSES = 8
-"""Each takes about 100 MB, and some 10 ms for a comparison."""
+"""Maximum number of processes; each takes about 100 MB, and about 10 ms per comparison."""
 LIFETIME = 24 * 3600.0
-"""A process that is found dead is replaced, so this only has to be long."""
+"""Maximum lifetime of a process in seconds; a dead process is replaced."""
 OUT_OF_TIME = -signal.SIGXCPU if sys.platform != "win32" else None
-"""The code of a process that the kernel ended at its limit of computing time."""
+"""Return code of a process that the kernel ended at its limit of computing time."""
 
 
 class Comparison(Enum):
-    """What came of comparing an answer with the right one."""
+    """Outcome of comparing an answer with the right one."""
 
     EQUAL = "equal"
     DIFFERENT = "different"
-    """Also where the answer holds no mathematics."""
+    """Also if the answer contains no mathematics."""
     TOO_HARD = "too hard"
     """The two could not be compared within the computing time."""
 
 
 class MathProcesses:
-    """A few processes, started when needed, that compare one pair of answers at a time each."""
+    """Pool of processes, started when needed, each of which compares one pair at a time."""
 
     def __init__(self, size: int) -> None:
         self._free_places = asyncio.Semaphore(size)
         self._idle: list[Child] = []
 
     async def compare(self, gold: str, answer: str, *, cpu_seconds: int) -> Comparison:
-        """Compare; raise RewardError if the right answer can't be read, or a process breaks.
+        """Compare; raise RewardError if the right answer can't be read, or a process dies.
 
-        The caller sets the deadline: when cancelled, it ends the process.
+        The caller sets the deadline: cancellation kills the process.
         """
         request = json.dumps({"gold": gold, "answer": answer, "cpu_seconds": cpu_seconds})
         async with self._free_places:
@@ -78,7 +78,7 @@ _pools: dict[asyncio.AbstractEventLoop, tuple[MathProcesses, AsyncGenerator[Math
 
 
 async def math_processes() -> MathProcesses:
-    """Return those that all rewards in the running event loop share, until it ends."""
+    """Return the pool that all rewards in the running event loop share, until it ends."""
     loop = asyncio.get_running_loop()
     if loop not in _pools:
         life = _while_the_loop_lives(loop)
@@ -87,7 +87,7 @@ async def math_processes() -> MathProcesses:
 
 
 async def _while_the_loop_lives(loop: asyncio.AbstractEventLoop) -> AsyncGenerator[MathProcesses]:
-    """Be closed by the loop's end: `asyncio.run` closes the asynchronous generators left open."""
+    """Yield a pool that closes with the loop: `asyncio.run` closes open async generators."""
     pool = MathProcesses(size=min(MOST_PROCESSES, os.cpu_count() or 1))
     try:
         yield pool
@@ -98,7 +98,7 @@ async def _while_the_loop_lives(loop: asyncio.AbstractEventLoop) -> AsyncGenerat
 
 async def _ask(child: Child, request: str, gold: str) -> Comparison:
     assert child.stdin is not None
-    # One that ended meanwhile is told by its code, below.
+    # A process that has ended is recognized by its return code, below.
     with suppress(ConnectionError):
         child.stdin.write(request.encode() + b"\n")
         await child.stdin.drain()

@@ -1,11 +1,11 @@
-"""Compares mathematical answers in a process of its own: a program, never imported.
+"""Program that compares mathematical answers in its own process; never imported.
 
-SymPy can be made to compute for ever, or to fill the memory, by an answer of a few characters
-(`9^{9^9}`), and while it multiplies integers no other thread of its process runs. So it computes
-here, under limits that the kernel enforces: SIGXCPU ends this process when the time is up.
+A short answer such as `9^{9^9}` can make SymPy compute forever or fill the memory, and while it
+multiplies integers no other thread of its process runs. So it computes here, under limits that the
+kernel enforces: SIGXCPU ends this process at the limit of computing time.
 
-One JSON line in, `{"gold": "1/2", "answer": "0.5", "cpu_seconds": 5}`; two lines out, whether the
-gold answer could be read, `true`, and then whether the answer equals it, `true`.
+Input is one JSON line, `{"gold": "1/2", "answer": "0.5", "cpu_seconds": 5}`; output are two lines:
+whether the gold answer could be read, `true`, and then whether the answer equals it, `true`.
 """
 
 import json
@@ -16,11 +16,11 @@ import sys
 from math_verify import parse, verify
 
 MEMORY_BYTES = 2 << 30
-"""More than SymPy needs for any honest answer."""
+"""Memory limit; more than SymPy needs for any real answer."""
 
 
 def main() -> None:
-    """Answer requests until the input ends, which it also does when the parent dies."""
+    """Answer requests until the input ends, also because the parent died."""
     logging.disable(logging.CRITICAL)
     _limit_memory()
     for line in sys.stdin:
@@ -57,7 +57,7 @@ def _limit_memory() -> None:
 
 
 def _limit_time(seconds: float) -> None:
-    """Count from now: the kernel's limit is on the time since the process began."""
+    """Limit computing time from now; the kernel counts from the start of the process."""
     if sys.platform != "win32":
         import resource
 

@@ -25,7 +25,7 @@ from agentfly.types import Task
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number as written."""
+    """Number as written."""
 
     value: float
     percent: bool = False
@@ -44,7 +44,7 @@ class Number:
 
     @property
     def as_fraction(self) -> float:
-        """The value, of a percentage its hundredth."""
+        """Value; for a percentage, a hundredth of it."""
         return self.value / 100 if self.percent else self.value
 
 
@@ -87,7 +87,7 @@ _SPELLINGS = [
 
 
 def _plain(text: str) -> str:
-    """Rewrite the many spellings of numbers into the few that `_NUMBER` knows."""
+    """Rewrite the many spellings of numbers into those that `_NUMBER` matches."""
     for spelling, plain in _SPELLINGS:
         text = spelling.sub(plain, text)
     return text
@@ -134,10 +134,10 @@ def numeric_match(
     True
 
     Args:
-        field: The task's field with the right answer, or with a list of which any is right.
-        rel_tol: The relative difference that is let pass.
-        abs_tol: The absolute difference that is let pass.
-        name: What to call it in parts and metrics.
+        field: The task's field with the right answer, or with a list of alternatives.
+        rel_tol: Relative tolerance.
+        abs_tol: Absolute tolerance.
+        name: Name in parts and metrics.
     """
     for tolerance in (rel_tol, abs_tol):
         if not 0 <= tolerance < math.inf:

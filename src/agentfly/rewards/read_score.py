@@ -1,4 +1,4 @@
-"""What a reward's function returned, read into a Score."""
+"""Conversion of a reward function's return value to a Score."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -85,7 +85,7 @@ def _per_turn(values: object, reward: str, turns: int) -> tuple[float, ...]:
 
 
 def _shown(value: object) -> str:
-    """Show a value shortly, with its type."""
+    """Return a short text of a value, with its type."""
     if value is None:
         return "None (does every path of it return something?)"
     text = repr(value)

@@ -1,4 +1,4 @@
-"""The right answer, as a task gives it."""
+r"""Right answers of tasks, and answers marked in a text: `#### 72`, or `\boxed{72}`."""
 
 from agentfly.errors import RewardError
 from agentfly.rewards.injection import missing_field
@@ -6,7 +6,7 @@ from agentfly.types import Task
 
 
 def gold_answers(task: Task, field: str) -> list[str]:
-    """Return the task's right answers as texts: one value, or a list of which any is right.
+    """Return the task's right answers as strings, from one value or a list of alternatives.
 
     >>> gold_answers(Task(id="a", messages=(), fields={"answer": 42}), "answer")
     ['42']
@@ -18,7 +18,7 @@ def gold_answers(task: Task, field: str) -> list[str]:
 
 
 def listed_answers(task: Task, field: str) -> list[str]:
-    """Return the right answers as texts, for rewards to which having none means something."""
+    """Return the right answers as strings; the list may be empty."""
     if field not in task.fields:
         raise RewardError(missing_field(field, task))
     value = task.fields[field]
@@ -35,13 +35,13 @@ def _text(value: object, field: str) -> str:
 
 
 HASHES = "####"
-"""What GSM8K (arXiv:2110.14168) puts between a worked solution and its answer."""
+"""Separator of GSM8K (arXiv:2110.14168) between a worked solution and its answer."""
 BOX = r"\boxed{"
-"""What solutions of competition problems put around their answer."""
+"""Mark around the answer in solutions of competition problems."""
 
 
 def after_hashes(text: str) -> str:
-    """Return what follows the last `####`, or the whole text if there is none.
+    """Return the text after the last `####`, or the whole text if there is none.
 
     >>> after_hashes("48/2 = 24, so 48+24 = 72. #### 72")
     ' 72'
@@ -50,7 +50,7 @@ def after_hashes(text: str) -> str:
 
 
 def marked_answer(text: str) -> str:
-    r"""Return what follows the last `####`, else what the last `\boxed{}` holds, else the text.
+    r"""Return the text after the last `####`, else inside the last `\boxed{}`, else all of it.
 
     >>> marked_answer(r"So \boxed{\frac{1}{2}}, by step 3.")
     '\\frac{1}{2}'
@@ -62,7 +62,7 @@ def marked_answer(text: str) -> str:
 
 
 def _closing_brace(text: str) -> int:
-    """Find the brace that closes one opened before the text, or its end."""
+    """Return the index of the brace that closes one opened before the text, or its length."""
     depth = 1
     for place, character in enumerate(text):
         depth += (character == "{") - (character == "}")

@@ -1,9 +1,10 @@
-"""Short answers in prose, compared as SQuAD's official evaluation compares them.
+"""Rewards for short answers as text: exact match, and SQuAD's exact match and F1.
 
-The rules are those of the SQuAD 2.0 evaluation script (Rajpurkar et al., arXiv:1806.03822): both
-sides are lower-cased, ASCII punctuation is deleted, the articles "a", "an" and "the" become white
-space, and white space is collapsed. Of several right answers the best match counts. A task with an
-empty list of answers has none, and then only an empty response is right.
+The rules of `qa_exact_match` and `qa_f1` are those of the SQuAD 2.0 evaluation script (Rajpurkar et
+al., arXiv:1806.03822): both sides are lower-cased, ASCII punctuation is deleted, the articles "a",
+"an" and "the" become white space, and white space is collapsed. Of several right answers the best
+match counts. A task with an empty list of answers has none, and then only an empty response is
+right.
 """
 
 import re
@@ -18,15 +19,15 @@ from agentfly.types import Task
 def exact_match(*, field: str = "answer", name: str = "exact_match") -> FunctionReward[..., bool]:
     r"""Score 1 if the final response is the right answer, character for character, and else 0.
 
-    White space around either is left aside; nothing else is. For answers in prose see
+    White space around either is ignored; nothing else is. For answers in prose see
     `qa_exact_match`, for numbers `numeric_match`.
 
     >>> exact_match()("Paris\n", Task(id="a", messages=(), fields={"answer": "Paris"}))
     True
 
     Args:
-        field: The task's field with the right answer, or with a list of which any is right.
-        name: What to call it in parts and metrics.
+        field: The task's field with the right answer, or with a list of alternatives.
+        name: Name in parts and metrics.
     """
 
     @reward(name=name, range=(0, 1))
@@ -42,7 +43,7 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalize_answer(text: str) -> str:
-    """Strip a text of case, punctuation, articles and extra white space.
+    """Remove case, punctuation, articles and extra white space from a text.
 
     >>> normalize_answer("The  Eiffel-Tower, (in Paris)!")
     'eiffeltower in paris'
@@ -73,8 +74,8 @@ def qa_exact_match(
     True
 
     Args:
-        field: The task's field with the right answer, or with a list of which any is right.
-        name: What to call it in parts and metrics.
+        field: The task's field with the right answer, or with a list of alternatives.
+        name: Name in parts and metrics.
     """
 
     @reward(name=name, range=(0, 1))
@@ -92,8 +93,8 @@ def qa_f1(*, field: str = "answer", name: str = "qa_f1") -> FunctionReward[..., 
     0.6666666666666666
 
     Args:
-        field: The task's field with the right answer, or with a list of which any is right.
-        name: What to call it in parts and metrics.
+        field: The task's field with the right answer, or with a list of alternatives.
+        name: Name in parts and metrics.
     """
 
     @reward(name=name, range=(0, 1))
@@ -104,5 +105,5 @@ def qa_f1(*, field: str = "answer", name: str = "qa_f1") -> FunctionReward[..., 
 
 
 def _answers(task: Task, field: str) -> list[str]:
-    """Drop answers that normalize to nothing, as the official script does."""
+    """Return the answers that do not normalize to nothing, as the official script does."""
     return [gold for gold in listed_answers(task, field) if normalize_answer(gold)] or [""]

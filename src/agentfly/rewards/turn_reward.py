@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 class TurnReward(UserFunction[P, R]):
-    """A function that scores each turn of a chain, made by `@turn_reward`."""
+    """Function that scores each turn of a chain, made by `@turn_reward`."""
 
     kind = "turn reward"
     offered: ClassVar[Offers] = {
@@ -24,7 +24,7 @@ class TurnReward(UserFunction[P, R]):
     }
 
     async def score(self, trajectory: Trajectory, context: Context) -> Score:
-        """Score each turn; the chain's value is their sum. Or raise RewardError."""
+        """Score each turn, and the chain by their sum, or raise RewardError."""
         values = tuple([await self._score_turn(t, trajectory, context) for t in trajectory.turns])
         return self._in_range(Score(value=sum(values, 0.0), per_turn=values))
 
@@ -67,10 +67,10 @@ def turn_reward(
 ) -> TurnReward[P, R] | Callable[[Callable[P, R]], TurnReward[P, R]]:
     """Make a reward of a function that is called for each turn, in order, and returns a number.
 
-    The numbers become the score's `per_turn`, and their sum its value. Arguments are found as for
-    `@reward`, and these beside them: `turn` (a Turn), `message` (what the model said in it) and
-    `results` (what its tools answered). `timeout` is for each call, and `range` is
-    that of the sum over a whole chain.
+    The numbers become the score's `per_turn`, and their sum its value. Arguments are filled as for
+    `@reward`; in addition there are `turn` (a Turn), `message` (the model's message) and `results`
+    (the results of its tools). `timeout` is for each call, and `range` is that of the sum over a
+    whole chain.
 
     >>> @turn_reward
     ... def valid_calls(results) -> float:

@@ -1,4 +1,4 @@
-"""Tasks: reading them, their order, and the ledger of what became of each."""
+"""Tasks: loading them, their order, and the ledger of their progress."""
 
 from agentfly.tasks.ledger import Ledger, Progress
 from agentfly.tasks.order import Mixture, Order, Visit

@@ -1,7 +1,7 @@
-"""The ledger: the one record of every task issued, finished and trained on.
+"""Ledger: the one record of every task issued, finished and trained on.
 
-It is what resume, staleness, evaluation and the progress bar ask. On disk it is a journal of plain
-lines, of which each is whole or absent:
+Resume, staleness, evaluation and the progress bar use it. On disk it is a journal of text lines,
+each of which is complete or absent:
 
     {"v":2,"kind":"ledger","do":"open","tasks":"9f…","count":3,"seed":7,"shuffle":true,"crc":"…"}
     {"v":2,"kind":"ledger","do":"issue","groups":["b/0","a/0"],"crc":"…"}
@@ -9,12 +9,12 @@ lines, of which each is whole or absent:
     {"v":2,"kind":"ledger","do":"train","groups":["b/0"],"step":1,"crc":"…"}
     {"v":2,"kind":"ledger","do":"save","step":1,"crc":"…"}
 
-Each line outlives this process as soon as it is written, `kill -9` included. Training is also
-synced to the disk, with all before it: after a power cut, work may be done again, but nothing is
-trained twice. For that, keep this order: save a group's trajectories, then `finish`; update the
+A written line survives this process, also after `kill -9`. Training is also synced to the disk,
+with all lines before it: after a power cut, work may be repeated, but nothing is trained twice.
+This needs a fixed order: save a group's trajectories, then `finish`; update the
 weights, then `train`, then save the checkpoint, then `save`. A run that resumes compares the last
 `save` with the checkpoint that it found, and warns of an older one. Lines of version 1 have no
-checksums, and there is no `save` among them.
+checksums and no `save`.
 """
 
 import logging
@@ -45,10 +45,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where a run stands, in groups."""
+    """Progress of a run, in groups."""
 
     issued: int
-    """Over all, repetitions not counted."""
+    """Total, repetitions not counted."""
     in_flight: int
     ready: int
     """Finished, and waiting to be trained on."""
@@ -58,13 +58,13 @@ class Progress:
     """From 0."""
     step: int
     staleness: int
-    """How many steps ago the oldest group that still waits for training was issued."""
+    """Steps since the oldest group that still waits for training was issued."""
     stops: Mapping[str, int]
-    """How many chains of the finished groups ended for each reason."""
+    """Number of chains of the finished groups that ended for each reason."""
 
 
 class Ledger:
-    """Issues tasks in order, and remembers what became of them.
+    """Record that issues tasks in order and keeps the state of each.
 
     >>> tasks = [Task.from_row({"id": name}) for name in "ab"]
     >>> ledger = Ledger.open(None, tasks, seed=Seed(0), shuffle=False)
@@ -79,7 +79,7 @@ class Ledger:
         self._journal = journal
         self._epochs = epochs
         self._again = by_position(state.issued.values())
-        """Issued by a process that is gone, or asked for again: goes before anything new."""
+        """Issued by an earlier process, or reissued: these go before new ones."""
 
     @classmethod
     def open(
@@ -93,21 +93,21 @@ class Ledger:
         epochs: int | None = None,
         step: int | None = None,
     ) -> Self:
-        """Start a ledger, or take one up where it was left.
+        """Start a ledger, or continue an existing one.
 
         Args:
             path: The journal; None keeps the ledger in memory.
             tasks: The same tasks, in the same order, as when the ledger was started.
-            seed: Gives the order of each epoch.
+            seed: Seed of the order of each epoch.
             shuffle: False visits the tasks as they are listed.
-            weights: The share of each source, where there are several.
-            epochs: How often to go through all tasks; None for as long as they are asked for.
-            step: The step of the checkpoint that a run resumes from. Whatever the journal holds
-                after that step's training is undone, because the weights don't know of it. A step
-                before the last one that was saved is warned of.
+            weights: Share of each source, if there are several.
+            epochs: Number of passes over all tasks; None for no limit.
+            step: Step of the checkpoint that a run resumes from. Everything in the journal after
+                that step's training is undone, because the weights do not include it. A step before
+                the last saved one causes a warning.
 
         Raises:
-            FormatError: The journal is damaged or missing, or it tells of checkpoints although
+            FormatError: The journal is damaged or missing, or it records checkpoints although
                 `step` is 0.
         """
         order: Order | Mixture
@@ -129,17 +129,17 @@ class Ledger:
 
     @property
     def position(self) -> int:
-        """How many visits have been issued, repetitions not counted."""
+        """Number of visits issued, repetitions not counted."""
         return self._state.position
 
     @property
     def step(self) -> int:
-        """The last step that was trained; 0 before the first."""
+        """Last step that was trained; 0 before the first."""
         return self._state.step
 
     @property
     def progress(self) -> Progress:
-        """Count where every group stands."""
+        """Number of groups in each state."""
         state = self._state
         oldest = min(state.step_of_issue.values(), default=state.step)
         return Progress(
@@ -155,9 +155,9 @@ class Ledger:
         )
 
     def issue(self, count: int = 1) -> list[Visit]:
-        """Hand out visits: first what was issued and never finished, then the next in order.
+        """Issue visits: first those that were issued and never finished, then the next in order.
 
-        Fewer than asked for come back at the end of the last epoch.
+        Returns fewer than `count` at the end of the last epoch.
         """
         again = self._again[:count]
         start = self.position
@@ -169,7 +169,7 @@ class Ledger:
         return visits
 
     def finish(self, group_id: str, stops: Mapping[StopReason, int]) -> None:
-        """Say that a group's chains have ended, for which reasons, and are saved."""
+        """Record that a group's chains have ended, with their stop reasons, and are saved."""
         counts = {str(reason): count for reason, count in stops.items()}
         self._change({"do": "finish", "group": group_id, "stops": counts})
 
@@ -180,30 +180,30 @@ class Ledger:
             self._journal.sync()
 
     def save(self) -> None:
-        """Say that there is a checkpoint of the last step; it is on disk on return."""
+        """Record that there is a checkpoint of the last step; on disk when this returns."""
         self._change({"do": "save", "step": self.step})
         if self._journal:
             self._journal.sync()
 
     def abandon(self, group_id: str, reason: str) -> None:
-        """Say that a group will not be trained on, for example because all its chains failed."""
+        """Record that a group will not be trained on, for example because all its chains failed."""
         self._change({"do": "abandon", "group": group_id, "reason": reason})
 
     def reissue(self, group_id: str) -> None:
-        """Have a finished group done again, for example because its trajectories are lost."""
+        """Issue a finished group again, for example because its trajectories are lost."""
         self._change({"do": "reissue", "group": group_id})
         self._again = by_position([*self._again, self._state.issued[group_id]])
 
     def unfinished(self) -> list[Visit]:
-        """List what was issued and has not finished, in order."""
+        """Return the visits that were issued and have not finished, in order."""
         return by_position(self._state.issued.values())
 
     def ready(self) -> list[Visit]:
-        """List what has finished and was not trained on, in order."""
+        """Return the visits that have finished and were not trained on, in order."""
         return by_position(self._state.finished.values())
 
     def close(self) -> None:
-        """Sync, and let others write. Closing twice does nothing."""
+        """Sync and release the journal. Closing twice does nothing."""
         if self._journal:
             self._journal.close()
 
@@ -223,7 +223,7 @@ class Ledger:
         return sys.maxsize if self._epochs is None else self._epochs * len(self._state.order)
 
     def _change(self, change: dict[str, Any]) -> None:
-        """Make a change in memory, which refuses an impossible one, and in the file, or in none."""
+        """Apply a change both in memory, which refuses an impossible one, and in the file."""
         self._state.apply(change)
         if self._journal:
             try:
@@ -273,7 +273,7 @@ def _require_there(path: Path, step: int | None) -> None:
 
 
 def _compare_with_last_save(lines: _Lines, step: int, path: Path) -> None:
-    """Refuse or warn when the run goes on from before the newest checkpoint that it has saved."""
+    """Refuse or warn when the run resumes from before its last saved checkpoint."""
     saves = [change.get("step") for _, change in lines if change.get("do") in ("save", "rewind")]
     last = saves[-1] if saves else 0
     if not isinstance(last, int) or step >= last:
@@ -313,7 +313,7 @@ def _require_same(path: Path, then: Mapping[str, Any], now: Mapping[str, Any]) -
 
 
 def _without_undone(lines: _Lines, path: Path) -> _Lines:
-    """Leave out the header, and what was rewound."""
+    """Return the lines without the header and without undone changes."""
     kept: _Lines = []
     for number, change in lines[1:]:
         if change.get("do") == "rewind":
@@ -324,7 +324,7 @@ def _without_undone(lines: _Lines, path: Path) -> _Lines:
 
 
 def _mark(lines: _Lines, step: object, path: Path) -> int:
-    """Return how many lines there are up to the training of a step."""
+    """Return the number of lines up to the training of a step."""
     if step == 0:
         return 0
     for count, (_, change) in enumerate(lines, start=1):

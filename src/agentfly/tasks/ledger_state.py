@@ -1,4 +1,4 @@
-"""What became of every visit so far. Only records change it, so replaying them restores it."""
+"""State of every visit. Only records change it, so replaying them restores it."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -7,29 +7,29 @@ from typing import Any
 from agentfly.tasks.order import Mixture, Order, Visit
 
 Change = Mapping[str, Any]
-"""One line of the ledger, for example {"do": "train", "groups": ["a/0"], "step": 1}."""
+"""Line of the ledger, for example {"do": "train", "groups": ["a/0"], "step": 1}."""
 
 
 class LedgerState:
-    """Every visit is issued, then finished, then trained on or abandoned."""
+    """State of all visits: each is issued, then finished, then trained on or abandoned."""
 
     def __init__(self, order: Order | Mixture) -> None:
         self.order = order
         self.position = 0
-        """How many visits have been issued, repetitions not counted."""
+        """Number of visits issued, repetitions not counted."""
         self.step = 0
-        """The last step that was trained."""
+        """Last step that was trained."""
         self.issued: dict[str, Visit] = {}
         self.finished: dict[str, Visit] = {}
         self.trained: dict[str, int] = {}
-        """The step that each group was trained at."""
+        """Step at which each group was trained."""
         self.abandoned: set[str] = set()
         self.step_of_issue: dict[str, int] = {}
-        """The last trained step when a group that is not yet trained was issued."""
+        """Last trained step at the time when each untrained group was issued."""
         self.stops: Counter[str] = Counter()
 
     def apply(self, change: Change) -> None:
-        """Make one change; one that can't follow what came before is a ValueError."""
+        """Apply one change; raise ValueError if it is impossible in this state."""
         match change:
             case {"do": "issue", "groups": [*groups]}:
                 self._issue(groups)
@@ -90,5 +90,5 @@ def _take(groups: dict[str, Visit], group: str, expected: str) -> Visit:
 
 
 def by_position(visits: Iterable[Visit]) -> list[Visit]:
-    """Sort visits by their place in the run."""
+    """Return visits sorted by their position in the run."""
     return sorted(visits, key=lambda visit: visit.position)

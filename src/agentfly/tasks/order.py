@@ -1,4 +1,4 @@
-"""In which order tasks are visited: a pure function of the tasks, the seed and the position."""
+"""Order of visits to tasks: a pure function of tasks, seed and position. Mixtures of sources."""
 
 import hashlib
 from collections import Counter
@@ -15,18 +15,18 @@ class Visit:
 
     task: Task
     number: int
-    """How often the task had been visited before."""
+    """Number of earlier visits to the task."""
     position: int
-    """The visit's place in the order of the run."""
+    """Position in the order of the run."""
 
     @property
     def group_id(self) -> str:
-        """Name the chains of this visit."""
+        """Id of the group of this visit."""
         return group_id(self.task.id, self.number)
 
 
 class Order:
-    """Every epoch visits every row once, shuffled by the epoch's own seed.
+    """Order that visits every row once per epoch, shuffled by the epoch's own seed.
 
     >>> tasks = [Task.from_row({"id": name}) for name in "abc"]
     >>> order = Order(tasks, seed=Seed(1), shuffle=False)
@@ -50,7 +50,7 @@ class Order:
 
     @property
     def digest(self) -> str:
-        """Tell whether two orders are of the same tasks."""
+        """Digest of the tasks, to compare two orders."""
         ids = "\n".join(task.id for task in self._tasks)
         return hashlib.blake2b(ids.encode(errors="surrogatepass"), digest_size=8).hexdigest()
 
@@ -92,7 +92,7 @@ def require_distinct(tasks: Sequence[Task]) -> None:
 
 
 class Mixture:
-    """Visits sources in turn so that after every step each is as close to its share as can be.
+    """Order over several sources that keeps each as close to its share as possible.
 
     >>> tasks = [Task.from_row({"id": i}, source=source) for i, source in enumerate("aab")]
     >>> mixture = Mixture(tasks, {"a": 1, "b": 3}, seed=Seed(0), shuffle=False)
@@ -117,12 +117,12 @@ class Mixture:
         self._visits: list[Visit] = []
 
     def __len__(self) -> int:
-        """Return how many tasks there are: after so many visits the next epoch is counted."""
+        """Return the number of tasks, which is the number of visits in an epoch."""
         return sum(map(len, self._orders.values()))
 
     @property
     def digest(self) -> str:
-        """Tell whether two mixtures are of the same tasks with the same shares."""
+        """Digest of tasks and shares, to compare two mixtures."""
         shares = (f"{name}:{share:.9g}" for name, share in self._shares.items())
         return "+".join((*shares, *(order.digest for order in self._orders.values())))
 

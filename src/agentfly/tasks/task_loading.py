@@ -1,4 +1,4 @@
-"""Rows from files, lists and functions, read into tasks."""
+"""Loading tasks from files, lists, functions and datasets of a Hugging Face hub."""
 
 import csv
 import json
@@ -15,13 +15,13 @@ from agentfly.types import Task
 
 Row = Mapping[str, Any] | Task
 Rows = str | Path | Iterable[Row] | Callable[[], Iterable[Row]]
-"""A name as in a run's settings, a file, rows or tasks, or a function that gives them."""
+"""A name as in a run's settings, a file, rows or tasks, or a function that returns them."""
 
 SHOWN = 10
-"""How many bad rows an error lists."""
+"""Maximum number of bad rows that an error lists."""
 
 _Located = Iterator[tuple[str, Any]]
-"""Where each row was found, and the row."""
+"""Location of each row, and the row."""
 
 
 def load_tasks(rows: Rows, *, source: str = "default", base: Path | None = None) -> list[Task]:
@@ -30,17 +30,17 @@ def load_tasks(rows: Rows, *, source: str = "default", base: Path | None = None)
     A text is a file's path, `module:function`, or a dataset of a Hugging Face hub, `hub:dataset`
     with `:split` or `:configuration:split`.
 
-    A row has `question` or `messages` and any other fields. Its task is known by the row's own
-    `id`, which must be unique, or else by its contents: equal rows are several visits to one task.
+    A row has `question` or `messages` and any other fields. The id of its task is the row's own
+    `id`, which must be unique, or else a hash of its contents: equal rows are several visits to one
+    task.
 
     >>> [task.id for task in load_tasks([{"id": 7, "question": "2+2?"}])]
     ['7']
 
     Args:
-        rows: Where they are, or the rows themselves.
-        source: What to call where they came from.
-        base: The folder from which files and modules are looked for; by default the working
-            directory.
+        rows: Location of the rows, or the rows themselves.
+        source: Name of the source.
+        base: Folder in which files and modules are searched; by default the working directory.
     """
     if isinstance(rows, str):
         rows = find_rows(rows, base=base)
@@ -67,7 +67,7 @@ def find_rows(name: str, *, base: Path | None = None) -> Rows:
     from agentfly.config import import_named, is_import_path  # rows that are given don't need it
 
     if name.startswith(HUB):
-        return HubDataset.named(name)
+        return HubDataset.parse(name)
     path = (base or Path()) / name
     if is_import_path(name) and not path.exists():
         function: Rows = import_named(name, "function", base=base)
@@ -179,7 +179,7 @@ _READERS: dict[str, Callable[[Path], _Located]] = {
 
 
 HUB = "hub:"
-"""What the name of such a dataset begins with."""
+"""Prefix of the names of hub datasets."""
 
 _NAME = re.compile(
     r"hub:(?P<dataset>[^:\[\]]+)"
@@ -190,21 +190,21 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubDataset:
-    """One split of a dataset; called, it gives the rows, which are fetched once and then cached."""
+    """Split of a hub dataset. Calling it returns the rows, which are fetched once and cached."""
 
     dataset: str
-    """`organisation/name`, or a folder that the package `datasets` can read."""
+    """`organization/name`, or a folder that the package `datasets` can read."""
     configuration: str | None = None
     split: str = "train"
     """May be a slice, as in `train[:100]`."""
 
     @classmethod
-    def named(cls, name: str) -> Self:
-        """Read a name as settings have it.
+    def parse(cls, name: str) -> Self:
+        """Parse a name as it is in settings.
 
-        >>> HubDataset.named("hub:openai/gsm8k:main:train[:100]")
+        >>> HubDataset.parse("hub:openai/gsm8k:main:train[:100]")
         HubDataset(dataset='openai/gsm8k', configuration='main', split='train[:100]')
-        >>> HubDataset.named("hub:rajpurkar/squad").split
+        >>> HubDataset.parse("hub:rajpurkar/squad").split
         'train'
         """
         found = _NAME.fullmatch(name)
@@ -217,11 +217,11 @@ class HubDataset:
 
     @property
     def __name__(self) -> str:
-        """What to call it in messages."""
+        """Name in messages."""
         return self.dataset
 
     def __call__(self) -> Iterable[Mapping[str, Any]]:
-        """Fetch the rows, or take them from the cache."""
+        """Return the rows, fetched or from the cache."""
         try:
             import datasets
         except ImportError as error:

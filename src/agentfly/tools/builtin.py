@@ -1,4 +1,4 @@
-"""The calculator: arithmetic by parsing, never by `eval`, with every size bounded."""
+"""Built-in tools: `calculator`, which parses arithmetic instead of using `eval`, and `finish`."""
 
 import math
 import operator
@@ -22,7 +22,7 @@ def finish(answer: str) -> ToolResult:
 
 
 answer = tool(finish.function, name="answer")
-"""The same as `finish`, under the name that some prompts ask for."""
+"""Same tool as `finish`, under the name that some prompts ask for."""
 
 
 Number = int | float
@@ -30,9 +30,9 @@ Number = int | float
 MAX_LENGTH = 1000
 MAX_DEPTH = 50
 MAX_DIGITS = 1000
-"""Of any integer on the way. Multiplying two of these is cheap; a power is refused beforehand."""
+"""Maximum digits of any intermediate integer; larger powers are refused before computing."""
 SHOWN_DIGITS = 15
-"""Of a float: all that are sure, so that 0.1 + 0.2 is 0.3."""
+"""Digits shown of a float: the exact ones, so that 0.1 + 0.2 is 0.3."""
 
 
 @tool(timeout=5.0)
@@ -59,7 +59,7 @@ def calculate(expression: str) -> Number:
             "split it into smaller ones"
         )
     try:
-        return _Reader(expression).read()
+        return _Parser(expression).parse()
     except ZeroDivisionError:
         raise ToolError("division by zero") from None
     except OverflowError:
@@ -68,8 +68,8 @@ def calculate(expression: str) -> Number:
         raise ToolError(f"can't be calculated: {error}") from None
 
 
-class _Reader:
-    """Reads tokens from left to right, and calculates on the way."""
+class _Parser:
+    """Precedence-climbing parser that calculates while it parses."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -77,21 +77,21 @@ class _Reader:
         self._next = 0
         self._depth = 0
 
-    def read(self) -> Number:
+    def parse(self) -> Number:
         value = self._expression(0)
         if self._peek():
             self._refuse(f"{self._peek()!r} was not expected")
         return value
 
     def _expression(self, binding: int) -> Number:
-        """Read operands and operators that bind more tightly than `binding`."""
+        """Parse operands and operators that bind more tightly than `binding`."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise ToolError(f"the expression is nested more than {MAX_DEPTH} deep: split it")
         value = self._operand()
         while _BINDING.get(self._peek(), 0) > binding:
             symbol = self._take()
-            # A power is read from the right: 2 ** 3 ** 2 is 2 ** 9.
+            # A power is right-associative: 2 ** 3 ** 2 is 2 ** 9.
             right = self._expression(_BINDING[symbol] - (symbol == "**"))
             value = _bounded(_OPERATORS[symbol](value, right))
         self._depth -= 1
@@ -152,7 +152,7 @@ _SPELLINGS = {"^": "**", "×": "*", "·": "*", "÷": "/", "−": "-"}
 
 
 def _tokens(text: str) -> list[str]:
-    """Split a text; characters that mean nothing are tokens too, to be refused where they stand."""
+    """Split a text into tokens; unknown characters are tokens too, refused by the parser."""
     found = [match["token"] or match["stranger"] for match in _TOKEN.finditer(text)]
     return [_SPELLINGS.get(token, token) for token in found]
 
@@ -178,7 +178,7 @@ def _divide(a: Number, b: Number) -> Number:
 
 
 def _power(a: Number, b: Number) -> Number | complex:
-    # Looked at beforehand: 9 ** 9 ** 9 would take all memory.
+    # Checked before computing: 9 ** 9 ** 9 would take all memory.
     whole = isinstance(a, int) and isinstance(b, int) and abs(a) > 1
     if whole and b * math.log10(abs(a)) > MAX_DIGITS:
         raise OverflowError

@@ -1,4 +1,4 @@
-"""A tool made of a JSON Schema and a function, where there is no signature to read."""
+"""Tools made of a JSON Schema and a function, without reading a signature."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, NotRequired, Union
@@ -34,8 +34,8 @@ def tool_from_schema(
 ) -> FunctionTool[..., Any]:
     """Make a tool of a JSON Schema and a function that takes the arguments by name.
 
-    Types, enums, bounds, nested objects and lists are checked and coerced before the call; what
-    else JSON Schema can say (`not`, `if`, ...) is shown to the model and left to the function.
+    Types, enums, bounds, nested objects and lists are checked and coerced before the call; the rest
+    of JSON Schema (`not`, `if`, ...) is shown to the model and left to the function.
 
     >>> schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     >>> tool_from_schema("double", "Double it.", schema, lambda n: 2 * n).spec.name
@@ -66,7 +66,7 @@ def _types(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _type(schema: Mapping[str, Any]) -> Any:
-    """Translate a schema to the type that pydantic checks; Any where it says something unusual."""
+    """Return the type that pydantic checks for a schema; Any for unusual ones."""
     if "enum" in schema:
         return Literal[tuple(schema["enum"])]
     options = schema.get("anyOf") or schema.get("oneOf")

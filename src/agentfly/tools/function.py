@@ -30,7 +30,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 DEFAULT_SECONDS = 30.0
-"""How long one call may take."""
+"""Default timeout of one call."""
 MAX_SHOWN_ERROR = 500
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -39,23 +39,23 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FunctionTool(Generic[P, R]):
-    """A function with what a model is told of it. It can still be called as the function it is."""
+    """Function with its specification for the model, still callable as before."""
 
     function: Callable[P, R]
     spec: ToolSpec
     arguments: Arguments = field(repr=False)
     sources: Mapping[str, Source] = field(default_factory=dict, repr=False)
-    """Which parameters are injected, and from where."""
+    """Sources of the parameters that are injected."""
     defaults: Mapping[str, Any] = field(default_factory=dict, repr=False)
     timeout: float = DEFAULT_SECONDS
     max_length: int | None = None
-    """Longest observation in characters; None means whole."""
+    """Maximum characters of an observation; None means no limit."""
     unbound: bool = False
     """Whether it is a method that still lacks its instance."""
 
     def __post_init__(self) -> None:
         _require_usable(self)
-        # As `functools.update_wrapper`, which can't write to a frozen instance.
+        # Like `functools.update_wrapper`, which can't write to a frozen instance.
         plain = unwrapped(self.function)
         for attribute in functools.WRAPPER_ASSIGNMENTS:
             if hasattr(plain, attribute):
@@ -73,17 +73,17 @@ class FunctionTool(Generic[P, R]):
 
     @property
     def environments(self) -> tuple[EnvSpec, ...]:
-        """Which environments must be leased for it."""
+        """Environments that it needs."""
         return injected_environments(self.sources)
 
     async def run(self, call: ToolCall, context: Context) -> ToolResult:
-        """Run a call. Whatever the model or the tool did wrong is a result."""
+        """Run a call; return mistakes of the model and of the tool as results."""
         read = read_arguments(call.arguments, self.arguments, self.spec)
         if isinstance(read, ToolResult):
             return clean_observation(read, self.max_length)
         asked_at = context.clock.now()
         given = await injected_values(self.spec.name, self.sources, context, self.defaults)
-        # What it took to lease environments is not charged to the chain.
+        # The wait for environments is not charged to the chain.
         waited = context.clock.now() - asked_at
         context = dataclasses.replace(context, deadline=context.deadline + waited)
         result = await self._answer({**read.values, **given}, context)
@@ -112,7 +112,7 @@ class FunctionTool(Generic[P, R]):
             return ToolResult(observation=advice, status=ToolStatus.TIMEOUT)
         except ChainError:
             raise
-        except Exception as error:  # noqa: BLE001 - a tool's bug is told to the model, and logged
+        except Exception as error:  # noqa: BLE001 - a tool's bug is shown to the model, and logged
             _log.warning("%s failed", named, exc_info=error)
             shown = f"{named} failed: {type(error).__name__}: {error}"[:MAX_SHOWN_ERROR]
             return ToolResult(observation=shown, status=ToolStatus.ERROR)
@@ -143,7 +143,7 @@ def tool(
     max_length: int | None = None,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Let a model call a function. Its signature and docstring are what the model is told.
+    """Make a tool of a function. The model is shown its signature and docstring.
 
     Args:
         function: A function, async function, method, partial or callable object.
@@ -215,10 +215,10 @@ def _require_usable(tool: FunctionTool[..., Any]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Documentation:
-    """A docstring as read, whether Google, NumPy or reST."""
+    """Parsed docstring in Google, NumPy or reST style."""
 
     description: str
-    """The summary and what follows it, without the sections on arguments, returns and so on."""
+    """Summary and description, without the sections on arguments, returns and so on."""
     parameters: Mapping[str, str]
 
 

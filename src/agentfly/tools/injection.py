@@ -1,4 +1,4 @@
-"""Parameters that the model never sees: environments, the context, the task and its fields."""
+"""Parameters that the model does not see: environments, the context, the task and its fields."""
 
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ from agentfly.types import Context, EnvSpec, Task, is_environment_class
 
 @dataclass(frozen=True, slots=True)
 class FromTask:
-    """Marks a parameter that is filled from a field of the task.
+    """Marker of a parameter that is filled from a field of the task.
 
     >>> from typing import Annotated
     >>> def check(guess: str, gold: Annotated[str, FromTask("answer")]) -> str: ...
@@ -26,25 +26,25 @@ class FromTask:
 
 @dataclass(frozen=True, slots=True)
 class FromEnvironment:
-    """Marks a parameter that is an environment of the chain."""
+    """Source of a parameter that is an environment of the chain."""
 
     spec: EnvSpec | None
     """None means the chain's only environment."""
 
 
-class Whole(Enum):
-    """What is injected as it is."""
+class WholeObject(Enum):
+    """Object that is injected as a whole."""
 
     CONTEXT = auto()
     TASK = auto()
 
 
-Source = FromTask | FromEnvironment | Whole
+Source = FromTask | FromEnvironment | WholeObject
 
 _BY_NAME: dict[str, Source] = {
     "env": FromEnvironment(None),
-    "context": Whole.CONTEXT,
-    "task": Whole.TASK,
+    "context": WholeObject.CONTEXT,
+    "task": WholeObject.TASK,
 }
 _JSON_TYPES = (str, int, float, bool, list, dict, tuple, set)
 
@@ -56,7 +56,7 @@ def sources_of(
     env: Callable[..., Any] | EnvSpec | None,
     inject: Collection[str],
 ) -> dict[str, Source]:
-    """Find which parameters are injected, by `inject`, by annotation or by name."""
+    """Return the sources of injected parameters, by `inject`, by annotation or by name."""
     _require_known(tool, inject, [parameter.name for parameter in parameters])
     found = {p.name: _source(tool, p, inject) for p in parameters}
     sources = {name: source for name, source in found.items() if source is not None}
@@ -64,7 +64,7 @@ def sources_of(
 
 
 def injected_environments(sources: Mapping[str, Source]) -> tuple[EnvSpec, ...]:
-    """List the environments that must be leased, each once."""
+    """Return the environments that must be leased, each once."""
     specs = [source.spec for source in sources.values() if isinstance(source, FromEnvironment)]
     return tuple(dict.fromkeys(spec for spec in specs if spec is not None))
 
@@ -72,7 +72,7 @@ def injected_environments(sources: Mapping[str, Source]) -> tuple[EnvSpec, ...]:
 async def injected_values(
     tool: str, sources: Mapping[str, Source], context: Context, defaults: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Fetch the values; what a task lacks and the function has a default for is left out."""
+    """Return the injected values; fields that are missing but have a default are left out."""
     values: dict[str, Any] = {}
     for name, source in sources.items():
         if isinstance(source, FromTask):
@@ -82,7 +82,7 @@ async def injected_values(
         elif isinstance(source, FromEnvironment):
             values[name] = await _environment(tool, source, context)
         else:
-            values[name] = context if source is Whole.CONTEXT else context.task
+            values[name] = context if source is WholeObject.CONTEXT else context.task
     return values
 
 
@@ -94,7 +94,7 @@ def _source(tool: str, parameter: Parameter, inject: Collection[str]) -> Source 
     if is_environment_class(kind):
         return FromEnvironment(EnvSpec(kind))
     if kind is Context or kind is Task:
-        return Whole.CONTEXT if kind is Context else Whole.TASK
+        return WholeObject.CONTEXT if kind is Context else WholeObject.TASK
     return _source_by_name(tool, parameter.name, kind)
 
 
@@ -133,7 +133,7 @@ def _require_known(tool: str, inject: Collection[str], names: Sequence[str]) -> 
 def _with_environment(
     tool: str, sources: dict[str, Source], env: Callable[..., Any] | EnvSpec
 ) -> dict[str, Source]:
-    """Say which environment the parameter for one is, where its annotation does not."""
+    """Return the sources with the environment of `env=` for the parameter that takes one."""
     spec = env if isinstance(env, EnvSpec) else EnvSpec(env)
     takers = [name for name, source in sources.items() if isinstance(source, FromEnvironment)]
     if "env" in takers:
@@ -156,7 +156,7 @@ def _field(tool: str, field: str, task: Task) -> object:
 
 
 async def _environment(tool: str, source: FromEnvironment, context: Context) -> object:
-    """Wait for the lease, which has a limit of its own; the tool's starts only after it."""
+    """Return the leased environment; the tool's timeout starts only after the lease."""
     try:
         return await context.environments.get(source.spec)
     except TimeoutError as error:

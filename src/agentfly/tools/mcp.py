@@ -1,4 +1,4 @@
-"""Tools taken from an MCP server, over stdio or streamable HTTP. Needs `agentfly[mcp]`."""
+"""Tools of an MCP server, over stdio or streamable HTTP. Needs `agentfly[mcp]`."""
 
 import base64
 import functools
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcp.types import Tool as ServerTool
 
 PROBE_SECONDS = 5.0
-"""After a call timed out: a server that lists its tools within this time was busy, not hung."""
+"""After a timed-out call, a server that lists its tools within this time is busy, not hung."""
 
 
 @asynccontextmanager
@@ -38,15 +38,15 @@ async def mcp_tools(
 ) -> AsyncIterator[tuple[FunctionTool[..., Any], ...]]:
     """Connect to a server and yield its tools, which work until the block is left.
 
-    What a tool reports as an error is an observation for the model. A server that is dead or hangs
-    is an EnvError, after which the next call connects anew.
+    Errors that a tool reports are observations for the model. A dead or hanging server is an
+    EnvError, after which the next call reconnects.
 
     Args:
         server: The address of a server (streamable HTTP), or the command that starts one (stdio).
-        env: Further environment variables for the command.
-        headers: Further HTTP headers, for example for authorization.
-        timeout: Seconds for one call.
-        max_length: Longest observation in characters.
+        env: Additional environment variables for the command.
+        headers: Additional HTTP headers, for example for authorization.
+        timeout: Maximum seconds of one call.
+        max_length: Maximum characters of an observation.
 
     Example:
         async with mcp_tools(["python", "weather_server.py"]) as tools:
@@ -92,12 +92,12 @@ def _tool(
     connection: Connection, offered: "ServerTool", timeout: float, max_length: int | None
 ) -> FunctionTool[..., Any]:
     return tool_from_schema(
-        # A server may use dots and slashes, which models' formats don't take.
+        # A server may use dots and slashes, which call formats don't allow.
         re.sub(r"[^a-zA-Z0-9_-]", "_", offered.name)[:64],
         offered.description or offered.title or offered.name,
         offered.input_schema,
         functools.partial(_call, connection, offered.name, timeout),
-        # `_call` keeps the limit itself, and then needs time to see whether the server lives.
+        # `_call` enforces the timeout itself, and then needs time to check the server.
         timeout=timeout + CONNECT_SECONDS + PROBE_SECONDS,
         max_length=max_length,
     )

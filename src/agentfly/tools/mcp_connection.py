@@ -1,4 +1,4 @@
-"""One connection to an MCP server: opened when needed, dropped when broken, opened anew."""
+"""Connection to an MCP server over HTTP or stdio: opened when needed, reopened when broken."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CONNECT_SECONDS = 30.0
-"""A server that can't be reached by then is down."""
+"""Maximum time to connect; after it the server counts as down."""
 CLOSE_SECONDS = 15.0
 """A connection that can't close in this time is abandoned, not waited for."""
 
@@ -36,10 +36,10 @@ class _Link:
 
 
 class Connection:
-    """Requests to one server, each with a deadline.
+    """Connection for requests to one server, each with a deadline.
 
-    The client lives in a task of its own: a transport that breaks cancels the task that opened it,
-    which must be neither a chain's nor the whole run's.
+    The client runs in its own task: a broken transport cancels the task that opened it, which must
+    be neither a chain's nor the whole run's.
     """
 
     def __init__(
@@ -102,14 +102,14 @@ class Connection:
             self._link = None
 
     async def _hold(self, link: _Link) -> None:
-        """Keep the client open until it breaks or nobody wants it any more."""
+        """Keep the client open until it breaks or is dropped."""
         try:
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     client = await stack.enter_async_context(self._open_client())
                 link.opened.set_result(client)
                 await link.leave.wait()
-        except Exception as error:  # noqa: BLE001 - whatever a transport raises, the link is gone
+        except Exception as error:  # noqa: BLE001 - any exception of a transport ends the link
             self._report(_innermost(error), link)
         finally:
             self._drop(link)
@@ -122,7 +122,7 @@ class Connection:
         link.opened.set_exception(
             cause if ours else EnvError(f"{self._server} can't be reached: {cause!r}")
         )
-        link.opened.exception()  # fetched, should nobody be waiting any more
+        link.opened.exception()  # retrieved, in case no request waits any more
 
     def _classified(self, error: "MCPError", link: _Link) -> AgentFlyError:
         from mcp.types import CONNECTION_CLOSED, INVALID_PARAMS
@@ -136,12 +136,12 @@ class Connection:
 
 @asynccontextmanager
 async def over_http(url: str, headers: Mapping[str, str] | None) -> "AsyncIterator[Client]":
-    """Connect to a server that runs elsewhere."""
+    """Connect to a server over streamable HTTP."""
     import httpx2
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client
 
-    # How long an answer may take is for each request to say.
+    # Each request has its own deadline.
     limits = httpx2.Timeout(CONNECT_SECONDS, read=None)
     async with (
         httpx2.AsyncClient(headers=dict(headers or {}), timeout=limits) as http,
@@ -157,7 +157,7 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 LIFETIME_SECONDS = 7 * 24 * 3600.0
-"""A server that is older is ended; the next call starts a new one."""
+"""Maximum age of a server; the next call after it starts a new one."""
 
 
 @asynccontextmanager
@@ -175,7 +175,7 @@ async def over_stdio(
 async def _started(
     command: Sequence[str], env: Mapping[str, str]
 ) -> "AsyncIterator[TransportStreams]":
-    """A transport, in the words of MCP. Its own would start the process past our registry."""
+    """Start a server and yield its streams; MCP's own transport bypasses our process registry."""
     import anyio
     from mcp.client.stdio import get_default_environment
 
@@ -183,7 +183,7 @@ async def _started(
         command,
         name=f"MCP server {command[0]}",
         lifetime=LIFETIME_SECONDS,
-        # A server is foreign code: it sees what it is given, not all secrets of this process.
+        # A server is foreign code: it must not see all secrets in this process's environment.
         env={**get_default_environment(), **env},
         stdin=PIPE,
         stdout=PIPE,
@@ -212,7 +212,7 @@ async def _read(
     import anyio
 
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-        async with to_client:  # closed at the server's end, which fails all that wait for answers
+        async with to_client:  # closed when the server ends, which fails all pending requests
             while line := await stdout.readline():
                 await to_client.send(_message(line))
 
@@ -238,4 +238,4 @@ async def _write(
             stdin.write(f"{text}\n".encode())
             await stdin.drain()
     except OSError:
-        await to_client.aclose()  # nobody will answer what could not be said
+        await to_client.aclose()  # a request that could not be sent gets no answer

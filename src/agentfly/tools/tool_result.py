@@ -1,4 +1,4 @@
-"""From whatever a tool returns to what the model reads."""
+"""Conversion of a tool's return value to the result that the model is shown."""
 
 import base64
 import binascii
@@ -13,15 +13,15 @@ from pydantic_core import from_json, to_json, to_jsonable_python
 from agentfly.types import Image, Step, ToolResult
 
 DONE = "done"
-"""What the model reads of a tool that returned nothing."""
+"""Observation of a tool that returned nothing."""
 PICTURE = "(image)"
-"""What the model reads beside a picture that came without words."""
+"""Observation of a tool that returned an image without text."""
 
 _PICTURE_KEYS = ("image", "images")
 
 
 def to_result(value: object) -> ToolResult:
-    """Turn what a tool returned into a result; raise TypeError if it can't be shown.
+    """Convert a return value to a result; raise TypeError if it can't be shown.
 
     >>> to_result({"hits": [1, 2]}).observation
     '{"hits": [1, 2]}'
@@ -43,7 +43,7 @@ def to_result(value: object) -> ToolResult:
 
 
 def clean_observation(result: ToolResult, max_length: int | None = None) -> ToolResult:
-    """Make an observation fit to be read: without half characters, and cut where it is too long."""
+    """Replace invalid characters in an observation, and truncate it to `max_length`."""
     # Half of a surrogate pair, which JSON can spell, can be neither tokenized nor written to disk.
     text = result.observation.encode(errors="replace").decode()
     if max_length is not None and len(text) > max_length:
@@ -101,7 +101,7 @@ def _plain(value: object) -> Any:
 
 
 def _numpy_to_list(value: Any) -> Any:
-    """Numpy is never imported: its arrays and scalars, and torch's, know `tolist`."""
+    """Return lists for arrays and scalars with `tolist`, without importing numpy or torch."""
     if callable(getattr(value, "tolist", None)):
         return value.tolist()
     raise ValueError(f"{type(value).__name__} is unknown to JSON")
@@ -112,7 +112,7 @@ def _plain_info(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain_or_repr(value: object) -> Any:
-    """Make a JSON value of anything: info is for people, and must not fail the call."""
+    """Return a JSON value for anything: info is for people, and must not fail the call."""
     try:
         return from_json(
             to_json(value, fallback=_numpy_to_list, inf_nan_mode="strings", bytes_mode="base64")
@@ -130,9 +130,9 @@ _SIGNATURES = {
 
 
 def read_images(value: object) -> tuple[Image, ...] | None:
-    """Read one picture or a list of them; None if it is anything else.
+    """Read one image or a list of them; None if it is anything else.
 
-    A picture is an `Image`, the bytes of a known format, a `data:` address, or a PIL image.
+    An image is an `Image`, the bytes of a known format, a `data:` URL, or a PIL image.
     """
     entries = value if isinstance(value, (list, tuple)) else [value]
     images = [_image(entry) for entry in entries]
@@ -148,7 +148,7 @@ def _image(value: Any) -> Image | None:
         return Image(data=value, media_type=media_type) if media_type else None
     if isinstance(value, str):
         return _from_data_url(value)
-    # PIL is never imported: its images are known by what they can do.
+    # PIL is not imported: its images are recognized by their attributes.
     if all(hasattr(value, name) for name in ("save", "size", "mode", "tobytes")):
         buffer = io.BytesIO()
         value.save(buffer, format="PNG")

@@ -1,4 +1,8 @@
-"""From a signature and a docstring to the JSON Schema that a model is shown."""
+"""JSON Schema of a tool: made from a signature, simplified for the model, and as a signature.
+
+Simplifying makes a schema plain enough for small models and chat templates: titles are removed,
+definitions are inlined, and `X | None` becomes a list of types.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,11 +17,11 @@ from agentfly.runtime.signature import MISSING, Parameter
 from agentfly.types import ToolSpec
 
 Arguments = TypeAdapter[dict[str, Any]]
-"""Validates and coerces a call's arguments."""
+"""Validator that checks and coerces a call's arguments."""
 
 
 def arguments_of(tool: str, parameters: Sequence[Parameter]) -> Arguments:
-    """Build what validates the arguments that a function takes."""
+    """Build the validator of a function's arguments."""
     for parameter in parameters:
         _require_json_type(tool, parameter)
     return arguments_from_types(
@@ -59,7 +63,7 @@ def _show_default(schema: dict[str, Any], default: object) -> None:
     try:
         schema["default"] = to_jsonable_python(default)
     except PydanticSerializationError:
-        return  # a sentinel of the author's own; the model simply leaves the argument out
+        return  # a sentinel, which the model can't write: it leaves the argument out
 
 
 def _require_json_type(tool: str, parameter: Parameter) -> None:
@@ -86,39 +90,39 @@ _REFERENCES = ("#/$defs/", "#/definitions/")
 
 
 def simplify_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same schema of type `object`, without what a reader can do without.
+    """Return an equivalent schema of type `object` without redundant parts.
 
     >>> simplify_schema({"type": "object", "properties": {"n": {"$ref": "#/$defs/N"}},
     ...                  "$defs": {"N": {"type": "integer", "title": "N"}}})
     {'type': 'object', 'properties': {'n': {'type': 'integer'}}}
     """
-    tidier = _Tidier({**schema.get("definitions", {}), **schema.get("$defs", {})})
-    plain = {"type": "object", "properties": {}, **tidier.tidy(schema, inside=())}
-    definitions = tidier.recursive_definitions()
+    simplifier = _Simplifier({**schema.get("definitions", {}), **schema.get("$defs", {})})
+    plain = {"type": "object", "properties": {}, **simplifier.simplify(schema, inside=())}
+    definitions = simplifier.recursive_definitions()
     return {**plain, "$defs": definitions} if definitions else plain
 
 
-class _Tidier:
+class _Simplifier:
     def __init__(self, definitions: Mapping[str, Any]) -> None:
         self._definitions = definitions
         self._recursive: dict[str, Any] = {}
 
-    def tidy(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> dict[str, Any]:
-        """Tidy a schema found inside the definitions named."""
+    def simplify(self, schema: Mapping[str, Any], inside: tuple[str, ...]) -> dict[str, Any]:
+        """Simplify a schema that is inside the named definitions."""
         name = self._referred(schema)
         if name is None:
-            return _simplified(self._with_tidy_parts(schema, inside))
+            return _simplified(self._with_simple_parts(schema, inside))
         if name in inside:
             self._recursive.setdefault(name, None)
             return {"$ref": f"#/$defs/{name}"}
-        beside = {key: value for key, value in schema.items() if key != "$ref"}
-        return self.tidy({**self._definitions[name], **beside}, (*inside, name))
+        siblings = {key: value for key, value in schema.items() if key != "$ref"}
+        return self.simplify({**self._definitions[name], **siblings}, (*inside, name))
 
     def recursive_definitions(self) -> dict[str, Any]:
-        """Tidy the definitions that contain themselves, and can't be written in place."""
+        """Simplify the definitions that contain themselves, and can't be inlined."""
         while todo := [name for name, schema in self._recursive.items() if schema is None]:
             for name in todo:
-                self._recursive[name] = self.tidy(self._definitions[name], (name,))
+                self._recursive[name] = self.simplify(self._definitions[name], (name,))
         return self._recursive
 
     def _referred(self, schema: Mapping[str, Any]) -> str | None:
@@ -128,11 +132,11 @@ class _Tidier:
                 return reference.removeprefix(prefix)
         return None
 
-    def _with_tidy_parts(
+    def _with_simple_parts(
         self, schema: Mapping[str, Any], inside: tuple[str, ...]
     ) -> dict[str, Any]:
         def part(value: object) -> object:
-            return self.tidy(value, inside) if isinstance(value, Mapping) else value
+            return self.simplify(value, inside) if isinstance(value, Mapping) else value
 
         plain: dict[str, Any] = {}
         for key, value in schema.items():
@@ -149,7 +153,7 @@ class _Tidier:
 
 def _simplified(schema: dict[str, Any]) -> dict[str, Any]:
     if schema.get("additionalProperties") is False:
-        del schema["additionalProperties"]  # the model is told when it makes an argument up
+        del schema["additionalProperties"]  # an invented argument is refused when it is validated
     if schema.get("default", ...) is None:
         del schema["default"]  # an argument without a value is left out
     if "const" in schema:

@@ -1,4 +1,4 @@
-"""All tools of an agent, and running the calls of one turn."""
+"""Toolbox: all tools of an agent by name, and running calls of them."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -33,29 +33,29 @@ class Toolbox:
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        """What the model is told, in the order given."""
+        """Specifications that the model is shown, in the given order."""
         return tuple(tool.spec for tool in self._tools.values())
 
     @property
     def environments(self) -> tuple[EnvSpec, ...]:
-        """Which environments the tools need, each once."""
+        """Environments that the tools need, each once."""
         needed = (spec for tool in self._tools.values() for spec in tool.environments)
         return tuple(dict.fromkeys(needed))
 
     async def run(
         self, calls: Sequence[ToolCall], context_of: Callable[[int], Context]
     ) -> tuple[ToolResult, ...]:
-        """Run the calls of one turn at once and answer in their order.
+        """Run the calls of one turn concurrently and answer in their order.
 
         `context_of` makes the context of the call at an index. A failure of infrastructure in one
-        call ends the others and is raised as itself.
+        call cancels the others and is raised.
         """
         return await in_order(
             [self.run_one(call, context_of(index)) for index, call in enumerate(calls)]
         )
 
     async def run_one(self, call: ToolCall, context: Context) -> ToolResult:
-        """Answer one call; only failures of infrastructure raise."""
+        """Answer one call; raise only for failures of infrastructure."""
         if call.problem is not None:
             return self._malformed(call, call.problem)
         tool = self._tools.get(call.name)
@@ -63,7 +63,7 @@ class Toolbox:
             return self._unknown(call)
         if isinstance(tool, FunctionTool):
             return await tool.run(call, context)
-        # A tool of a user's own class may do anything, such as ignore its cancellation.
+        # A tool of a user's own class may ignore its cancellation.
         return await supervised(tool.run(call, context), f"tool {call.name!r}")
 
     def _malformed(self, call: ToolCall, problem: str) -> ToolResult:

@@ -141,7 +141,7 @@ def read_parquet(path: Path) -> Iterator[Document]:
 
 def read_hub(name: str) -> Iterator[Document]:
     """Yield the documents of a hub's data set, named as `hub:organisation/name:split`."""
-    dataset = HubDataset.named(name)
+    dataset = HubDataset.parse(name)
     for number, row in enumerate(dataset(), start=1):
         place = f"{name}, row {number}"
         yield parse_row(row, where=place, fallback_id=f"{dataset.dataset}:{number}")
