@@ -22,7 +22,7 @@ async def demonstrate(
     max_concurrent: int = 8,
     on_trajectory: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
-    """Let the player attempt each task once, through the same loop as any model.
+    """Run the player once on each task, through the same loop as any model.
 
     Such chains have no token ids: `agentfly sft` tokenizes them with `data.retokenize`.
 

@@ -42,8 +42,8 @@ class ToolCalling:
         messages = list(task.messages)
         if not messages and observation is None:
             raise ConfigError(
-                f"row {task.id!r} has neither `question` nor `messages`, and no environment speaks "
-                f"first. It has: {', '.join(task.fields) or 'nothing'}"
+                f"row {task.id!r} has neither `question` nor `messages`, and no environment "
+                f"makes a first observation. It has: {', '.join(task.fields) or 'nothing'}"
             )
         if observation is not None:
             messages.append(Message(role="user", content=observation))

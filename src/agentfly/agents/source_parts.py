@@ -71,18 +71,18 @@ def resolve_source(
         problems.add(Problem(key="tasks", text=SourceSettings.missing_tasks()))
     refuse_if_any(problems.found, None)
     assert kind is not None, "no problem was found"
-    brought = kit or Kit(tasks=tuple, eval_tasks=tuple, tools=())
+    defaults = kit or Kit(tasks=tuple, eval_tasks=tuple, tools=())
     return SourceParts(
-        tasks=tasks or brought.tasks,
+        tasks=tasks or defaults.tasks,
         # The environment's held-out tasks do not evaluate a run that trains on other tasks.
-        eval_tasks=eval_tasks or (() if source.tasks else brought.eval_tasks),
+        eval_tasks=eval_tasks or (() if source.tasks else defaults.eval_tasks),
         kind=kind,
-        tools=tuple(tool for tool in tools if tool is not None) or brought.tools,
-        reward=reward or brought.reward,
+        tools=tuple(tool for tool in tools if tool is not None) or defaults.tools,
+        reward=reward or defaults.reward,
         group_reward=group_reward or None,
-        environment=environment if isinstance(environment, EnvSpec) else brought.environment,
-        system_prompt=source.system_prompt or brought.system_prompt,
-        max_turns=source.max_turns or brought.max_turns,
+        environment=environment if isinstance(environment, EnvSpec) else defaults.environment,
+        system_prompt=source.system_prompt or defaults.system_prompt,
+        max_turns=source.max_turns or defaults.max_turns,
         kit=kit,
     )
 
@@ -95,5 +95,5 @@ def find_source_environment(
     if found is not None and not isinstance(found, EnvSpec):
         return make_kit(found, source.options, base=base)
     if source.options:
-        raise ConfigError("options are for a ready-made environment, and none is named")
+        raise ConfigError("options are for a built-in environment, and none is named")
     return found

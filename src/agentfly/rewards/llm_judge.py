@@ -112,7 +112,7 @@ def _read(reply: str, grades: tuple[float, float]) -> tuple[float | None, str]:
 def _unreadable(name: str, tries: int, messages: Sequence[Message]) -> str:
     return (
         f"reward {name!r} got no grade from its judge in {tries} tries. "
-        f"The judge was told at last: {messages[-1].content}"
+        f"The last message to the judge was: {messages[-1].content}"
     )
 
 

@@ -21,7 +21,7 @@ def math_equivalence(
     r"""Score 1 if the response's last mathematical expression equals the right one, and else 0.
 
     The package math-verify finds the expressions and SymPy compares them: `\frac{1}{2}` is `0.5`,
-    `(x+1)^2` is `x^2+2x+1`, `\{1,2\}` is `\{2,1\}`. In the response, mathematics stands in `$…$`,
+    `(x+1)^2` is `x^2+2x+1`, `\{1,2\}` is `\{2,1\}`. In the response, mathematics is in `$…$`,
     `\(…\)` or `\boxed{…}`, or is a plain number; the right answer may be bare, as `3\pi`. In
     both, only the text after the last `####` counts, if there is one.
 

@@ -61,7 +61,7 @@ class MathProcesses:
             await self._idle.pop().close(grace=0)
 
     async def _take(self) -> Child:
-        """Take an idle process that is still alive, or start one."""
+        """Return an idle process that is still alive, or start one."""
         while self._idle:
             child = self._idle.pop()
             if child.returncode is None:

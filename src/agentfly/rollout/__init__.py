@@ -1,4 +1,4 @@
-"""From a task to trajectories: limits, the one chain loop, groups and their scheduling."""
+"""Rollout: limits, the chain loop, and groups of chains, from a task to trajectories."""
 
 from agentfly.rollout.chain import ChainHarness
 from agentfly.rollout.chain_limits import Limits

@@ -137,7 +137,7 @@ class _Chain:
         if not self.messages:
             raise AgentError(
                 "there is nothing to open the conversation with: give the task a `question` or "
-                "`messages`, or the agent an environment that speaks first"
+                "`messages`, or the agent an environment that makes the first observation"
             )
         self.session.open(self.messages)
         self._emit(ChainStarted, turn=0, messages=self.messages, attempt=self.attempt.number)
@@ -205,7 +205,7 @@ class _Chain:
         return result
 
     async def _step(self, turn: Turn, spec: EnvSpec) -> tuple[Turn, StopReason | None]:
-        """Let the environment answer the model's message."""
+        """Step the environment with the model's message."""
         instance = await self.environments.get(spec)
         with self.stopwatch.span(SpanKind.ENVIRONMENT, f"step {spec.name}", turn.index):
             step = await call_environment(

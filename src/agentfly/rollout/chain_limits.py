@@ -25,8 +25,8 @@ class Limits:
     context_length: float = math.inf
     """Tokens that the model can see at once, those it is about to sample included."""
     seconds: float = 600.0
-    """From admission to the last turn. Waiting for an environment does not count, nor does waiting
-    in the queue of an engine that reports when it starts."""
+    """Time from admission to the last turn, without waiting for an environment or in the queue of
+    an engine that reports when it starts."""
     reward_seconds: float = 300.0
     """For the reward, after the last turn; a reward made by `@reward` also has its own timeout."""
     lease_seconds: float = 120.0

@@ -48,7 +48,7 @@ class ModelSession(Protocol):
         """Add the replies to the last turn; `history` ends with that turn's message."""
 
     def limit_reached(self) -> StopReason | None:
-        """Return the limit that leaves no room for another turn; None if there is room."""
+        """Return the limit that forbids another turn; None if there is none."""
 
     async def generate(self, turn: int, on_token: OnToken | None) -> ModelTurn:
         """Generate the next turn."""
@@ -185,7 +185,7 @@ class _UnchargedQueue:
             if queue.ended:
                 raise
             raise EngineError(
-                f"the engine had no room for turn {request.turn} within {in_seconds(self._longest)}"
+                f"the engine did not start turn {request.turn} within {in_seconds(self._longest)}"
             ) from error
         finally:
             queue.end()

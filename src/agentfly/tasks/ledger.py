@@ -55,7 +55,7 @@ class Progress:
     trained: int
     abandoned: int
     epoch: int
-    """From 0."""
+    """Number of the epoch, from 0."""
     step: int
     staleness: int
     """Steps since the oldest group that still waits for training was issued."""

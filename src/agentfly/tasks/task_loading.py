@@ -91,8 +91,8 @@ def _take_id(row: Row, where: str, taken: dict[str, str]) -> None:
     first = taken.setdefault(str(row["id"]), where)
     if first != where:
         raise ConfigError(
-            f"id {row['id']!r} is taken by {first}: ids must be unique. Leave them out to know "
-            "rows by their contents"
+            f"id {row['id']!r} is taken by {first}: ids must be unique. Leave them out to "
+            "identify rows by their contents"
         )
 
 

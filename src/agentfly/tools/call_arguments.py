@@ -1,4 +1,4 @@
-"""From the raw text of a call's arguments to values that fit the tool, or to words of advice."""
+"""Arguments of a tool call: parsed and validated, or refused with advice for the model."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ MAX_SHOWN_VALUE = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadArguments:
-    """A call's arguments, ready for the function."""
+    """Arguments of a call, ready for the function."""
 
     values: dict[str, Any]
     repaired: bool
@@ -49,7 +49,7 @@ def _object_in(text: str) -> tuple[dict[str, Any], bool] | None:
         value = _repaired(text)
         return (value, True) if isinstance(value, dict) else None
     if isinstance(value, str):
-        # An object that was written as a string once more.
+        # An object that was encoded twice, as a string.
         inner = _object_in(value) if value.lstrip().startswith("{") else None
         return (inner[0], True) if inner else None
     return (value, False) if isinstance(value, dict) else None
@@ -78,7 +78,7 @@ def _validated(values: dict[str, Any], arguments: Arguments) -> dict[str, Any]:
 
 
 def _with_json_strings_read(values: dict[str, Any], error: ValidationError) -> dict[str, Any]:
-    """Read rejected strings as JSON: call formats in XML have no other way to write a list."""
+    """Parse rejected strings as JSON: call formats in XML have no other way to write a list."""
     rejected = {str(problem["loc"][0]) for problem in error.errors() if problem["loc"]}
     return {
         name: _json_or_same(value) if name in rejected and isinstance(value, str) else value
@@ -94,12 +94,13 @@ def _json_or_same(text: str) -> object:
 
 
 def _problems(error: ValidationError, spec: ToolSpec) -> list[str]:
-    problems = list(_told(error.errors(include_url=False, include_context=False), spec.parameters))
+    details = error.errors(include_url=False, include_context=False)
+    problems = list(_described(details, spec.parameters))
     more = len(problems) - MAX_SHOWN_PROBLEMS
     return [*problems[:MAX_SHOWN_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
 
 
-def _told(problems: list[ErrorDetails], schema: Mapping[str, Any]) -> Iterator[str]:
+def _described(problems: list[ErrorDetails], schema: Mapping[str, Any]) -> Iterator[str]:
     properties = schema.get("properties", {})
     for problem in problems:
         path = ".".join(str(step) for step in problem["loc"])

@@ -21,7 +21,7 @@ class ToolCall:
     arguments: str
     """Raw text of the arguments, valid JSON or not."""
     problem: str | None = None
-    """Why no call could be read from the text, for example a missing name; shown to the model."""
+    """Reason why no call could be read, for example a missing name; shown to the model."""
     repaired: bool = False
     """Whether invalid JSON around the call was repaired."""
 

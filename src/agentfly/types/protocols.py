@@ -238,7 +238,7 @@ class Tool(Protocol):
 
     @property
     def environments(self) -> tuple[EnvSpec, ...]:
-        """Which environments it needs."""
+        """Environments that it needs."""
 
     async def run(self, call: ToolCall, context: Context) -> ToolResult:
         """Run a call; return mistakes of the model and of the tool as results.
@@ -255,11 +255,11 @@ class Reward(Protocol):
 
     @property
     def name(self) -> str:
-        """What to call it in parts and metrics."""
+        """Name in parts and metrics."""
 
     @property
     def environments(self) -> tuple[EnvSpec, ...]:
-        """Which environments it needs."""
+        """Environments that it needs."""
 
     async def score(self, trajectory: Trajectory, context: Context) -> Score:
         """Score a chain, or raise RewardError."""
@@ -273,7 +273,7 @@ class GroupReward(Protocol):
 
     @property
     def name(self) -> str:
-        """What to call it in parts and metrics."""
+        """Name in parts and metrics."""
 
     async def score_group(self, group: Group, context: Context) -> Sequence[Score | None]:
         """Score the members in order, None for unscored, or raise RewardError."""
