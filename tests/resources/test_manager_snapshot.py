@@ -211,7 +211,7 @@ time.sleep(1000)
 def test_a_process_that_does_not_get_to_its_signals_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentfly.resources.report.ASK_SECONDS", 0.1)
+    monkeypatch.setattr("agentfly.resources.snapshot.ASK_SECONDS", 0.1)
     with another_process(STUCK) as process:
         stuck = Identity.of(process.pid)
         assert stuck

@@ -13,8 +13,9 @@ from tests.patience import PATIENCE, until
 
 from agentfly.errors import ConfigError, DeadlineError
 from agentfly.runtime import process
+from agentfly.runtime.launch import TOKEN_VARIABLE
 from agentfly.runtime.process import DEVNULL, PIPE, Child, reap, start
-from agentfly.runtime.process_registry import FOLDER_VARIABLE, TOKEN_VARIABLE, Identity, records
+from agentfly.runtime.process_registry import FOLDER_VARIABLE, Identity, records
 from agentfly.runtime.threads import WorkerThreads
 
 pytestmark = [

@@ -16,11 +16,10 @@ import pytest
 from tests.patience import wait_until
 
 from agentfly.runtime import launch
-from agentfly.runtime.launch import start_time
+from agentfly.runtime.launch import TOKEN_VARIABLE, start_time
 from agentfly.runtime.process import Reaped, reap
 from agentfly.runtime.process_registry import (
     FOLDER_VARIABLE,
-    TOKEN_VARIABLE,
     Identity,
     intend,
     records,

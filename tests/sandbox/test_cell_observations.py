@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agentfly.sandbox import CellResult, CellStatus, PythonSandbox, SandboxLimits, answers
-from agentfly.sandbox.box import Box
-from agentfly.sandbox.isolation import Isolation
+from agentfly.sandbox import CellResult, CellStatus, PythonSandbox, SandboxLimits, cell_result
+from agentfly.sandbox.box import Box, Isolation
 from agentfly.sandbox.keeper import Keeper
 from agentfly.sandbox.levels import Launcher, warm_settings
 from agentfly.sandbox.process_box import ProcessBox, ProcessLauncher
@@ -225,8 +224,8 @@ async def answer(box: Box, code: str) -> CellResult:
 
 
 async def received(box: Box) -> CellResult:
-    body = await box.channel.receive(answers.max_cell_bytes(LIMITS))
-    return answers.read_cell(body, box.channel.number, LIMITS)
+    body = await box.channel.receive(cell_result.max_cell_bytes(LIMITS))
+    return cell_result.read_cell(body, box.channel.number, LIMITS)
 
 
 @pytest.fixture(params=["warm", "unsafe"])

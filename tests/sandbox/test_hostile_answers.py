@@ -24,12 +24,18 @@ from tests.sandbox import hostile_answers as hostile
 from tests.sandbox.escape_runner import descendants
 
 from agentfly.errors import EnvError, ToolError
-from agentfly.sandbox import CellResult, CellStatus, PythonSandbox, SandboxLimits, answers, framing
-from agentfly.sandbox.box import BoxFailedError, Ending
+from agentfly.sandbox import (
+    CellResult,
+    CellStatus,
+    PythonSandbox,
+    SandboxLimits,
+    cell_result,
+    framing,
+)
+from agentfly.sandbox.box import BoxFailedError, Ending, Isolation
 from agentfly.sandbox.inside.fork_server import ForkServer
-from agentfly.sandbox.interpreter import plots
-from agentfly.sandbox.interpreter.files import LARGEST_LIST
-from agentfly.sandbox.isolation import Isolation
+from agentfly.sandbox.interpreter import output
+from agentfly.sandbox.interpreter.main import LARGEST_LIST
 from agentfly.sandbox.keeper import Keeper
 from agentfly.sandbox.levels import warm_settings
 from agentfly.sandbox.process_box import ProcessLauncher
@@ -74,7 +80,7 @@ async def outcome(use: Awaitable[object]) -> Any:
 def assert_shown_within_limits(result: CellResult) -> None:
     assert len(result.observation) < 5 * SHOWN
     result.observation.encode()  # Whatever can't be written to a file would fail later.
-    assert len(result.images) <= plots.MAX_FIGURES
+    assert len(result.images) <= output.MAX_FIGURES
 
 
 @pytest.mark.parametrize("code", hostile.ENDS.values(), ids=hostile.ENDS)
@@ -196,10 +202,10 @@ packed = st.builds(
 def test_reading_raises_nothing_but_nonsense(body: bytes, place: int, change: bytes) -> None:
     body = body[:place] + change + body[place + len(change) :]
     for read in (
-        answers.read_cell,
-        answers.read_content,
-        answers.read_names,
-        answers.read_written,
+        cell_result.read_cell,
+        cell_result.read_content,
+        cell_result.read_names,
+        cell_result.read_written,
     ):
         with suppress(framing.NonsenseError, ToolError):
             read(body, 1, LIMITS)
@@ -209,15 +215,15 @@ def test_an_honest_answer_is_never_too_long() -> None:
     mark = "\n[… 99999999999 characters left out …]\n"
     text = ("\U0001f600" * SHOWN + mark).encode()
     parts = [(name, text) for name in ("stdout", "stderr", "value", "error")]
-    parts.append(("image", b"x" * plots.MAX_BYTES))
+    parts.append(("image", b"x" * output.MAX_IMAGE_BYTES))
     head = {"number": 1, "interrupted": False, "limit": "output", "exit_code": 1}
     body = framing.pack_answer(head, parts)[framing.HEADER.size :]
-    assert len(body) <= answers.max_cell_bytes(LIMITS)
+    assert len(body) <= cell_result.max_cell_bytes(LIMITS)
 
 
 async def test_a_message_longer_than_the_limits_allow_is_not_read() -> None:
     sandbox = made("warm")
-    room = answers.max_cell_bytes(LIMITS)
+    room = cell_result.max_cell_bytes(LIMITS)
     result = await run_hostile(sandbox, f"send(bytes({room + 1}))")
     assert result.status is CellStatus.KILLED
     await sandbox.close()
@@ -226,7 +232,7 @@ async def test_a_message_longer_than_the_limits_allow_is_not_read() -> None:
 async def test_a_long_answer_is_read_beside_the_event_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    read, beats, enough = answers.read_cell, 0, threading.Event()
+    read, beats, enough = cell_result.read_cell, 0, threading.Event()
 
     async def heart() -> None:
         nonlocal beats
@@ -244,7 +250,7 @@ async def test_a_long_answer_is_read_beside_the_event_loop(
             assert enough.wait(60), "the event loop stands still while this is read"
         return read(body, number, limits)
 
-    monkeypatch.setattr(answers, "read_cell", slow)
+    monkeypatch.setattr(cell_result, "read_cell", slow)
     sandbox = made("warm")
     async with asyncio.TaskGroup() as group:
         beating = group.create_task(heart())

@@ -21,7 +21,7 @@ OWNER = """
 import asyncio, json, os, resource, shutil
 from pathlib import Path
 from agentfly.runtime.process_registry import records
-from agentfly.sandbox import Isolation, SandboxLimits, answers
+from agentfly.sandbox import Isolation, SandboxLimits, cell_result
 from agentfly.sandbox.box import BoxFailedError
 from agentfly.sandbox.keeper import keeper
 from agentfly.sandbox.levels import warm_settings
@@ -41,7 +41,7 @@ async def start():
 async def answer(box):
     box.channel.send({{"op": "run", "code": "1 + 1"}})
     body = await box.channel.receive(1 << 16)
-    return answers.read_cell(body, box.channel.number, SandboxLimits()).value
+    return cell_result.read_cell(body, box.channel.number, SandboxLimits()).value
 
 async def another():
     await (await WarmServer.start(warm_settings((), (), always=()))).close()

@@ -21,7 +21,7 @@ from agentfly.chat import CHATML_TOKENS, ByteTokenizer
 from agentfly.errors import ConfigError, EnvError
 from agentfly.runtime import process
 from agentfly.runtime.process_registry import FOLDER_VARIABLE, Identity, records
-from agentfly.sandbox import Isolation, PythonSandbox, SandboxLimits, levels, probe, probing, warm
+from agentfly.sandbox import Isolation, PythonSandbox, SandboxLimits, levels, probe, warm
 from agentfly.sandbox.box import BoxFailedError, UnsupportedError
 from agentfly.sandbox.keeper import Keeper, keeper
 from agentfly.sandbox.levels import warm_settings
@@ -160,7 +160,7 @@ def a_bubblewrap_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
     async def made() -> None:
         return None
 
-    monkeypatch.setattr(probing, "_try_bubblewrap", made)
+    monkeypatch.setattr(levels, "_try_bubblewrap", made)
 
 
 async def test_the_probe_tells_what_is_in_force() -> None:

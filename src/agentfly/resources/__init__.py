@@ -14,8 +14,7 @@ from agentfly.resources.client_options import ClientOptions, SessionLimits
 from agentfly.resources.env_server import environment_server, serve_environment
 from agentfly.resources.manager import EnvironmentManager
 from agentfly.resources.pooling import Pooling
-from agentfly.resources.report import Report, ask, reporting
-from agentfly.resources.snapshot import Snapshot
+from agentfly.resources.snapshot import Report, Snapshot, ask, reporting
 
 __all__ = [
     "ClientOptions",

@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable
 
 from agentfly.errors import AgentFlyError, ConfigError, EnvError, LeaseTimeout
 from agentfly.resources.allocation import Allocation
-from agentfly.resources.lease import Lease
 from agentfly.resources.maintenance import Maintenance
 from agentfly.resources.placement import placement_of
-from agentfly.resources.pool import InstancePool
+from agentfly.resources.pool import InstancePool, Lease
 from agentfly.resources.pooling import Budget, Cost, Pooling
 from agentfly.resources.queue import Waiter, WaitQueue
 from agentfly.types import Clock, EnvSpec

@@ -5,8 +5,7 @@ import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from agentfly.resources.lease import Lease
-from agentfly.resources.pool import InstancePool
+from agentfly.resources.pool import InstancePool, Lease
 from agentfly.types import EnvSpec
 
 

@@ -19,8 +19,8 @@ from starlette.routing import BaseRoute, Route
 from agentfly.errors import ConfigError, DeadlineError, EnvError, LeaseTimeout
 from agentfly.resources import http_protocol
 from agentfly.resources.client_options import OfferedOptions, OptionError, SessionLimits
-from agentfly.resources.lease import Handle
 from agentfly.resources.placement.instance import methods_of
+from agentfly.resources.pool import Handle
 from agentfly.runtime.http.messages import RefusalError, dump, json_answer, json_bytes, read_json
 from agentfly.runtime.invoke import invoke
 from agentfly.runtime.threads import shared_threads

@@ -1,10 +1,20 @@
 """Who holds what and since when: as data and as text."""
 
+import logging
 import os
+import secrets
+import signal
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
 
+from pydantic import TypeAdapter, ValidationError
+
+from agentfly.errors import ConfigError, FormatError
 from agentfly.resources.dispatcher import Dispatcher
 from agentfly.resources.pool import InstancePool
 from agentfly.runtime.process_registry import Identity
@@ -148,3 +158,137 @@ def _pool_lines(pool: PoolState) -> Iterator[str]:
 
 def _line(held: Held) -> str:
     return f"{held.owner} for {held.seconds:.1f} s: {', '.join(held.environments)}"
+
+
+FILE = "environments.json"
+ASK_SECONDS = 5.0
+"""A live process that has not answered by then does not get to its signals: it hangs in C."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """A snapshot, and whether its process can be asked for another."""
+
+    v: Literal[1]
+    """Version of the file."""
+    answers: bool
+    """Whether SIGUSR1 brings another; a process that does not await that signal is ended by it."""
+    ended: bool
+    """Whether there will be no other."""
+    snapshot: Snapshot
+
+    @property
+    def text(self) -> str:
+        """Show it to a person, with how old it is."""
+        standing = "has ended" if self.ended else "answers" if self.answers else "does not answer"
+        age = max(0.0, time.time() - self.snapshot.taken_at)
+        head = f"the run of process {self.snapshot.pid} {standing}; its state {age:.0f} s ago:"
+        return f"{head}\n{self.snapshot.text}"
+
+    def write(self, folder: Path) -> Path:
+        """Write it into a folder, whole or not at all."""
+        path = folder / FILE
+        # A name of its own: a signal may interrupt one writing by another.
+        draft = path.with_name(f".{FILE}.{secrets.token_hex(4)}")
+        try:
+            draft.write_bytes(_ON_DISK.dump_json(self, indent=1) + b"\n")
+            return draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    @classmethod
+    def read(cls, folder: Path) -> "Report":
+        """Read what was last written into a folder."""
+        path = folder / FILE
+        try:
+            return _ON_DISK.validate_json(path.read_bytes())
+        except FileNotFoundError as error:
+            raise ConfigError(
+                f"{folder} has no {FILE}: is it the folder of a run that uses environments?"
+            ) from error
+        except ValidationError as error:
+            raise FormatError(
+                f"{path} is not a report of version 1: {_first_fault(error)}. "
+                "Read it with the version of agentfly that wrote it"
+            ) from error
+
+
+_ON_DISK = TypeAdapter(Report)
+
+
+@contextmanager
+def reporting(take: Callable[[], Snapshot], folder: Path) -> Iterator[None]:
+    """Write a report now, on every SIGUSR1 and at the end.
+
+    Outside the main thread, where Python hears no signals, only the first and the last.
+    """
+    answers = threading.current_thread() is threading.main_thread()
+
+    def report(*, ended: bool = False) -> Report:
+        return Report(v=1, answers=answers and not ended, ended=ended, snapshot=take())
+
+    def on_signal(*_: object) -> None:
+        _write_or_log(report(), folder)
+
+    try:
+        with _hearing(on_signal) if answers else nullcontext():
+            report().write(folder)
+            yield
+    finally:
+        _write_or_log(report(ended=True), folder)
+
+
+def ask(folder: Path) -> Report:
+    """Ask the process that reports into this folder; what it last said, if it does not answer."""
+    last = Report.read(folder)
+    process = Identity(pid=last.snapshot.pid, start=last.snapshot.started)
+    if not process.alive:
+        return replace(last, answers=False, ended=True)
+    return _answer(last, process, folder) if last.answers else last
+
+
+def _answer(last: Report, process: Identity, folder: Path) -> Report:
+    with suppress(ProcessLookupError, PermissionError):  # It has just ended, or is another user's.
+        os.kill(process.pid, signal.SIGUSR1)
+    give_up_at = time.monotonic() + ASK_SECONDS
+    while process.alive and time.monotonic() < give_up_at:
+        answer = Report.read(folder)
+        if answer.snapshot.taken_at != last.snapshot.taken_at:
+            return answer
+        time.sleep(0.02)
+    last = Report.read(folder)
+    return replace(last, answers=False, ended=last.ended or not process.alive)
+
+
+@contextmanager
+def _hearing(on_signal: Callable[..., None]) -> Iterator[None]:
+    """Handle SIGUSR1, and afterwards be deaf to it unless somebody else handled it before.
+
+    Whoever asks in the very moment of the end would kill this process if nobody did.
+    """
+    # Not the event loop's own way: a loop that hangs is what one wants to look into.
+    before = signal.signal(signal.SIGUSR1, on_signal)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, before if callable(before) else _overhear)
+
+
+def _overhear(*_: object) -> None:
+    """Do nothing. Unlike SIG_IGN, this is not inherited by the programs that are started."""
+
+
+def _write_or_log(report: Report, folder: Path) -> None:
+    """Write it if that can be done: neither a signal nor the end of a run may fail by it."""
+    try:
+        report.write(folder)
+    except OSError as error:
+        _log.warning("%s can't be written: %s", folder / FILE, error)
+
+
+def _first_fault(error: ValidationError) -> str:
+    """Say what is wrong where: `v: Field required`."""
+    fault = error.errors(include_url=False)[0]
+    return ": ".join([*(str(part) for part in fault["loc"]), fault["msg"]])

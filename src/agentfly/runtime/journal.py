@@ -17,6 +17,7 @@ import io
 import json
 import logging
 import os
+import re
 import sys
 import zlib
 from collections.abc import Iterator, Mapping
@@ -27,7 +28,23 @@ from types import TracebackType
 from typing import Any, Self
 
 from agentfly.errors import ConfigError, FormatError
-from agentfly.runtime.line_checksum import KEY, add_checksum, has_valid_checksum
+
+KEY = "crc"
+"""The last key of a line that has a checksum."""
+
+_END = re.compile(rb',"crc":"([0-9a-f]{8})"\}\s*\Z')
+
+
+def add_checksum(line: bytes) -> bytes:
+    """Return a JSON object with the CRC-32 of its text as its last value."""
+    return b'%s,"%s":"%08x"}' % (line[:-1], KEY.encode(), zlib.crc32(line))
+
+
+def has_valid_checksum(line: bytes) -> bool:
+    """Tell whether a line has a checksum, and is as it was written."""
+    found = _END.search(line)
+    return found is not None and zlib.crc32(line[: found.start()] + b"}") == int(found[1], 16)
+
 
 if sys.platform != "win32":
     import fcntl

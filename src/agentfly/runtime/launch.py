@@ -9,6 +9,8 @@ import os
 import signal
 import sys
 
+TOKEN_VARIABLE = "AGENTFLY_CHILD"
+"""Names, in the environment of a child and of all below it, the record that they belong to."""
 SIGKILL_ON_OWNERS_DEATH = 1
 """PR_SET_PDEATHSIG of Linux's prctl: the kernel sends a signal when the owner's thread ends."""
 

@@ -37,8 +37,8 @@ from typing import IO, Any, Self
 
 from agentfly.errors import ConfigError, DeadlineError
 from agentfly.runtime import launch
-from agentfly.runtime.process_registry import TOKEN_VARIABLE, Record, intend
-from agentfly.runtime.reaper import Reaped, reap
+from agentfly.runtime.launch import TOKEN_VARIABLE
+from agentfly.runtime.process_registry import Reaped, Record, intend, reap
 from agentfly.runtime.threads import WorkerThreads
 
 __all__ = ["DEVNULL", "PIPE", "Child", "Reaped", "Stdio", "reap", "start"]

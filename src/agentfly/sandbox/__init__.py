@@ -7,22 +7,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agentfly.sandbox.cell import CellResult as CellResult
-    from agentfly.sandbox.cell import CellStatus as CellStatus
-    from agentfly.sandbox.isolation import Isolation as Isolation
+    from agentfly.sandbox.box import Isolation as Isolation
+    from agentfly.sandbox.cell_result import CellResult as CellResult
+    from agentfly.sandbox.cell_result import CellStatus as CellStatus
+    from agentfly.sandbox.levels import Probe as Probe
+    from agentfly.sandbox.levels import probe as probe
     from agentfly.sandbox.limits import SandboxLimits as SandboxLimits
-    from agentfly.sandbox.probing import Probe as Probe
-    from agentfly.sandbox.probing import probe as probe
     from agentfly.sandbox.python import PythonSandbox as PythonSandbox
 
 _MODULES = {
-    "CellResult": "cell",
-    "CellStatus": "cell",
-    "Isolation": "isolation",
-    "Probe": "probing",
+    "CellResult": "cell_result",
+    "CellStatus": "cell_result",
+    "Isolation": "box",
+    "Probe": "levels",
     "PythonSandbox": "python",
     "SandboxLimits": "limits",
-    "probe": "probing",
+    "probe": "levels",
 }
 
 __all__ = ["CellResult", "CellStatus", "Isolation", "Probe", "PythonSandbox", "SandboxLimits"]

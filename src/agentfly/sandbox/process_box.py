@@ -16,11 +16,9 @@ from pathlib import Path
 
 from agentfly.errors import ConfigError, DeadlineError
 from agentfly.runtime.process import DEVNULL, PIPE, Child, start
-from agentfly.sandbox.box import BoxFailedError, Ending
-from agentfly.sandbox.channel import Channel, ChannelError
+from agentfly.sandbox.box import BoxFailedError, Channel, ChannelError, Ending, Isolation
 from agentfly.sandbox.inside import open_files, rootfs
 from agentfly.sandbox.interpreter import start as program
-from agentfly.sandbox.isolation import Isolation
 from agentfly.sandbox.limits import SandboxLimits
 from agentfly.sandbox.warm import (
     LIFETIME_SECONDS,

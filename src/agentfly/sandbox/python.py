@@ -11,12 +11,10 @@ from typing import Any, TypeVar
 
 from agentfly.errors import ConfigError, EnvError, ToolError
 from agentfly.runtime.threads import WorkerThreads
-from agentfly.sandbox import answers
-from agentfly.sandbox.box import Box, BoxFailedError, Ending
-from agentfly.sandbox.cell import CellResult, CellStatus
-from agentfly.sandbox.channel import ChannelError, Fault
+from agentfly.sandbox import cell_result
+from agentfly.sandbox.box import Box, BoxFailedError, ChannelError, Ending, Fault, Isolation
+from agentfly.sandbox.cell_result import CellResult, CellStatus
 from agentfly.sandbox.framing import NonsenseError
-from agentfly.sandbox.isolation import Isolation
 from agentfly.sandbox.levels import Level, choose
 from agentfly.sandbox.limits import SandboxLimits
 from agentfly.types import Seed, Step, Task
@@ -120,26 +118,26 @@ class PythonSandbox:
 
     async def read_file(self, path: str) -> bytes:
         """Return a file's content; ToolError if it can't be read."""
-        return await self._request_files({"op": "read", "path": path}, answers.read_content)
+        return await self._request_files({"op": "read", "path": path}, cell_result.read_content)
 
     async def write_file(self, path: str, content: str | bytes) -> None:
         """Write a file and make its folders; ToolError if it can't be written."""
         data = content.encode("utf-8", "replace") if isinstance(content, str) else content
         encoded = base64.b64encode(data).decode()
         request = {"op": "write", "path": path, "data": encoded}
-        await self._request_files(request, answers.read_written)
+        await self._request_files(request, cell_result.read_written)
 
     async def list_files(self, path: str = ".") -> list[str]:
         """Return the files below a folder, sorted; ToolError if there is no such folder."""
-        return await self._request_files({"op": "list", "path": path}, answers.read_names)
+        return await self._request_files({"op": "list", "path": path}, cell_result.read_names)
 
     async def _execute(self, request: dict[str, Any]) -> CellResult:
-        most = answers.max_cell_bytes(self.limits)
+        most = cell_result.max_cell_bytes(self.limits)
         async with self._turn:
             box = self._box or await self._start()
             try:
                 body = await self._answer(box, request, most)
-                return await self._read(body, box.channel.number, answers.read_cell)
+                return await self._read(body, box.channel.number, cell_result.read_cell)
             except ChannelError as error:
                 return self._killed_result(error.fault, await self._end(box))
             except BaseException:
@@ -168,7 +166,7 @@ class PythonSandbox:
             box = self._box or await self._start()
             try:
                 box.channel.send(request)
-                body = await _within(FILE_SECONDS, box, answers.MAX_FILE_BYTES)
+                body = await _within(FILE_SECONDS, box, cell_result.MAX_FILE_BYTES)
                 if body is None:
                     raise ChannelError(Fault.TIME)
                 return await self._read(body, box.channel.number, read)

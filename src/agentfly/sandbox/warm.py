@@ -15,10 +15,15 @@ from typing import Any
 
 from agentfly.errors import ConfigError, DeadlineError
 from agentfly.runtime.process import DEVNULL, Child, start
-from agentfly.sandbox.box import BoxFailedError, Ending, UnsupportedError
-from agentfly.sandbox.channel import Channel, ChannelError
+from agentfly.sandbox.box import (
+    BoxFailedError,
+    Channel,
+    ChannelError,
+    Ending,
+    Isolation,
+    UnsupportedError,
+)
 from agentfly.sandbox.inside import boot, cgroup, open_files, rootfs
-from agentfly.sandbox.isolation import Isolation
 from agentfly.sandbox.limits import SandboxLimits
 
 START_SECONDS = 120.0

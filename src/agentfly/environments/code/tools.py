@@ -6,7 +6,7 @@ from typing import Any
 
 from agentfly.errors import ToolError
 from agentfly.sandbox import CellResult, PythonSandbox, SandboxLimits
-from agentfly.sandbox.cell import shown
+from agentfly.sandbox.cell_result import shown
 from agentfly.tools import FunctionTool, tool
 from agentfly.types import EnvSpec, Seed, Task, ToolResult
 

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 
 from agentfly.errors import ConfigError, EnvError, ToolError, boundary
 from agentfly.resources import http_protocol
-from agentfly.resources.placement.remote import BrokenInstanceError, RemoteInstance, in_own_thread
+from agentfly.resources.placement.instance import BrokenInstanceError, RemoteInstance, in_own_thread
 from agentfly.resources.pooling import Pooling
 from agentfly.runtime.invoke import is_async
 from agentfly.types import Clock, EnvSpec

@@ -1,10 +1,16 @@
 """What the manager needs to know of an instance, wherever it lives."""
 
+import functools
+import threading
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
+from agentfly.errors import EnvError
 from agentfly.resources.pooling import Pooling
 from agentfly.runtime.invoke import is_async
+from agentfly.runtime.threads import WorkerThreads, shared_threads
 from agentfly.types import Clock, EnvSpec
 
 
@@ -48,3 +54,104 @@ def methods_of(environment: object) -> dict[str, bool]:
     found = {name: getattr(kind, name, None) for name in dir(kind) if name[:2] != "__"}
     methods = {name: own for name, own in found.items() if not isinstance(own, type)}
     return {name: is_async(own) for name, own in methods.items() if callable(own)}
+
+
+class RemoteInstance(ABC):
+    """An instance that is spoken to by messages, from the thread of whoever calls it.
+
+    A subclass gives `_exchange`, `_stop` and `end`. An exchange that breaks makes the instance
+    unfit for good: nobody knows what became of the call.
+    """
+
+    environment = None
+
+    def __init__(self, spec: EnvSpec, pooling: Pooling, methods: Mapping[str, bool]) -> None:
+        self.name = spec.name
+        self._pooling = pooling
+        self.methods = methods
+        self._one_call_at_a_time = threading.Lock()
+        self._fault: str | None = None
+
+    @property
+    def unfit(self) -> str | None:
+        """Why it must not be lent again, if so."""
+        return self._fault
+
+    def attribute(self, name: str) -> Any:
+        """Return a method as its class has it, sync or async; any other attribute by its value."""
+        if name not in self.methods:
+            return self._call(name)
+        if not self.methods[name]:
+            return functools.partial(self._call, name)
+
+        async def method(*args: Any, **kwargs: Any) -> Any:
+            call = functools.partial(self._call, name, *args, **kwargs)
+            return await shared_threads().run(call, name=f"{name} {self.name}")
+
+        return method
+
+    async def close(self) -> None:
+        """Call its `close` unless it is broken or busy, then end it in any case."""
+        try:
+            await in_own_thread(self._say_goodbye, f"close {self.name}")
+        finally:
+            await self.end()
+
+    def _say_goodbye(self) -> None:
+        if self._fault is None and self._one_call_at_a_time.acquire(blocking=False):
+            try:
+                self._guarded("close", (), {}, self._pooling.close_seconds)
+            finally:
+                self._fault = "it is closed"
+                self._one_call_at_a_time.release()
+
+    def _call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
+        is_reset = name == "reset"
+        seconds = self._pooling.reset_seconds if is_reset else self._pooling.call_seconds
+        if not self._one_call_at_a_time.acquire(timeout=min(seconds, threading.TIMEOUT_MAX)):
+            raise EnvError(f"{self.name} was busy with other calls for {seconds:g} s")
+        try:
+            return self._guarded(name, args, kwargs, seconds)
+        finally:
+            self._one_call_at_a_time.release()
+
+    def _guarded(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], seconds: float
+    ) -> Any:
+        if self._fault is not None:
+            raise EnvError(f"{self.name} can't be used any more: {self._fault}")
+        try:
+            return self._exchange(name, args, kwargs, time.monotonic() + seconds)
+        except BrokenInstanceError as error:
+            reason = str(error) or f"{name} did not answer within {seconds:g} s"
+            self._fault = reason
+            self._stop()
+            raise EnvError(f"{self.name} broke: {reason}") from error.__cause__
+
+    @abstractmethod
+    def _exchange(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], deadline: float
+    ) -> Any:
+        """Call and return, or raise what the environment raised, or BrokenInstanceError."""
+
+    @abstractmethod
+    def _stop(self) -> None:
+        """Stop at once what hangs or talks rubbish; the rest is for `end`."""
+
+    @abstractmethod
+    async def end(self) -> None:
+        """Free everything, however often it is called."""
+
+
+class BrokenInstanceError(Exception):
+    """The other side died, talks rubbish or, without a text, did not answer in time."""
+
+
+async def in_own_thread(call: Callable[[], Any], name: str) -> Any:
+    """Run the manager's own blocking work, which must not wait for threads that tools hold."""
+    return await _threads().run(call, name=name)
+
+
+@functools.cache
+def _threads() -> WorkerThreads:
+    return WorkerThreads(size=64)

@@ -14,9 +14,15 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from agentfly.errors import ConfigError, EnvError, boundary
-from agentfly.resources.placement.frames import Answer, Channel, Load, Request, pack
-from agentfly.resources.placement.remote import BrokenInstanceError, RemoteInstance, in_own_thread
-from agentfly.resources.placement.worker import LOADING_VARIABLE
+from agentfly.resources.placement.instance import BrokenInstanceError, RemoteInstance, in_own_thread
+from agentfly.resources.placement.worker import (
+    LOADING_VARIABLE,
+    Answer,
+    Channel,
+    Load,
+    Request,
+    pack,
+)
 from agentfly.resources.pooling import Pooling
 from agentfly.runtime.process import Child, reap, start
 from agentfly.types import Clock, EnvSpec

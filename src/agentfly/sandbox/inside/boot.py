@@ -21,7 +21,7 @@ PASSING = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 def main(settings: dict[str, Any]) -> None:
     """Prepare, say so, and serve; or say what failed."""
     sys.path.insert(0, str(Path(__file__).parents[3]))
-    from agentfly.runtime.process_registry import TOKEN_VARIABLE
+    from agentfly.runtime.launch import TOKEN_VARIABLE
     from agentfly.sandbox.inside import (
         cgroup,
         confine,

@@ -9,6 +9,7 @@ An interrupt is a SIGINT, and a request that says which cell it is meant for. It
 signal and read by the signal's handler, so that a signal that comes late can't hit the next cell.
 """
 
+import base64
 import os
 import random
 import select
@@ -17,12 +18,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
 from agentfly.sandbox import framing
-from agentfly.sandbox.interpreter import cell, files, hints, plots
-from agentfly.sandbox.interpreter.output import Output, shorten
+from agentfly.sandbox.interpreter import cell
+from agentfly.sandbox.interpreter.output import Output, drain_figures, shorten
 from agentfly.sandbox.limits import SandboxLimits
 
 PROBLEM_CHARS = 1000
@@ -89,9 +91,9 @@ class Interpreter:
             case {"op": "shell", "command": command}:
                 return self._captured(number, lambda: _shell(command))
             case {"op": "read", "path": path}:
-                return _file_answer(number, lambda: [("content", files.read(path))])
+                return _file_answer(number, lambda: [("content", read_content(path))])
             case {"op": "list", "path": path}:
-                return _file_answer(number, lambda: [("names", files.names(path))])
+                return _file_answer(number, lambda: [("names", list_names(path))])
             case {"op": "write", "path": path, "data": data}:
                 return _file_answer(number, lambda: _written(path, data))
         raise ValueError(f"unknown request {request['op']!r}")
@@ -104,7 +106,7 @@ class Interpreter:
         value, parts = self._cells.run(code), []
         if value is not None:
             parts.append(("value", _encoded(shorten(repr(value), self._limits.output_chars))))
-        figures = plots.drain()
+        figures = drain_figures()
         parts += [("image", image) for image in figures.images]
         return Outcome(parts, figures_left_out=figures.left_out)
 
@@ -147,7 +149,7 @@ class Interpreter:
         if issubclass(type(error), SystemExit):
             return Failure(exit_code=_exit_code(error))
         text = shorten(cell.describe(error), self._limits.output_chars)
-        return Failure(error=text, limit=hints.limit_of(error))
+        return Failure(error=text, limit=cell.limit_of(error))
 
     def _leave_if_forked(self) -> None:
         """End a child that foreign code has forked: it must not answer in its parent's name."""
@@ -201,7 +203,7 @@ def _exit_code(error: BaseException) -> int:
 
 
 def _written(path: str, data: str) -> list[framing.Part]:
-    files.write(path, data)
+    write_content(path, data)
     return []
 
 
@@ -211,7 +213,7 @@ def _file_answer(number: int, action: Callable[[], list[framing.Part]]) -> bytes
         return framing.pack_answer(head, action())
     except (OSError, ValueError, MemoryError) as error:
         problem = shorten(f"{type(error).__name__}: {error}", PROBLEM_CHARS)
-        head["limit"] = hints.limit_of(error)
+        head["limit"] = cell.limit_of(error)
         return framing.pack_answer(head, [("problem", _encoded(problem))])
 
 
@@ -265,3 +267,39 @@ def _send(descriptor: int, message: bytes) -> None:
     data = memoryview(message)
     while data:
         data = data[os.write(descriptor, data) :]
+
+
+LARGEST_READ = 16 << 20
+"""Bytes of a file that can be fetched in one go."""
+MOST_LISTED = 1000
+LARGEST_LIST = 1 << 18
+"""Bytes of all names of a list together."""
+
+
+def read_content(path: str) -> bytes:
+    """Return a file's bytes."""
+    with Path(path).open("rb") as file:
+        data = file.read(LARGEST_READ + 1)
+    if len(data) > LARGEST_READ:
+        size = Path(path).stat().st_size
+        raise OSError(f"{path} has {size} bytes; at most {LARGEST_READ} can be read")
+    return data
+
+
+def write_content(path: str, data: str) -> None:
+    """Write a file from base64, and make its folders."""
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(base64.b64decode(data))
+
+
+def list_names(path: str) -> bytes:
+    """Return the files below a folder, by their paths from there, sorted, with NULs between."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise NotADirectoryError(f"{path} is not a folder")
+    found = (str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+    listed = sorted(found)[:MOST_LISTED]
+    while len(joined := b"\0".join(map(os.fsencode, listed))) > LARGEST_LIST:
+        listed = listed[: len(listed) // 2]
+    return joined

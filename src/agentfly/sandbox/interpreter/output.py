@@ -5,7 +5,9 @@ The files have a size limit of the kernel's, so a flood stops where it is printe
 
 import ctypes
 import errno
+import io
 import os
+import struct
 import sys
 from contextlib import suppress
 from typing import NamedTuple
@@ -104,3 +106,52 @@ def _high_copy(number: int) -> int:
 
 def _stream(number: int) -> object:
     return open(number, "w", encoding="utf-8", errors="replace", buffering=1, closefd=False)
+
+
+MAX_FIGURES = 8
+"""More than this in one cell is a mistake."""
+MAX_IMAGE_BYTES = 4 << 20
+"""Size of all figures of a cell together."""
+MAX_PIXELS = 1 << 24
+"""Pixels of one figure: a small file may unpack into a huge picture."""
+_PNG = struct.Struct(">8s8xII")
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+class Figures(NamedTuple):
+    """The figures that fit, and how many did not."""
+
+    images: list[bytes]
+    left_out: int
+
+
+def drain_figures() -> Figures:
+    """Return all open matplotlib figures, and close them."""
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is None:
+        return Figures([], 0)
+    numbers = pyplot.get_fignums()
+    images: list[bytes] = []
+    for number in numbers[:MAX_FIGURES]:
+        buffer = io.BytesIO()
+        pyplot.figure(number).savefig(buffer, format="png")
+        if images_fit([*images, buffer.getvalue()]):
+            images.append(buffer.getvalue())
+    pyplot.close("all")
+    return Figures(images, len(numbers) - len(images))
+
+
+def images_fit(images: list[bytes]) -> bool:
+    """Return whether all are PNG files, and few and small enough together."""
+    return (
+        len(images) <= MAX_FIGURES
+        and sum(map(len, images)) <= MAX_IMAGE_BYTES
+        and all(map(_is_png, images))
+    )
+
+
+def _is_png(image: bytes) -> bool:
+    if len(image) < _PNG.size:
+        return False
+    signature, width, height = _PNG.unpack_from(image)
+    return bool(signature == _SIGNATURE and 0 < width * height <= MAX_PIXELS)

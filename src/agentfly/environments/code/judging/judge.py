@@ -19,7 +19,7 @@ from agentfly.environments.code.judging.examination import Examination
 from agentfly.environments.code.judging.literal import MAX_CHARACTERS, same
 from agentfly.errors import ConfigError, EnvError, RewardError
 from agentfly.sandbox import PythonSandbox, SandboxLimits
-from agentfly.sandbox.cell import harmless
+from agentfly.sandbox.cell_result import harmless
 from agentfly.types import EnvSpec, Task
 
 

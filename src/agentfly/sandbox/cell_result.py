@@ -5,18 +5,106 @@ checked here, every limit on what is shown is applied again, and what is not an 
 request raises NonsenseError, and nothing else.
 """
 
+import re
 from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
 
 from agentfly.errors import ToolError
 from agentfly.sandbox import framing
-from agentfly.sandbox.cell import CellResult, CellStatus, harmless, shown
 from agentfly.sandbox.framing import NonsenseError
-from agentfly.sandbox.interpreter import hints, plots
-from agentfly.sandbox.interpreter.files import LARGEST_LIST, LARGEST_READ, MOST_LISTED
-from agentfly.sandbox.interpreter.main import PROBLEM_CHARS
-from agentfly.sandbox.interpreter.output import MARK_ROOM
+from agentfly.sandbox.interpreter.cell import LIMIT_TEXTS, limit_text
+from agentfly.sandbox.interpreter.main import LARGEST_LIST, LARGEST_READ, MOST_LISTED, PROBLEM_CHARS
+from agentfly.sandbox.interpreter.output import (
+    MARK_ROOM,
+    MAX_FIGURES,
+    MAX_IMAGE_BYTES,
+    images_fit,
+    shorten,
+)
 from agentfly.sandbox.limits import SandboxLimits
 from agentfly.types import Image
+
+NOTHING_SHOWN = "(no output)"
+
+
+class CellStatus(StrEnum):
+    """How a cell ended."""
+
+    OK = "ok"
+    ERROR = "error"
+    """It raised, or the command's exit code was not 0."""
+    INTERRUPTED = "interrupted"
+    """Its time was up; the variables are kept."""
+    KILLED = "killed"
+    """The interpreter is gone, and with it variables and files; the next cell starts afresh."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellResult:
+    r"""What one cell printed, returned, raised and drew.
+
+    >>> CellResult(status=CellStatus.OK, stdout="hi\n", value="21").observation
+    'hi\n21'
+    """
+
+    status: CellStatus
+    stdout: str = ""
+    stderr: str = ""
+    value: str | None = None
+    """`repr` of the value of a last expression, unless that is None."""
+    error: str | None = None
+    """The traceback, trimmed to the cell's own code."""
+    images: tuple[Image, ...] = ()
+    """The figures that were drawn, as PNG."""
+    exit_code: int | None = None
+    """Of a shell command, or of a cell that called `exit`."""
+    limit: str | None = None
+    """Which limit was met: time, cpu, memory, processes, file_size, disk or output."""
+    note: str | None = None
+    """What the sandbox itself has to say, for example of a limit and what to do about it."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ran to its end without an error."""
+        return self.status is CellStatus.OK
+
+    @property
+    def observation(self) -> str:
+        """All of it as one text for a model."""
+        code = f"exit code {self.exit_code}" if self.exit_code else None
+        stderr = f"[stderr]\n{self.stderr}" if self.stderr else None
+        figures = f"[{len(self.images)} figure(s)]" if self.images else None
+        note = f"[{self.note}]" if self.note else None
+        parts = (self.stdout, stderr, self.value, self.error, code, figures, note)
+        return "\n".join(part.rstrip("\n") for part in parts if part) or NOTHING_SHOWN
+
+
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def harmless(text: str) -> str:
+    r"""Make control characters visible, so that printing the text can't steer a terminal.
+
+    Lone surrogates, which no file or tokenizer takes, are replaced.
+
+    >>> harmless("\x1b[2Jgone")
+    '␛[2Jgone'
+    """
+    return _CONTROL.sub(_visible, text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def shown(text: str, limit: int) -> str:
+    """Return a text as a model may see it: harmless, and without its middle if it is too long."""
+    return harmless(text if len(text) <= limit + MARK_ROOM else shorten(text, limit))
+
+
+def _visible(match: re.Match[str]) -> str:
+    number = ord(match[0])
+    return chr(0x2400 + number) if number < 0x20 else "�"
+
 
 MAX_FILE_BYTES = framing.MAX_HEAD_BYTES + max(LARGEST_READ, LARGEST_LIST)
 """Size of the largest answer to a request for files."""
@@ -28,7 +116,7 @@ _COUNTS = range(1 << 16)
 def max_cell_bytes(limits: SandboxLimits) -> int:
     """Return the size of the largest answer that an honest interpreter gives to a cell."""
     texts = len(_TEXTS) * 4 * (limits.output_chars + MARK_ROOM)
-    return framing.HEADER.size + framing.MAX_HEAD_BYTES + texts + plots.MAX_BYTES
+    return framing.HEADER.size + framing.MAX_HEAD_BYTES + texts + MAX_IMAGE_BYTES
 
 
 def read_cell(body: bytes, number: int, limits: SandboxLimits) -> CellResult:
@@ -89,7 +177,7 @@ def _read_part(body: bytes, number: int, name: str | None, limits: SandboxLimits
     if "problem" in found:
         limit = _limit(head.get("limit"))
         problem = _text(found["problem"], PROBLEM_CHARS)
-        raise ToolError(hints.text(limit, limits) if limit else problem)
+        raise ToolError(limit_text(limit, limits) if limit else problem)
     if name is None:
         return b""
     if name not in found:
@@ -103,7 +191,7 @@ def _text(data: bytes, limit: int) -> str:
 
 def _images(parts: list[framing.Part]) -> tuple[Image, ...]:
     images = [data for name, data in parts if name == "image"]
-    if not plots.fits(images):
+    if not images_fit(images):
         raise NonsenseError(f"{len(images)} images that no interpreter sends")
     return tuple(Image(data=image) for image in images)
 
@@ -115,13 +203,13 @@ def _status(*, interrupted: bool, failed: bool) -> CellStatus:
 
 
 def _note(head: dict[str, object], limit: str | None, limits: SandboxLimits) -> str:
-    notes = [hints.text(limit, limits)] if limit else []
+    notes = [limit_text(limit, limits)] if limit else []
     if head.get("interrupted") is True:
         notes.append(f"Interrupted after {limits.seconds:g} s, the time limit. Variables are kept.")
     if ended := _optional_number(head.get("processes_ended"), _COUNTS):
         notes.append(f"{ended} background process(es) were ended with the cell.")
     if left_out := _optional_number(head.get("figures_left_out"), _COUNTS):
-        room = f"{plots.MAX_FIGURES} of {plots.MAX_BYTES >> 20} MB together"
+        room = f"{MAX_FIGURES} of {MAX_IMAGE_BYTES >> 20} MB together"
         notes.append(f"{left_out} figure(s) were left out: a cell may show {room}.")
     return " ".join(notes)
 
@@ -129,7 +217,7 @@ def _note(head: dict[str, object], limit: str | None, limits: SandboxLimits) -> 
 def _limit(value: object) -> str | None:
     if value is None:
         return None
-    if not isinstance(value, str) or value not in hints.TEXTS:
+    if not isinstance(value, str) or value not in LIMIT_TEXTS:
         raise NonsenseError(f"no such limit: {value!r:.80}")
     return value
 
