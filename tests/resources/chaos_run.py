@@ -27,10 +27,11 @@ from tests.resources.chaos_plan import Plan, make_plans
 from agentfly import Agent, Limits, ScriptedEngine, Trajectory
 from agentfly.chat import CHATML_TOKENS, ByteTokenizer
 from agentfly.resources import EnvironmentManager
+from agentfly.runtime.background import run_blocking
 from agentfly.runtime.launch import read_stat
 from agentfly.runtime.process_registry import records
 from agentfly.runtime.threads import shared_threads
-from agentfly.sandbox.keeper import keeper
+from agentfly.sandbox.levels import warm_servers
 from agentfly.types import Context, EnvSpec, Event, Score, Stopped, StopReason
 
 MEMORY_MB = 600
@@ -177,23 +178,26 @@ def main(seed: int, chains: int) -> None:
     logging.getLogger("agentfly").setLevel(logging.CRITICAL)  # Failures are meant.
     ctypes.CDLL(None).prctl(SUBREAPER, 1, 0, 0, 0)
     plans = list(make_plans(seed, chains))
-    before = _descriptors()
+    run_blocking(asyncio.sleep(0))  # Its loop lives as long as the process.
+    before, threads = _descriptors(), set(threading.enumerate())
     faults = list(asyncio.run(chaos(plans)))
-    faults += _left_behind(plans, before)
+    faults += _left_behind(plans, before, threads)
     if faults:
         sys.exit("\n".join([f"{len(faults)} faults:", *faults[:20]]))
 
 
-def _left_behind(plans: Sequence[Plan], before: Counter[str]) -> Iterator[str]:
+def _left_behind(
+    plans: Sequence[Plan], before: Counter[str], threads: set[threading.Thread]
+) -> Iterator[str]:
     """Say what is left of the run, after all that hung was let go."""
     hangs = sum(plan.fault.what == "hang" and plan.fault.kind == "Room" for plan in plans)
     hung = shared_threads().abandoned
     if len(hung) > hangs:
         yield f"{len(hung)} threads hang, of {hangs} that were to: {Counter(hung)}"
     Room.end_of_hanging.set()
-    keeper().close()
+    warm_servers().close()
     leftovers: dict[str, Callable[[], Any]] = {
-        "threads": lambda: [thread.name for thread in threading.enumerate()][1:],
+        "threads": lambda: [one.name for one in threading.enumerate() if one not in threads],
         "processes": _descendants,
         "records of processes": records,
         "temporary files": lambda: list(Path(tempfile.gettempdir()).iterdir()),

@@ -12,8 +12,7 @@ import pytest
 
 from agentfly.sandbox import CellResult, CellStatus, PythonSandbox, SandboxLimits, cell_result
 from agentfly.sandbox.box import Box, Isolation
-from agentfly.sandbox.keeper import Keeper
-from agentfly.sandbox.levels import Launcher, warm_settings
+from agentfly.sandbox.levels import Launcher, WarmServers, warm_settings
 from agentfly.sandbox.process_box import ProcessBox, ProcessLauncher
 from agentfly.sandbox.warm import WarmBox
 
@@ -230,7 +229,7 @@ async def received(box: Box) -> CellResult:
 
 @pytest.fixture(params=["warm", "unsafe"])
 async def box(request: pytest.FixtureRequest) -> AsyncIterator[Box]:
-    own = Keeper()
+    own = WarmServers()
     launcher: Launcher = (
         ProcessLauncher(Isolation.UNSAFE, ())
         if request.param == "unsafe"

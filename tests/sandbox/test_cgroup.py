@@ -13,7 +13,7 @@ from tests.sandbox.test_sandbox_life import gone
 
 from agentfly.runtime.process_registry import FOLDER_VARIABLE, Identity
 from agentfly.sandbox import CellResult, PythonSandbox, SandboxLimits, levels, probe
-from agentfly.sandbox.keeper import Keeper
+from agentfly.sandbox.levels import WarmServers
 
 if sys.platform != "linux":
     pytest.skip("cgroups are Linux's", allow_module_level=True)
@@ -84,9 +84,9 @@ def test_shared_pages_that_are_given_back_are_counted(
 
 
 @pytest.fixture
-def own_keeper(groups: cgroup.Groups, monkeypatch: pytest.MonkeyPatch) -> Iterator[Keeper]:
-    made = Keeper()
-    monkeypatch.setattr(levels, "keeper", lambda: made)
+def own_servers(groups: cgroup.Groups, monkeypatch: pytest.MonkeyPatch) -> Iterator[WarmServers]:
+    made = WarmServers()
+    monkeypatch.setattr(levels, "warm_servers", lambda: made)
     yield made
     made.close()
 
@@ -108,7 +108,9 @@ async def run_once(code: str) -> CellResult:
     return result
 
 
-def test_every_sandbox_is_in_a_cgroup_of_its_own(own_keeper: Keeper, groups: cgroup.Groups) -> None:
+def test_every_sandbox_is_in_a_cgroup_of_its_own(
+    own_servers: WarmServers, groups: cgroup.Groups
+) -> None:
     before = folders(groups)
     assert "memory of all processes: a cgroup, and a watch" in asyncio.run(probe()).layers
     assert folders(groups) == before, "what the probe made is gone"
@@ -126,7 +128,7 @@ def test_every_sandbox_is_in_a_cgroup_of_its_own(own_keeper: Keeper, groups: cgr
         return made
 
     assert len(asyncio.run(look_around_a_sandbox())) == 3, "the sandbox's and two spares'"
-    own_keeper.close()
+    own_servers.close()
     assert folders(groups) == before
 
 
@@ -138,7 +140,7 @@ with open("large", "wb") as file:
 
 
 def test_the_kernel_ends_a_sandbox_that_holds_too_much(
-    own_keeper: Keeper, groups: cgroup.Groups
+    own_servers: WarmServers, groups: cgroup.Groups
 ) -> None:
     before = folders(groups)
 
@@ -167,7 +169,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.usefixtures("own_keeper")
+@pytest.mark.usefixtures("own_servers")
 def test_the_next_server_removes_what_a_killed_owner_left(
     groups: cgroup.Groups, tmp_path: Path
 ) -> None:

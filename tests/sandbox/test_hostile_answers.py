@@ -36,8 +36,7 @@ from agentfly.sandbox.box import BoxFailedError, Ending, Isolation
 from agentfly.sandbox.inside.fork_server import ForkServer
 from agentfly.sandbox.interpreter import output
 from agentfly.sandbox.interpreter.main import LARGEST_LIST
-from agentfly.sandbox.keeper import Keeper
-from agentfly.sandbox.levels import warm_settings
+from agentfly.sandbox.levels import WarmServers, warm_settings
 from agentfly.sandbox.process_box import ProcessLauncher
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux namespaces")
@@ -283,8 +282,8 @@ async def test_an_answer_that_waited_for_the_event_loop_is_not_late() -> None:
 async def test_what_the_server_took_along_is_not_the_codes_doing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    own = Keeper()
-    monkeypatch.setattr("agentfly.sandbox.levels.keeper", lambda: own)
+    own = WarmServers()
+    monkeypatch.setattr("agentfly.sandbox.levels.warm_servers", lambda: own)
     sandboxes = [made("warm") for _ in range(3)]
     for one in sandboxes:
         await one.run("x = 1")
@@ -343,7 +342,7 @@ async def test_reports_are_kept_until_their_owner_reads_them() -> None:
 
 
 async def test_no_ending_is_waited_for_in_vain() -> None:
-    own = Keeper()
+    own = WarmServers()
     server = await own.server(warm_settings((), (), always=()))
     boxes = [await server.spawn(LIMITS, seed=0) for _ in range(3)]
     assert isinstance(await boxes[0].end(), Ending)

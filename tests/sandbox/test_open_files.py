@@ -23,7 +23,7 @@ from pathlib import Path
 from agentfly.runtime.process_registry import records
 from agentfly.sandbox import Isolation, SandboxLimits, cell_result
 from agentfly.sandbox.box import BoxFailedError
-from agentfly.sandbox.keeper import keeper
+from agentfly.sandbox.levels import warm_servers
 from agentfly.sandbox.levels import warm_settings
 from agentfly.sandbox.process_box import ProcessLauncher
 from agentfly.sandbox.warm import WarmServer
@@ -36,7 +36,7 @@ def soft_limit(pid):
     return next(int(line.split()[3]) for line in lines if line.startswith("Max open files"))
 
 async def start():
-    return await keeper().server(warm_settings((), (), always=()))
+    return await warm_servers().server(warm_settings((), (), always=()))
 
 async def answer(box):
     box.channel.send({{"op": "run", "code": "1 + 1"}})
@@ -64,7 +64,7 @@ async def main():
 {body}
 
 asyncio.run(main())
-keeper().close()
+warm_servers().close()
 """
 
 

@@ -23,18 +23,17 @@ from agentfly.runtime import process
 from agentfly.runtime.process_registry import FOLDER_VARIABLE, Identity, records
 from agentfly.sandbox import Isolation, PythonSandbox, SandboxLimits, levels, probe, warm
 from agentfly.sandbox.box import BoxFailedError, UnsupportedError
-from agentfly.sandbox.keeper import Keeper, keeper
-from agentfly.sandbox.levels import warm_settings
+from agentfly.sandbox.levels import WarmServers, warm_servers, warm_settings
 from agentfly.sandbox.process_box import bubblewrap, container
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux namespaces")
 
 
 @pytest.fixture
-def own_keeper(monkeypatch: pytest.MonkeyPatch) -> Keeper:
+def own_servers(monkeypatch: pytest.MonkeyPatch) -> WarmServers:
     """Keep servers of this test apart from those of others."""
-    made = Keeper()
-    monkeypatch.setattr(levels, "keeper", lambda: made)
+    made = WarmServers()
+    monkeypatch.setattr(levels, "warm_servers", lambda: made)
     return made
 
 
@@ -44,10 +43,10 @@ async def gone(processes: list[Identity]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_a_server_that_crashes_is_the_machinerys_fault(own_keeper: Keeper) -> None:
+async def test_a_server_that_crashes_is_the_machinerys_fault(own_servers: WarmServers) -> None:
     sandbox = PythonSandbox()
     await sandbox.run("x = 1")
-    server = await own_keeper.server(warm_settings((), ()))
+    server = await own_servers.server(warm_settings((), ()))
     below = [one for pid in descendants(server._child.pid) if (one := Identity.of(pid))]
     os.kill(server._child.pid, signal.SIGKILL)
     await gone(below)
@@ -55,13 +54,13 @@ async def test_a_server_that_crashes_is_the_machinerys_fault(own_keeper: Keeper)
         await sandbox.run("x")
     assert (await sandbox.run("1 + 1")).value == "2", "the next use starts another server"
     await sandbox.close()
-    own_keeper.close()
+    own_servers.close()
 
 
 async def test_a_close_that_is_cancelled_before_a_full_queue_still_kills(
-    own_keeper: Keeper,
+    own_servers: WarmServers,
 ) -> None:
-    server = await own_keeper.server(warm_settings((), (), always=()))
+    server = await own_servers.server(warm_settings((), (), always=()))
     box = await server.spawn(SandboxLimits(), seed=0)
     box.channel.send({"op": "run", "code": "while True: pass"})
     forks = descendants(server._child.pid)[0]
@@ -75,7 +74,7 @@ async def test_a_close_that_is_cancelled_before_a_full_queue_still_kills(
             await box.close()
     os.kill(forks, signal.SIGCONT)
     await there_are(2, forks)
-    own_keeper.close()
+    own_servers.close()
 
 
 async def there_are(number: int, parent: int) -> None:
@@ -85,13 +84,13 @@ async def there_are(number: int, parent: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_closing_leaves_no_process_and_no_record(own_keeper: Keeper) -> None:
+async def test_closing_leaves_no_process_and_no_record(own_servers: WarmServers) -> None:
     before, on_record = set(descendants(os.getpid())), own_records()
     sandbox = PythonSandbox()
     await sandbox.run("import os, time\nif os.fork() == 0: time.sleep(99)")
     assert set(descendants(os.getpid())) - before
     await sandbox.close()
-    own_keeper.close()
+    own_servers.close()
     assert set(descendants(os.getpid())) - before == set()
     assert own_records() == on_record
 
@@ -220,7 +219,7 @@ async def test_landlock_is_in_force_where_the_kernel_has_it() -> None:
 
 
 @pytest.fixture
-def refusals(own_keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
+def refusals(own_servers: WarmServers, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
     """Let the kernel refuse every fork server, and count them; nor is there bubblewrap."""
     asked: list[object] = []
 
@@ -232,7 +231,7 @@ def refusals(own_keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> Iterator[li
     monkeypatch.setenv("PATH", "/nowhere")
     levels._warn_once.cache_clear()
     yield asked
-    own_keeper.close()
+    own_servers.close()
 
 
 @pytest.mark.usefixtures("refusals")
@@ -263,7 +262,7 @@ async def test_what_the_kernel_refuses_is_tried_and_told_once(
     [(warm, "was not ready within 0 s"), (process, "did not start within 0 s")],
 )
 async def test_a_server_that_is_late_is_no_reason_for_less_isolation(
-    own_keeper: Keeper, monkeypatch: pytest.MonkeyPatch, stage: ModuleType, said: str
+    own_servers: WarmServers, monkeypatch: pytest.MonkeyPatch, stage: ModuleType, said: str
 ) -> None:
     sandbox = PythonSandbox(unsafe=True)
     with monkeypatch.context() as patch:
@@ -272,7 +271,7 @@ async def test_a_server_that_is_late_is_no_reason_for_less_isolation(
             await sandbox.run("1")
     assert (await sandbox.run("import os; os.path.exists('/proc')")).value == "False"
     await sandbox.close()
-    own_keeper.close()
+    own_servers.close()
 
 
 REFUSING = """
@@ -313,7 +312,7 @@ async def use_a_sandbox() -> None:
 
 
 def test_the_first_server_ends_what_a_killed_run_left_behind(
-    own_keeper: Keeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_servers: WarmServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
     with subprocess.Popen([sys.executable, "-c", LEFT_BEHIND], stdout=subprocess.PIPE) as owner:
@@ -325,7 +324,7 @@ def test_the_first_server_ends_what_a_killed_run_left_behind(
     asyncio.run(use_a_sandbox())
     assert not daemon.alive
     assert [record.name for record in records()] == ["python sandboxes"]
-    own_keeper.close()
+    own_servers.close()
 
 
 async def test_unsafe_is_not_used_where_isolation_can_be_had() -> None:
@@ -366,5 +365,5 @@ async def test_a_level_whose_program_is_missing_is_an_error(
         await PythonSandbox(isolation="bubblewrap").run("1")
 
 
-def test_the_keeper_is_one_for_the_process() -> None:
-    assert keeper() is keeper()
+def test_the_servers_are_one_set_for_the_process() -> None:
+    assert warm_servers() is warm_servers()

@@ -1,23 +1,104 @@
 """Choosing the best isolation that this machine offers, or refusing."""
 
 import asyncio
+import atexit
 import logging
+import os
 import shutil
 import sys
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Protocol
 
 from agentfly.errors import ConfigError
-from agentfly.runtime.process import DEVNULL, PIPE, start
+from agentfly.runtime.background import in_background
+from agentfly.runtime.process import DEVNULL, PIPE, reap, start
+from agentfly.runtime.threads import WorkerThreads
 from agentfly.sandbox.box import Box, BoxFailedError, Isolation, UnsupportedError
-from agentfly.sandbox.inside import kernel, seccomp
+from agentfly.sandbox.inside import kernel, open_files, seccomp
 from agentfly.sandbox.inside.denied_calls import DENIED
-from agentfly.sandbox.keeper import keeper
 from agentfly.sandbox.limits import SandboxLimits
 from agentfly.sandbox.process_box import ProcessLauncher
-from agentfly.sandbox.warm import Layers, WarmServer, WarmSettings, readable_folders
+from agentfly.sandbox.warm import Layers, PreloadError, WarmServer, WarmSettings, readable_folders
+
+CLOSE_SECONDS = 10.0
+"""How long the end of the process waits for the end of its servers."""
+
+
+class WarmServers:
+    """The fork servers of this process, shared by all its event loops.
+
+    A server outlives the event loop of the run that started it, because importing its packages
+    takes seconds. So servers belong to the event loop of `agentfly.runtime.background`.
+    """
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._servers: dict[WarmSettings, WarmServer] = {}
+        self._hopeless: dict[WarmSettings, Callable[[], Exception]] = {}
+        self._reaped = False
+        self._starting = asyncio.Lock()
+        atexit.register(self.close)
+
+    @property
+    def mine(self) -> bool:
+        """Whether it belongs to this process, and not to one that this was forked from."""
+        return self._pid == os.getpid()
+
+    async def server(self, settings: WarmSettings) -> WarmServer:
+        """Return a live server with these settings, started if need be.
+
+        One that the kernel refuses is tried once; one that failed otherwise, again each time.
+        """
+        return await asyncio.wrap_future(in_background(self._server(settings)))
+
+    def close(self) -> None:
+        """End all servers."""
+        if self.mine and self._servers:
+            in_background(self._close_servers()).result(CLOSE_SECONDS)
+
+    async def _server(self, settings: WarmSettings) -> WarmServer:
+        async with self._starting:
+            if settings in self._hopeless:
+                raise self._hopeless[settings]()
+            server = self._servers.get(settings)
+            if server is None or not server.alive:
+                if server is not None:
+                    await server.close()
+                server = self._servers[settings] = await self._start(settings)
+            return server
+
+    async def _start(self, settings: WarmSettings) -> WarmServer:
+        if not self._reaped:  # What killed runs left behind is ended before anything new begins.
+            await WorkerThreads(size=1).run(reap, name="reap")
+            open_files.raise_limit()  # Each sandbox takes a descriptor of this process.
+            self._reaped = True
+        try:
+            return await WarmServer.start(settings)
+        except (UnsupportedError, PreloadError) as error:
+            self._hopeless[settings] = partial(type(error), str(error))
+            raise
+
+    async def _close_servers(self) -> None:
+        while self._servers:
+            _, server = self._servers.popitem()
+            await server.close()
+
+
+_warm_servers: list[WarmServers] = []
+_lock = threading.Lock()
+
+
+def warm_servers() -> WarmServers:
+    """Return the servers of this process; a forked process has its own."""
+    with _lock:
+        if not _warm_servers or not _warm_servers[-1].mine:
+            _warm_servers.append(WarmServers())
+        return _warm_servers[-1]
+
 
 ALWAYS_PRELOADED = ("numpy", "numpy.random", "sympy")
 """Imported once for all sandboxes, where they are installed."""
@@ -75,7 +156,7 @@ async def choose(level: Level) -> Launcher:
     if level.isolation not in (None, *_WARM):
         return ProcessLauncher(level.isolation, level.readable)
     try:
-        server = await keeper().server(warm_settings(level.preload, level.readable))
+        server = await warm_servers().server(warm_settings(level.preload, level.readable))
     except UnsupportedError as error:
         if level.isolation is not None:
             raise
