@@ -27,6 +27,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from filelock import lock_descriptor
+
 from agentfly.errors import ConfigError, FormatError
 
 KEY = "crc"
@@ -36,21 +38,25 @@ _END = re.compile(rb',"crc":"([0-9a-f]{8})"\}\s*\Z')
 
 
 def add_checksum(line: bytes) -> bytes:
-    """Return a JSON object with the CRC-32 of its text as its last value."""
+    """Return a JSON object with the CRC-32 of its text as its last value.
+
+    >>> line = add_checksum(b'{"v":2,"step":4}')
+    >>> line
+    b'{"v":2,"step":4,"crc":"d2feda98"}'
+    >>> has_valid_checksum(line), has_valid_checksum(line.replace(b"4", b"0", 1))
+    (True, False)
+    """
     return b'%s,"%s":"%08x"}' % (line[:-1], KEY.encode(), zlib.crc32(line))
 
 
 def has_valid_checksum(line: bytes) -> bool:
-    """Tell whether a line has a checksum, and is as it was written."""
+    """Return whether a line has a checksum, and is as it was written."""
     found = _END.search(line)
     return found is not None and zlib.crc32(line[: found.start()] + b"}") == int(found[1], 16)
 
 
-if sys.platform != "win32":
-    import fcntl
-
 BLOCK = 1 << 16
-"""How much is read at once while looking back for the last newline."""
+"""Bytes read at once while looking back for the last newline."""
 
 _log = logging.getLogger(__name__)
 
@@ -116,7 +122,7 @@ class Journal:
 
 
 def plain(value: object) -> Any:
-    r"""Say in JSON what JSON has no word for: the `default` of `json.dumps`.
+    r"""Convert a value that JSON has no type for: the `default` of `json.dumps`.
 
     A dataclass becomes an object of its fields, bytes become base64.
 
@@ -138,16 +144,18 @@ def plain(value: object) -> Any:
 def _lock(file: io.FileIO, path: Path) -> None:
     """Keep a second writer out: it would take this one's half-written line for a torn tail."""
     if sys.platform == "win32":
-        return
+        return  # A lock there would keep readers out, too.
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+        # Of this very descriptor: a lock file next to the journal would be one more file of a run.
+        is_locked = lock_descriptor(file.fileno(), blocking=False)
+    except OSError as error:
+        _log.debug("%s: this file system can't lock files: %s", path, error)
+        return
+    if not is_locked:
         raise ConfigError(
             f"{path} is being written by another process: two runs can't share a folder. "
             "Wait until it ends, or give this run another name"
-        ) from error
-    except OSError as error:
-        _log.debug("%s: this file system can't lock files: %s", path, error)
+        )
 
 
 def _cut_torn_tail(file: io.FileIO, path: Path) -> int:
