@@ -1,13 +1,14 @@
 """The central manager that leases environment instances to chains.
 
-pooling.py      how the instances of a kind are kept: where, how many, for how long; the budget
-manager.py      the door: lease, snapshot, close
-dispatcher.py   who asks, who gets, who gives back; line.py: who waits; allocation.py: who is next
-upkeep.py       making, checking and ending instances in the background; stock.py: what there is
-loan.py         an instance in a chain's hands
-homes/          where instances live: here, in a process each, behind HTTP
-serving/        the environment server; wire.py: the protocol it speaks
-snapshot.py     who holds what and since when; report.py: as a file that others can ask for
+manager.py         the interface: lease, snapshot, close
+pooling.py         settings of a kind's instances: where, how many, for how long; the budget
+dispatcher.py      requests, grants and returns; queue.py: the waiters; allocation.py: who is next
+pool.py            the instances of one kind, and their leases
+maintenance.py     making, checking and ending instances in the background
+placement/         where instances live: in this process, in a process each, behind HTTP
+env_server.py      the environment server; http_protocol.py: its protocol;
+                   client_options.py: what clients may choose; server_sessions.py: their instances
+snapshot.py        who holds what and since when, as data, as text and as a file
 """
 
 from agentfly.resources.client_options import ClientOptions, SessionLimits

@@ -1,4 +1,4 @@
-"""Decide what is lent, made and given up, in one pass along the line of waiters.
+"""Decide what is lent, made and given up, in one pass along the queue of waiters.
 
 A chain takes all it needs at once or nothing, so no chain holds instances while it waits. Those
 behind must not take away, one after another, what the first one waits for. So for the first waiter
@@ -36,9 +36,9 @@ class Allocation:
     """The first of each priority that can't be served."""
     _looked_at: set[InstancePool] = field(default_factory=set)
     _kept: Counter[InstancePool] = field(default_factory=Counter)
-    """How many of those that are warm, or about to be, are reserved."""
+    """Number of reserved instances among those that are warm, or about to be."""
     _planned: Counter[InstancePool] = field(default_factory=Counter)
-    """How many are to be made as soon as there is a place and room."""
+    """Number of instances to make as soon as there is a place and room."""
     _promised: Cost = field(default_factory=Cost)
     """The room for what is planned."""
 
@@ -94,7 +94,7 @@ class Allocation:
         return [pool for pool in pools if pool.supply <= self._kept[pool]]
 
     def _top_up(self) -> None:
-        """Make what is missing to the warm minimum, with what nobody waits for."""
+        """Make what is missing to the warm minimum, with what no waiter needs."""
         for pool in self.pools:
             while (
                 pool.can_be_made
@@ -106,18 +106,18 @@ class Allocation:
 
     @property
     def _room(self) -> Cost:
-        """What is free or about to be, less what is promised; overdrawn where it is short."""
+        """The budget that is free or about to be, less what is promised; negative where short."""
         return self.budget.free + self.budget.leaving - self._promised
 
     def _can_be_lent(self, pool: InstancePool) -> bool:
         return len(pool.warm) > self._kept[pool] and not self._could_make_room(pool)
 
     def _could_make_room(self, pool: InstancePool) -> bool:
-        """Tell whether somebody for whom room is kept is short of what an instance takes."""
+        """Return whether somebody for whom room is kept is short of what an instance takes."""
         return bool(self._promised) and pool.cost.shares(Cost() - self._room)
 
     def _has_place(self, pool: InstancePool) -> bool:
-        """Tell whether one more may be made, now or after those that are being ended."""
+        """Return whether one more may be made, now or after those that are being ended."""
         return pool.size - pool.ending + self._planned[pool] < pool.pooling.max_instances
 
     def _make(self, pools: Sequence[InstancePool]) -> None:
@@ -129,7 +129,7 @@ class Allocation:
         self._promised += _cost_of(later)
 
     def _make_now(self, pool: InstancePool) -> bool:
-        """Begin to make one, if there are a place and room now that are promised to nobody."""
+        """Begin to make one, if there are a place and room now that are not promised."""
         if pool.size >= pool.pooling.max_instances:
             return False
         if pool.cost.beyond(self.budget.free) or pool.cost.beyond(self._room):
@@ -157,7 +157,7 @@ class Allocation:
         return True
 
     def _spare(self) -> list[tuple[InstancePool, Member]]:
-        """List warm instances that are not spoken for: first what nobody waits for, the oldest."""
+        """List warm instances that are not reserved: first what no waiter needs, the oldest."""
         wanted = self.queue.wanted()
         spare = [
             (pool, member)

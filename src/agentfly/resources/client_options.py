@@ -11,7 +11,7 @@ from agentfly.resources.http_protocol import plain_option
 from agentfly.types import EnvSpec
 
 ClientOptions = Mapping[str, Sequence[Any]]
-"""For each option that clients may set, the values among which they choose.
+"""The options that clients may set, each with the values to choose from.
 
 It is the class attribute `client_options` of an environment, or an argument of the server:
 `{"show_commands": (False, True)}`.
@@ -22,11 +22,11 @@ NEVER = ("isolation", "unsafe", "readable", "preload")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLimits:
-    """How many sessions there may be, and how long one lives without a request."""
+    """Maximum numbers of sessions, and their lifetime without a request."""
 
     total: int = 1024
     per_client: int = 512
-    """For one client, known by its address."""
+    """Maximum for one client, which is identified by its address."""
     idle_seconds: float = 300.0
     """A client that asks for nothing in this time is taken for dead, and its session ends."""
 
@@ -119,7 +119,7 @@ def _require_harmless(name: str, values: Sequence[Any]) -> None:
 
 
 def _is_sent_as(value: object, sent: object) -> bool:
-    """Tell whether a client that wants this value sends that: 1, 1.0 and true are different."""
+    """Return whether a client that wants this value sends that: 1, 1.0 and true are different."""
     try:
         plain = plain_option(value)
     except ConfigError:

@@ -1,4 +1,4 @@
-"""Lending the instances of one event loop: who asks, who gets, who gives back.
+"""Lend the instances of one event loop: take requests, grant them, take instances back.
 
       make                 grant                 give back
 ── making ──────► warm ──────────► lent ───────────────────────┬─► ended (worn, broken)
@@ -21,7 +21,7 @@ from agentfly.types import Clock, EnvSpec
 
 
 class Dispatcher:
-    """All methods are for the thread of its event loop."""
+    """The leases of one event loop; all methods are for its thread."""
 
     def __init__(
         self, pooling_of: Callable[[EnvSpec], Pooling], budget: Budget, clock: Clock
@@ -70,7 +70,7 @@ class Dispatcher:
             self.pools[spec].can_be_made = True
 
     def serve(self) -> None:
-        """Lend what is there to those in line, and begin to make what is not."""
+        """Lend idle instances to the waiters in the queue, and begin to make missing ones."""
         if self._is_closed:
             return
         Allocation(
@@ -113,7 +113,7 @@ class Dispatcher:
             needed += pool.cost
             if needed.beyond(self._budget.total):
                 raise ConfigError(
-                    f"{pool.spec.name} can never be lent beside the other environments of its "
+                    f"{pool.spec.name} can never be lent with the other environments of its "
                     f"chain: together they need more than the budget of {self._budget}. "
                     "Raise it, or lower memory_mb and cpus in `pooling`"
                 )
@@ -143,7 +143,7 @@ class Dispatcher:
         return None
 
     def _withdraw(self, waiter: Waiter) -> None:
-        """Leave the line; what was granted at the moment of giving up goes back unused."""
+        """Leave the queue; what was granted at the moment of giving up goes back unused."""
         self.queue.leave(waiter)
         if not waiter.granted.done() or waiter.granted.cancelled():
             self.serve()

@@ -1,4 +1,4 @@
-"""Serving an environment: `environment_server` while a block runs, `serve_environment` for good."""
+"""Serve an environment: `environment_server` while a block runs, `serve_environment` forever."""
 
 import asyncio
 import sys
@@ -17,7 +17,7 @@ from agentfly.runtime.ordered import one_error
 from agentfly.types import EnvSpec, Pool
 
 BODY_SECONDS = 30.0
-"""For the whole body of a request; a client that takes longer is refused."""
+"""Time limit for the whole body of a request; a client that takes longer is refused."""
 
 
 async def serve_environment(

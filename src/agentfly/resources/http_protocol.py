@@ -1,4 +1,4 @@
-"""The JSON protocol between a pool and an environment server, which any language can speak.
+"""The JSON protocol between a pool and an environment server, which any language can implement.
 
     POST   /sessions             {"options": {}}                 ──►  {"session": "8f2c"}
     POST   /sessions/8f2c/step   {"number": 1, "args": ["buy"]}  ──►  {"value": {"observation": ""}}

@@ -1,7 +1,7 @@
 """Make, check and end instances in the background.
 
 So neither a chain's end nor its cancellation waits for any of it. After every change, `on_change`
-is called, so that those in line are served.
+is called, so that those in the queue are served.
 """
 
 import asyncio
@@ -16,16 +16,16 @@ from agentfly.runtime.invoke import invoke
 from agentfly.types import Clock
 
 CHECK_SECONDS = 30.0
-"""How often those that are warm are looked at: dead, too old, unhealthy?"""
+"""Interval at which warm instances are checked: dead, too old, unhealthy?"""
 HEALTH_SECONDS = 10.0
-"""An instance that takes longer to say that it is healthy is not."""
+"""Time limit of a health check; an instance that takes longer is unhealthy."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class Maintenance:
-    """Keeps instances in order, within the budget."""
+    """The tasks that make, check and end instances, within the budget."""
 
     clock: Clock
     budget: Budget
@@ -36,7 +36,7 @@ class Maintenance:
     _members: dict[Member, InstancePool] = field(default_factory=dict)
     """All that are not ended yet."""
     _endings: dict[Member, asyncio.Task[None]] = field(default_factory=dict)
-    """Those of them that are being ended."""
+    """The instances that are being ended."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
     _rounds: asyncio.Task[None] | None = None
     _is_closed: bool = False
@@ -68,7 +68,7 @@ class Maintenance:
     def retire(
         self, pool: InstancePool, member: Member, why: str | None = None
     ) -> asyncio.Task[None] | None:
-        """Begin to end an instance; `why` says what is wrong with it, if anything is.
+        """Begin to end an instance; `why` is what is wrong with it, if anything is.
 
         Return the task that ends it, None if it has ended already.
         """

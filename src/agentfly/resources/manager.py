@@ -77,7 +77,7 @@ class EnvironmentManager:
         dispatcher.serve()
 
     def snapshot(self) -> Snapshot:
-        """Say who holds what and since when, in the running event loop."""
+        """Return who holds what and since when, in the running event loop."""
         session = self._sessions.get(asyncio.get_running_loop())
         return snapshot_of(session.dispatcher if session else None)
 
@@ -114,7 +114,7 @@ class EnvironmentManager:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Session:
-    """What belongs to one event loop."""
+    """The state that belongs to one event loop."""
 
     life: AsyncGenerator[Dispatcher, None]
     dispatcher: Dispatcher

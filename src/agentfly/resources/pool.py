@@ -1,4 +1,9 @@
-"""What there is of one kind of environment."""
+"""The instances of one kind of environment, and their leases.
+
+A tool whose time ran out may still run in a thread, and call its environment when that is already
+another chain's. So instances that may be used again are lent through a handle, which is dead after
+the lease.
+"""
 
 import threading
 from collections import deque
@@ -14,7 +19,7 @@ from agentfly.runtime.invoke import is_async
 from agentfly.types import EnvSpec
 
 LATENCIES = 4096
-"""So many last leases tell how long a lease takes."""
+"""Number of recent leases whose waiting times are kept."""
 
 
 @dataclass(eq=False, slots=True)
@@ -50,16 +55,16 @@ class InstancePool:
     ending: int = 0
     created: int = 0
     recycled: int = 0
-    """How often an instance was made ready for another chain."""
+    """Number of times that an instance was made ready for another chain."""
     crashed: int = 0
     """Broken, hung, unhealthy, or failed to be made."""
     latencies: deque[float] = field(default_factory=lambda: deque(maxlen=LATENCIES))
     """Seconds that each of the last leases waited."""
     can_be_made: bool = True
-    """False after a failure that nobody waited for, until somebody needs one."""
+    """False after a failure without waiters, until a chain needs one."""
 
     cost: Cost = field(init=False)
-    """What one instance takes of the budget."""
+    """The share of the budget that one instance takes."""
 
     def __post_init__(self) -> None:
         self.cost = Cost.of(self.pooling.memory_mb, self.pooling.cpus)
@@ -71,16 +76,16 @@ class InstancePool:
 
     @property
     def supply(self) -> int:
-        """How many are ready, or about to be."""
+        """Number of instances that are ready, or about to be."""
         return len(self.warm) + self.making + self.checking
 
     def is_worn(self, member: Member, now: float) -> bool:
-        """Tell whether an instance has had its uses or its time."""
+        """Return whether an instance has reached its maximum of uses or age."""
         uses, age = member.uses, now - member.made_at
         return uses >= self.pooling.max_uses or age > self.pooling.max_age
 
     def holders(self, now: float) -> str:
-        """Say who holds what, the longest first.
+        """Describe who holds an instance, the longest first.
 
         For example `t/0/1 for 5.2 s, t/0/3 for 0.1 s, …`.
         """
@@ -90,7 +95,7 @@ class InstancePool:
 
 
 _CHANGES_STATE = ("reset", "step")
-"""What fails in these leaves an unknown state behind."""
+"""Methods whose failure leaves an unknown state behind."""
 
 
 class Lease:
@@ -109,7 +114,7 @@ class Lease:
 
     @property
     def value(self) -> Any:
-        """What the chain is given: a handle, or the object itself where nobody uses it after."""
+        """The object that the chain gets: a handle, or the environment itself if used once."""
         own = self.member.instance.environment
         return own if own is not None and not self.pool.pooling.may_be_reused else Handle(self)
 
@@ -150,7 +155,7 @@ class Lease:
         return call
 
     def _left_to_the_manager(self, close: Callable[..., Any]) -> Callable[..., Any]:
-        """Only note that the chain has done with it: its place must not be lost with it."""
+        """Replace `close` by a note that the chain is done: the manager itself closes instances."""
 
         def note() -> None:
             self._fault = "it was closed by its chain"
@@ -185,7 +190,7 @@ class Lease:
 
 
 class Handle:
-    """Stands for an environment that lives elsewhere or longer: the same methods and attributes."""
+    """A proxy of a leased environment, with the same methods and attributes."""
 
     __slots__ = ("_lease",)
     _lease: Lease

@@ -1,4 +1,4 @@
-"""How the instances of one kind of environment are kept: where, how many, for how long."""
+"""Settings for the instances of one kind of environment: where, how many, for how long."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -22,30 +22,30 @@ class Pooling:
     where: str = "here"
     """`"here"` in this process; `"process"` for a process each, for what blocks, crashes or is not
     thread-safe; `"http://..."` for a server of environments, with `?token=...` behind it or the
-    token beside it."""
+    token next to it."""
     token: str | None = field(default=None, repr=False)
     """The secret of that server. It is taken out of `where`, and never shown or logged."""
     min_warm: int = 0
-    """How many to keep ready beside those that are lent."""
+    """Number of instances to keep ready in addition to those that are lent."""
     max_instances: int = 256
     """Maximum number of instances at once, in any state."""
     max_uses: int = 1
-    """How many chains may use one instance, one after another, each after a `reset`. More than 1
+    """Maximum number of chains that use one instance in turn, each after a `reset`. More than 1
     is for environments whose `reset` forgets everything."""
     max_age: float = 3600.0
     """Seconds after which an instance is replaced when it comes back."""
     memory_mb: float = 0.0
-    """What one instance takes of the manager's budget. A process that is found to use more is
+    """Memory that one instance takes of the manager's budget. A process that uses more is
     replaced when it comes back."""
     cpus: float = 0.0
-    """What one instance takes of the manager's budget."""
+    """CPUs that one instance takes of the manager's budget."""
     make_seconds: float = 60.0
     reset_seconds: float = 60.0
-    """For one in a process or behind HTTP; a call in this process has the chain's own deadline."""
+    """Time limit of `reset` in a process or behind HTTP; here, the chain's deadline applies."""
     call_seconds: float = 60.0
-    """For any other call; one that takes longer hangs, and its instance is ended."""
+    """Time limit of any other call; the instance of one that takes longer is ended."""
     close_seconds: float = 10.0
-    """What can't close in this time is ended or abandoned, not waited for."""
+    """Time limit of `close`; an instance that takes longer is killed or abandoned."""
 
     def __post_init__(self) -> None:
         self._take_token_out_of_address()
@@ -82,7 +82,7 @@ class Pooling:
 
 
 def pooling_of(factory: Callable[..., Any], table: Mapping[Any, Pooling] | None = None) -> Pooling:
-    """Return what the table says, else the factory's own attribute, else the defaults."""
+    """Return the table's entry, else the factory's own attribute, else the defaults."""
     pooling = (table or {}).get(factory) or getattr(factory, "pooling", None) or Pooling()
     if not isinstance(pooling, Pooling):
         raise ConfigError(
@@ -133,7 +133,7 @@ class Cost:
         return Cost(_beyond(self.memory, room.memory), _beyond(self.cpus, room.cpus))
 
     def shares(self, other: "Cost") -> bool:
-        """Tell whether there is anything that both of them take."""
+        """Return whether there is anything that both of them take."""
         return min(self.memory, other.memory) > 0 or min(self.cpus, other.cpus) > 0
 
 
@@ -153,13 +153,13 @@ class Budget:
         self.cpus = cpus
         self.total = Cost.of(memory_mb, cpus)
         self.taken = Cost()
-        """By instances in any state."""
+        """The part taken by instances in any state."""
         self.leaving = Cost()
-        """By those that are being ended: it will be free soon."""
+        """The part taken by instances that are being ended, which will be free soon."""
 
     @property
     def free(self) -> Cost:
-        """What may be taken now."""
+        """The part that may be taken now."""
         return self.total - self.taken
 
     def __str__(self) -> str:

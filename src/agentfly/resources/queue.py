@@ -35,7 +35,7 @@ class Waiter:
     def is_done(self) -> bool:
         """Whether it is served, refused, too late or cancelled.
 
-        A moment may pass before it leaves the line: nothing must be lent to it in that.
+        A moment may pass before it leaves the queue: nothing must be lent to it in that time.
         """
         return self.granted.done()
 
@@ -46,7 +46,7 @@ class Waiter:
 
 
 Group = tuple[int, frozenset[EnvSpec]]
-"""Those of one priority that need the same kinds."""
+"""Key of the waiters of one priority that need the same kinds."""
 
 
 class WaitQueue:
@@ -82,7 +82,7 @@ class WaitQueue:
         return min(firsts, key=lambda waiter: waiter.place, default=None)
 
     def walk(self, visit: Callable[[Waiter], bool]) -> None:
-        """Visit the waiters in order; where `visit` says no, those who need the same are passed."""
+        """Visit the waiters in order; where `visit` returns False, skip those who need the same."""
         walks = [iter(group.values()) for group in self._groups.values()]
         heads = [(next(walk), walk) for walk in walks]
         line = [(waiter.place, waiter, walk) for waiter, walk in heads]

@@ -1,4 +1,4 @@
-"""The sessions of an environment server: each holds one leased instance until it ends."""
+"""The sessions of an environment server, each with one leased instance; and its routes."""
 
 import asyncio
 import itertools
@@ -27,7 +27,7 @@ from agentfly.runtime.threads import shared_threads
 from agentfly.types import Clock, EnvSpec, Pool
 
 LEASE_SECONDS = 10.0
-"""How long a client waits for a free instance before it is answered 503."""
+"""Maximum wait of a client for a free instance; then the answer is 503."""
 CALL_SECONDS = 600.0
 """No call in this process takes longer; one in a worker process has its own limit."""
 
@@ -39,7 +39,7 @@ class Session:
     """One instance in a client's hands."""
 
     id: str = field(repr=False)
-    """Secret: whoever knows it can use the session."""
+    """Secret: any client that has it can use the session."""
     client: str
     environment: Any
     methods: frozenset[str]
@@ -63,7 +63,7 @@ class Sessions:
     limits: SessionLimits
     _open: dict[str, Session] = field(default_factory=dict)
     _held: Counter[str] = field(default_factory=Counter)
-    """How many sessions each client has, or is about to have."""
+    """Number of sessions that each client has, or is about to have."""
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
     def __len__(self) -> int:
@@ -149,7 +149,7 @@ class Sessions:
 
     async def _leased(self, client: str, spec: EnvSpec) -> Session:
         lease = AsyncExitStack()
-        # The owner is shown to others; the id is nobody else's business.
+        # The owner is shown to others; the id is secret.
         owner = f"session {next(self._numbers)}"
         deadline = self.clock.now() + LEASE_SECONDS
         try:
@@ -207,7 +207,7 @@ class Sessions:
             return await invoke(call, name="a call", clock=self.clock, deadline=deadline)
         except Exception as error:
             if session.id not in self._open:
-                # What fails when its instance is taken away says nothing about the instance.
+                # A failure while its instance is taken away is not the instance's fault.
                 raise _no_session("it ended while this was under way") from error
             if isinstance(error, DeadlineError | EnvError):
                 await self._end(session)
@@ -276,7 +276,7 @@ def _conflict(kind: str, reason: str, request: http_protocol.CallRequest) -> Ref
 
 
 def _retrieved(answer: asyncio.Future[bytes]) -> None:
-    """Fetch the error, so that asyncio doesn't complain if nobody asks for it again."""
+    """Fetch the error, so that asyncio doesn't complain if it is never asked for again."""
     if not answer.cancelled():
         answer.exception()
 

@@ -1,4 +1,9 @@
-"""Who holds what and since when: as data and as text."""
+"""The state of a manager: who holds what and since when, as data, as text and as a file.
+
+A process that reports (`reporting`) writes `environments.json` into its run's folder at once, and
+again on every SIGUSR1. `ask` sends that signal to the very process that wrote the file, and reads
+its answer.
+"""
 
 import logging
 import os
@@ -22,7 +27,7 @@ from agentfly.runtime.process_registry import Identity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolState:
-    """How many instances of one kind there are, and what became of others."""
+    """Numbers of instances of one kind by state, and of those that have ended."""
 
     environment: str
     where: str
@@ -47,7 +52,7 @@ class Held:
     owner: str
     environments: tuple[str, ...]
     seconds: float
-    """Since when."""
+    """Time since it began."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +65,7 @@ class Snapshot:
     started: int
     """With the pid, this names the process once and for all."""
     stocks: tuple[PoolState, ...] = ()
+    """The pools; the name is that of the key in `environments.json`."""
     leases: tuple[Held, ...] = ()
     waits: tuple[Held, ...] = ()
 
@@ -174,9 +180,9 @@ class Report:
     v: Literal[1]
     """Version of the file."""
     answers: bool
-    """Whether SIGUSR1 brings another; a process that does not await that signal is ended by it."""
+    """Whether SIGUSR1 brings another report; a process without a handler is killed by it."""
     ended: bool
-    """Whether there will be no other."""
+    """Whether this is the last report."""
     snapshot: Snapshot
 
     @property
@@ -222,7 +228,7 @@ _ON_DISK = TypeAdapter(Report)
 def reporting(take: Callable[[], Snapshot], folder: Path) -> Iterator[None]:
     """Write a report now, on every SIGUSR1 and at the end.
 
-    Outside the main thread, where Python hears no signals, only the first and the last.
+    Outside the main thread, where Python handles no signals, only the first and the last.
     """
     answers = threading.current_thread() is threading.main_thread()
 
@@ -233,7 +239,7 @@ def reporting(take: Callable[[], Snapshot], folder: Path) -> Iterator[None]:
         _write_or_log(report(), folder)
 
     try:
-        with _hearing(on_signal) if answers else nullcontext():
+        with _handling_signal(on_signal) if answers else nullcontext():
             report().write(folder)
             yield
     finally:
@@ -241,7 +247,7 @@ def reporting(take: Callable[[], Snapshot], folder: Path) -> Iterator[None]:
 
 
 def ask(folder: Path) -> Report:
-    """Ask the process that reports into this folder; what it last said, if it does not answer."""
+    """Ask the process that reports into this folder; its last report, if it does not answer."""
     last = Report.read(folder)
     process = Identity(pid=last.snapshot.pid, start=last.snapshot.started)
     if not process.alive:
@@ -263,20 +269,20 @@ def _answer(last: Report, process: Identity, folder: Path) -> Report:
 
 
 @contextmanager
-def _hearing(on_signal: Callable[..., None]) -> Iterator[None]:
-    """Handle SIGUSR1, and afterwards be deaf to it unless somebody else handled it before.
+def _handling_signal(on_signal: Callable[..., None]) -> Iterator[None]:
+    """Handle SIGUSR1, and afterwards ignore it unless it was handled before.
 
-    Whoever asks in the very moment of the end would kill this process if nobody did.
+    Without a handler, a request at the very moment of the end would kill this process.
     """
     # Not the event loop's own way: a loop that hangs is what one wants to look into.
     before = signal.signal(signal.SIGUSR1, on_signal)
     try:
         yield
     finally:
-        signal.signal(signal.SIGUSR1, before if callable(before) else _overhear)
+        signal.signal(signal.SIGUSR1, before if callable(before) else _ignore_signal)
 
 
-def _overhear(*_: object) -> None:
+def _ignore_signal(*_: object) -> None:
     """Do nothing. Unlike SIG_IGN, this is not inherited by the programs that are started."""
 
 
@@ -289,6 +295,6 @@ def _write_or_log(report: Report, folder: Path) -> None:
 
 
 def _first_fault(error: ValidationError) -> str:
-    """Say what is wrong where: `v: Field required`."""
+    """Return what is wrong where: `v: Field required`."""
     fault = error.errors(include_url=False)[0]
     return ": ".join([*(str(part) for part in fault["loc"]), fault["msg"]])

@@ -1,1 +1,1 @@
-"""What everything runs on: time, threads, child processes, and calls of a user's functions."""
+"""The foundation of all packages: time, threads, processes, HTTP, calls of users' functions."""

@@ -18,12 +18,12 @@ _starting = threading.Lock()
 
 
 def in_background(work: Coroutine[Any, Any, T]) -> Future[T]:
-    """Run a coroutine there."""
+    """Run a coroutine in the background loop."""
     return asyncio.run_coroutine_threadsafe(work, _own_loop())
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine there, and wait; it must have a deadline of its own.
+    """Run a coroutine in the background loop and wait; it must have a deadline of its own.
 
     >>> async def two() -> int:
     ...     return 2
@@ -34,7 +34,7 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 
 
 def call_later(seconds: float, work: Callable[[], None]) -> None:
-    """Call a function there after a while."""
+    """Call a function in the background loop after some seconds."""
     loop = _own_loop()
     loop.call_soon_threadsafe(loop.call_later, seconds, work)
 

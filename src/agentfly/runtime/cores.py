@@ -1,4 +1,4 @@
-"""How many cores this process may use, which is often less than the machine has.
+"""Number of cores that this process may use, which is often less than the machine has.
 
 A container limits processors in two ways: by an affinity (which of them), and by a quota (how much
 time on them in each period). Threads beyond the quota don't help: once they have used it up

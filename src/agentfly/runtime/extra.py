@@ -9,7 +9,7 @@ from agentfly.errors import ConfigError
 
 
 def import_extra(package: str, *, extra: str, purpose: str) -> ModuleType:
-    """Import a package, or say how to get it.
+    """Import a package; raise ConfigError with the command that installs it.
 
     >>> import_extra("numpy", extra="search", purpose="Dense retrieval").__name__
     'numpy'
@@ -17,20 +17,20 @@ def import_extra(package: str, *, extra: str, purpose: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ImportError as error:
-        raise ConfigError(_told([package.partition(".")[0]], extra, purpose)) from error
+        raise ConfigError(_install_hint([package.partition(".")[0]], extra, purpose)) from error
 
 
 def missing_packages(packages: Iterable[str], *, extra: str, purpose: str) -> str | None:
-    """Say which packages are missing and how to get them; None if all are there.
+    """Return which packages are missing and how to install them; None if all are there.
 
     >>> missing_packages(["json", "bm26", "bm27"], extra="webshop", purpose="WebShop")
     "WebShop needs the packages bm26, bm27: pip install 'agentfly[webshop]'"
     """
     missing = [name for name in packages if find_spec(name) is None]
-    return _told(missing, extra, purpose) if missing else None
+    return _install_hint(missing, extra, purpose) if missing else None
 
 
-def _told(packages: list[str], extra: str, purpose: str) -> str:
+def _install_hint(packages: list[str], extra: str, purpose: str) -> str:
     plural = "s" if len(packages) > 1 else ""
     names = ", ".join(packages)
     return f"{purpose} needs the package{plural} {names}: pip install 'agentfly[{extra}]'"

@@ -62,7 +62,7 @@ async def invoke(
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Tell whether calling it gives a coroutine, through partials and callable objects."""
+    """Return whether calling it gives a coroutine, through partials and callable objects."""
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
@@ -127,5 +127,5 @@ async def _end(task: asyncio.Task[Any]) -> None:
 def _forget(task: asyncio.Task[Any]) -> None:
     _abandoned.discard(task)
     if not task.cancelled():
-        # Fetched, so that asyncio doesn't complain of an exception that nobody waits for.
+        # Fetched, so that asyncio doesn't complain about an exception that was never retrieved.
         task.exception()

@@ -2,7 +2,7 @@
 
 Started by path as `python -I -S launch.py RECORD OWNER STATUS ADDED COMMAND...`, it needs nothing
 but the standard library, and little of that, because every start pays for its imports. Doing this
-in a program of its own, not between fork and exec, keeps it safe beside the owner's threads.
+in a program of its own, not between fork and exec, keeps it safe next to the owner's threads.
 """
 
 import os
@@ -45,7 +45,7 @@ def _tie_to_parent() -> None:
 
 
 def _register(record: str) -> None:
-    """Complete the owner's record; without one, nobody would find this process again."""
+    """Complete the owner's record; without one, this process could not be found again."""
     descriptor = os.open(record, os.O_WRONLY | os.O_APPEND)
     os.write(descriptor, f"{os.getpid()} {start_time(os.getpid())}\n".encode())
     os.close(descriptor)

@@ -22,7 +22,7 @@ def look_up(name: str, known: Mapping[str, T], what: str) -> T:
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Say what may have been meant, and all there is.
+    """Return a hint: the closest name, and all known names.
 
     >>> suggestion("serach", ["search", "open"])
     "Did you mean 'search'? Known: open, search."

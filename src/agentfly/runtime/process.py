@@ -46,11 +46,11 @@ __all__ = ["DEVNULL", "PIPE", "Child", "Reaped", "Stdio", "reap", "start"]
 START_SECONDS = 30.0
 """From fork to exec: far more than it takes, even on a crowded machine."""
 GRACE_SECONDS = 5.0
-"""What a child has between SIGTERM and SIGKILL, to put its things in order."""
+"""Time between SIGTERM and SIGKILL, in which a child may clean up."""
 KILL_SECONDS = 10.0
 """A process that is there this long after SIGKILL hangs in the kernel: it is given up."""
 POLL_SECONDS = 0.02
-"""How often to look whether a child has exited."""
+"""Interval of checks whether a child has exited."""
 LINE_LIMIT = 1 << 24
 """The longest line, in bytes, that can be read from a child by `readline`."""
 
@@ -108,17 +108,17 @@ def _spawn(
 ) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
     """Fork the launcher; the pipe that it is given is closed by the command's exec."""
     try:
-        status, told = os.pipe()
+        status, written = os.pipe()
     except OSError:
         record.remove()
         raise
     added_by_python = "" if "LC_CTYPE" in environment else "LC_CTYPE"
-    arguments = (record.path, os.getpid(), told, added_by_python, *command)
+    arguments = (record.path, os.getpid(), written, added_by_python, *command)
     try:
         popen = subprocess.Popen(
             [sys.executable, "-I", "-S", launch.__file__, *map(str, arguments)],
             env={**environment, TOKEN_VARIABLE: record.token},
-            pass_fds=(told,),
+            pass_fds=(written,),
             start_new_session=True,
             **options,
         )
@@ -127,7 +127,7 @@ def _spawn(
         record.remove()
         raise ConfigError(f"{record.name} can't be started: {error}") from error
     finally:
-        os.close(told)
+        os.close(written)
     return popen, os.fdopen(status, "rb", buffering=0)
 
 
@@ -152,7 +152,7 @@ class Child:
         self._record = record
         self._status = status
         self._pipes = [pipe for pipe in (popen.stdin, popen.stdout, popen.stderr, status) if pipe]
-        """Those that no transport has taken over yet."""
+        """Pipes that no transport has taken over yet."""
         self._transports: list[asyncio.ReadTransport | asyncio.WriteTransport] = []
         self._ending = threading.Lock()
         self._ended = False
@@ -177,14 +177,14 @@ class Child:
 
     async def wait(self) -> int:
         """Wait until it exits by itself, under a deadline of the caller's own."""
-        while (code := self.returncode) is None:  # noqa: ASYNC110 - no event tells it portably
+        while (code := self.returncode) is None:  # noqa: ASYNC110 - there is no portable event
             await asyncio.sleep(POLL_SECONDS)
         return code
 
     async def close(self, *, grace: float = GRACE_SECONDS) -> None:
         """End the child and its group: SIGTERM, then after `grace` seconds SIGKILL.
 
-        It runs in a thread, so that it comes to its end even if this call is cancelled, in line
+        It runs in a thread, so that it completes even if this call is cancelled, while waiting
         for a thread or later. What can't be killed stays on record for `reap`. Closing twice does
         nothing.
         """
@@ -212,7 +212,7 @@ class Child:
         await self.close()
 
     async def _open(self) -> None:
-        """Connect the pipes, and hear from the launcher whether the command runs."""
+        """Connect the pipes, and read from the launcher whether the command runs."""
         if self._popen.stdin:
             self.stdin = await self._writer(self._popen.stdin)
         if self._popen.stdout:
@@ -253,7 +253,7 @@ class Child:
         self._signal(signal.SIGKILL)
 
     def _end_without_waiting(self, grace: float) -> None:
-        """Make sure that a thread ends it: one in line is taken out when nobody waits any more."""
+        """Make sure that a thread ends it: a queued call is dropped when its caller gives up."""
         if not self._ended and not self._ending.locked():
             name = f"agentfly:close {self.name}"
             threading.Thread(target=self._end, args=(grace,), name=name, daemon=True).start()
@@ -283,7 +283,7 @@ class Child:
         return True
 
     def _signal(self, number: signal.Signals) -> None:
-        """Signal the whole group; once the child is reaped, the number may be a stranger's."""
+        """Signal the whole group; once the child is reaped, the number may be another process's."""
         if self._popen.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)

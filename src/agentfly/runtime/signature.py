@@ -67,7 +67,7 @@ def unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_unbound_method(function: Callable[..., Any]) -> bool:
-    """Tell whether a plain function was found in a class's body, where it still lacks its self."""
+    """Return whether a plain function comes from a class body, so that `self` is not bound."""
     if not inspect.isfunction(function):
         return False
     scope = function.__qualname__.rpartition(".")[0]

@@ -38,7 +38,7 @@ class _Job:
 class WorkerThreads:
     """A bounded pool whose hung calls don't starve the others.
 
-    At most `size` calls run while somebody waits for them. Calls that nobody waits for any more may
+    At most `size` calls run while their callers wait. Calls whose callers have given up may
     hold `max_abandoned` further threads; beyond that they eat into `size`.
     """
 
@@ -54,13 +54,13 @@ class WorkerThreads:
 
     @property
     def abandoned(self) -> tuple[str, ...]:
-        """Names of the calls that nobody waits for and that still hold a thread."""
+        """Names of the calls whose callers have given up and that still hold a thread."""
         with self._lock:
             return tuple(job.name for job in self._abandoned)
 
     @property
     def busy(self) -> bool:
-        """Whether any call that somebody waits for is in line or running."""
+        """Whether any call whose caller waits is queued or running."""
         with self._lock:
             return bool(self._waiting) or self._attended() > self._idle
 
@@ -94,11 +94,11 @@ class WorkerThreads:
                 )
 
     def _serve_waiting(self) -> None:
-        """Wake or start one more thread for those in line, if there is room."""
+        """Wake or start one more thread for queued calls, if there is room."""
         if len(self._waiting) <= self._idle:
             self._work_came.notify()
         elif self._attended() < self._size and self._threads < self._max_threads:
-            # The system may refuse; whoever is in line is then served by a thread that exists.
+            # The system may refuse; queued calls are then served by a thread that exists.
             with contextlib.suppress(RuntimeError):
                 threading.Thread(target=self._work, name=_IDLE_NAME, daemon=True).start()
                 self._threads += 1
@@ -127,7 +127,7 @@ class WorkerThreads:
             del job, outcome
 
     def _next(self) -> _Job | None:
-        """Wait for a job; None tells the thread to end."""
+        """Wait for a job; None means that the thread must end."""
         with self._lock:
             if self._attended() <= self._size:
                 self._idle += 1
@@ -139,12 +139,12 @@ class WorkerThreads:
             return None
 
     def _attended(self) -> int:
-        """How many threads there are beside the abandoned ones."""
+        """Return the number of threads that are not abandoned."""
         return self._threads - len(self._abandoned)
 
 
 def _call(job: _Job) -> Callable[[], None]:
-    """Call it, and return what tells the waiter."""
+    """Call it, and return a function that gives the outcome to the waiter."""
     try:
         result = job.context.run(job.call)
     except StopIteration as error:

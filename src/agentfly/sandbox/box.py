@@ -1,4 +1,4 @@
-"""One live interpreter behind some isolation: the interface that all levels share."""
+"""The interface that all isolation levels share: a box, its channel, and how it ended."""
 
 import asyncio
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ from agentfly.sandbox import framing
 
 
 class Isolation(StrEnum):
-    """What stands between foreign code and this machine."""
+    """The level of isolation between foreign code and this machine."""
 
     WARM = "warm"
     """A fork server with namespaces, Landlock, seccomp, limits and a quota: the default."""
     WARM_WITHOUT_LANDLOCK = "warm-without-landlock"
-    """The same on a kernel without Landlock: one wall less around the files."""
+    """The same on a kernel without Landlock: one layer less around the files."""
     BUBBLEWRAP = "bubblewrap"
-    """`bwrap`, with a fresh interpreter in each: where the first can't be had."""
+    """`bwrap`, with a new interpreter in each: the fallback where `warm` is not available."""
     DOCKER = "docker"
-    """By choice: a container for each, which needs a daemon."""
+    """A container for each sandbox, which needs a daemon; only by choice."""
     PODMAN = "podman"
-    """By choice: the same without a daemon."""
+    """The same without a daemon; only by choice."""
     UNSAFE = "unsafe"
     """None at all: only for code that you would run yourself."""
 
@@ -97,7 +97,7 @@ class Channel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a sandboxed process ended, from a source that its code can't write to."""
+    """The end of a sandboxed process, from a source that its code can't write to."""
 
     code: int | None = None
     """Exit code of the first process, negative for a signal; None if it is not known."""
@@ -132,4 +132,4 @@ class BoxFailedError(Exception):
 
 
 class UnsupportedError(BoxFailedError):
-    """The kernel refuses such boxes, however often it is asked: only a lesser level is left."""
+    """The kernel does not allow such boxes, so retrying is useless: use a lesser level."""

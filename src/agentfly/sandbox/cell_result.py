@@ -1,4 +1,4 @@
-"""Reading what a sandbox answers.
+"""The result of a cell, and reading it from what a sandbox answers.
 
 The interpreter shares its process with foreign code, so any answer may be forged. Everything is
 checked here, every limit on what is shown is applied again, and what is not an answer to the
@@ -29,7 +29,7 @@ NOTHING_SHOWN = "(no output)"
 
 
 class CellStatus(StrEnum):
-    """How a cell ended."""
+    """The way a cell ended."""
 
     OK = "ok"
     ERROR = "error"
@@ -37,12 +37,12 @@ class CellStatus(StrEnum):
     INTERRUPTED = "interrupted"
     """Its time was up; the variables are kept."""
     KILLED = "killed"
-    """The interpreter is gone, and with it variables and files; the next cell starts afresh."""
+    """The interpreter has ended, with its variables and files; the next cell starts a new one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellResult:
-    r"""What one cell printed, returned, raised and drew.
+    r"""The output, value, error and figures of one cell.
 
     >>> CellResult(status=CellStatus.OK, stdout="hi\n", value="21").observation
     'hi\n21'
@@ -58,11 +58,11 @@ class CellResult:
     images: tuple[Image, ...] = ()
     """The figures that were drawn, as PNG."""
     exit_code: int | None = None
-    """Of a shell command, or of a cell that called `exit`."""
+    """Exit code of a shell command, or of a cell that called `exit`."""
     limit: str | None = None
     """Which limit was met: time, cpu, memory, processes, file_size, disk or output."""
     note: str | None = None
-    """What the sandbox itself has to say, for example of a limit and what to do about it."""
+    """A message of the sandbox itself, for example about a limit and what to do about it."""
 
     @property
     def ok(self) -> bool:

@@ -1,4 +1,4 @@
-"""Choosing the best isolation that this machine offers, or refusing."""
+"""Choose the best isolation that this machine offers, or refuse; probe what it offers."""
 
 import asyncio
 import atexit
@@ -25,7 +25,7 @@ from agentfly.sandbox.process_box import ProcessLauncher
 from agentfly.sandbox.warm import Layers, PreloadError, WarmServer, WarmSettings, readable_folders
 
 CLOSE_SECONDS = 10.0
-"""How long the end of the process waits for the end of its servers."""
+"""Maximum time that the end of this process waits for the end of its servers."""
 
 
 class WarmServers:
@@ -110,7 +110,7 @@ ALLOW_NAMESPACES = (
     "kernel.apparmor_restrict_unprivileged_userns=0; in a container, its seccomp profile)"
 )
 BUBBLEWRAP_SECONDS = 30.0
-"""For one trial, on a crowded machine."""
+"""Time limit of one trial, on a crowded machine."""
 _WARM = (Isolation.WARM, Isolation.WARM_WITHOUT_LANDLOCK)
 
 _log = logging.getLogger(__name__)
@@ -233,9 +233,9 @@ class Probe:
     """The level that sandboxes get by default; None if they are refused, or if it could
     not be found out: `missing` says which."""
     layers: tuple[str, ...] = ()
-    """What is in force, for people: "Landlock 7"."""
+    """The layers in force, for people: "Landlock 7"."""
     missing: tuple[str, ...] = ()
-    """What better levels lack here, for people: "namespaces: unshare: Operation not permitted"."""
+    """Reasons against better levels, for people: "namespaces: unshare: not permitted"."""
     engines: tuple[str, ...] = ()
     """Which of Docker and Podman are installed, to be had by choice."""
 

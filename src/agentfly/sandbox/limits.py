@@ -1,4 +1,4 @@
-"""What code in a sandbox may use."""
+"""Limits on what code in a sandbox may use."""
 
 from dataclasses import dataclass, fields
 from typing import Any
@@ -8,7 +8,7 @@ from agentfly.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SandboxLimits:
-    """What one sandbox may use. Hashable, so that it can be an option of an environment's spec.
+    """Limits of one sandbox. Hashable, so that it can be an option of an environment's spec.
 
     >>> SandboxLimits(seconds=5)
     SandboxLimits(seconds=5)
@@ -28,15 +28,15 @@ class SandboxLimits:
     processes: int = 32
     """Processes and threads together."""
     file_mb: int = 32
-    """The largest file."""
+    """Maximum size of one file."""
     disk_mb: int = 64
     """All files of the scratch folder together."""
     files: int = 4096
-    """How many files and folders there may be."""
+    """Maximum number of files and folders."""
     output_chars: int = 20_000
-    """What is shown of each of stdout, stderr and the value; the middle of more is left out."""
+    """Maximum characters shown of each of stdout, stderr and the value; the middle is left out."""
     output_mb: int = 1
-    """What may be printed at all in one cell: beyond it, printing raises."""
+    """Maximum that one cell may print; beyond it, printing raises."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -45,7 +45,7 @@ class SandboxLimits:
                 raise ConfigError(f"a sandbox's {field.name} must be positive, got {value!r}")
 
     def __repr__(self) -> str:
-        """Tell what differs from the defaults, for it is part of names that people read."""
+        """Show only what differs from the defaults: it is part of names that people read."""
         values = ((field, getattr(self, field.name)) for field in fields(self))
         shown = ", ".join(f"{f.name}={value!r}" for f, value in values if value != f.default)
         return f"SandboxLimits({shown})"

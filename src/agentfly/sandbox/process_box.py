@@ -37,7 +37,7 @@ _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin", "/etc/ld.so.cach
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How to start one sandbox."""
+    """The command and settings that start one sandbox."""
 
     command: tuple[str, ...]
     """All but the settings, which come last."""
@@ -181,7 +181,7 @@ def container(engine: str, limits: SandboxLimits, readable: tuple[str, ...]) -> 
     for path in (*readable, str(PACKAGE)):
         arguments += ["--volume", f"{path}:{path}:ro"]
     for variable, value in environment().items():
-        if variable != "PATH":  # The image knows where its own Python is.
+        if variable != "PATH":  # The image has its own, with its own Python.
             arguments += ["--env", f"{variable}={value}"]
     image = os.environ.get(IMAGE_VARIABLE, DEFAULT_IMAGE)
     return Plan(

@@ -22,9 +22,9 @@ from agentfly.types import Seed, Step, Task
 T = TypeVar("T")
 
 FILE_SECONDS = 10.0
-"""For reading, writing or listing files."""
+"""Time limit for reading, writing or listing files."""
 INLINE_BYTES = 1 << 14
-"""Longer answers are read in a thread, where they hold up nobody else."""
+"""Maximum size of an answer read in the event loop; longer ones are read in a thread."""
 _AFRESH = "The interpreter starts afresh: variables and files are gone."
 _ENDINGS: dict[str | None, str] = {
     "memory": "All processes together held more than the memory limit of {memory_mb} MB. ",
@@ -60,7 +60,7 @@ class PythonSandbox:
 
         Args:
             limits: What code may use.
-            preload: Packages to import once for all sandboxes, beside numpy and sympy.
+            preload: Packages to import once for all sandboxes, in addition to numpy and sympy.
             readable: Folders outside that code may read, at their own paths.
             isolation: A level to insist on; the best that needs no daemon if not given. The level
                 `unsafe` needs `unsafe=True` too.
@@ -81,7 +81,7 @@ class PythonSandbox:
         self._turn = asyncio.Lock()
 
     async def reset(self, task: Task | None = None, seed: Seed | None = None) -> str:
-        """Start a fresh interpreter: nothing of the last one is left. It says nothing first.
+        """Start a new interpreter, with nothing of the last one; return an empty observation.
 
         `seed` seeds the generators of `random` and numpy.
         """
@@ -96,7 +96,7 @@ class PythonSandbox:
         await self._discard()
 
     async def healthy(self) -> bool:
-        """Tell whether the interpreter answers; one that was not started yet will be when used."""
+        """Return whether the interpreter answers, or has not been started yet."""
         try:
             return self._box is None or (await self.run("")).ok
         except EnvError:
@@ -107,7 +107,7 @@ class PythonSandbox:
         return await self._execute({"op": "run", "code": code})
 
     async def step(self, action: str) -> Step:
-        """Run a cell as any environment takes an action: for clients that know no `CellResult`."""
+        """Run a cell as any environment takes an action, for clients without `CellResult`."""
         result = await self.run(action)
         info = {"status": str(result.status), "limit": result.limit}
         return Step(observation=result.observation, info=info)
@@ -141,7 +141,7 @@ class PythonSandbox:
             except ChannelError as error:
                 return self._killed_result(error.fault, await self._end(box))
             except BaseException:
-                # A cell that nobody waits for any more must not go on, nor its state be used.
+                # A cell whose caller has given up must not go on, nor its state be used.
                 await self._discard()
                 raise
 

@@ -33,7 +33,7 @@ SPAWN_SECONDS = 30.0
 END_SECONDS = 30.0
 """From killing a sandbox to the server's report, on a crowded machine."""
 CGROUP_SECONDS = 5.0
-"""How long to wait for the processes of a killed server to be gone."""
+"""Maximum wait for the processes of a killed server to end."""
 LIFETIME_SECONDS = 7 * 24 * 3600.0
 RETRY_SECONDS = 0.002
 """Pause before a request is sent again to a server whose queue is full."""
@@ -45,7 +45,7 @@ class WarmSettings:
 
     preload: tuple[str, ...]
     required: tuple[str, ...]
-    """Those of `preload` that somebody asked for; the others may be lacking."""
+    """The packages of `preload` that the user asked for; the others may be missing."""
     readable: tuple[str, ...]
 
 
@@ -87,7 +87,7 @@ class WarmServer:
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._endings: dict[int, Future[Ending | None]] = {}
-        """How each sandbox ended, by its number; None if the server ended first."""
+        """The ending of each sandbox by its number; None if the server ended first."""
         self._gone = False
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(control, self._read_report)

@@ -1,9 +1,9 @@
-"""Where instances live. All of them are lent in the same way.
+"""The places where instances live. All of them are lent in the same way.
 
-here.py      in this process
-process.py   in a process each, by frames.py over a socket to worker.py, the program in it
-http.py      behind an environment server
-remote.py    what instances outside this process have in common
+instance.py         the interface, and the base of instances outside this process
+in_process.py       in this process
+worker_process.py   in a process each, over a socket to worker.py, the program in it
+http_instance.py    behind an environment server
 """
 
 from agentfly.resources.placement.http_instance import make_over_http
@@ -20,7 +20,7 @@ PLACEMENTS: dict[str, Placement] = {
     "http": make_over_http,
     "https": make_over_http,
 }
-"""By what `Pooling.where` begins with. Another kind of place is another entry."""
+"""The functions that make instances, by the scheme of `Pooling.where`."""
 
 
 def placement_of(where: str) -> Placement:

@@ -197,7 +197,7 @@ class _RefusedError(BrokenInstanceError):
 
 
 def _is_settings_error(error: BrokenInstanceError) -> bool:
-    """Tell whether it fails again until a person changes the token, address or options."""
+    """Return whether it fails again until a person changes the token, address or options."""
     return isinstance(error, _RefusedError) and error.status in _SETTINGS_ERRORS
 
 

@@ -14,7 +14,7 @@ from agentfly.types import Clock, EnvSpec
 
 
 async def make_in_process(spec: EnvSpec, pooling: Pooling, clock: Clock) -> "InProcessInstance":
-    """Make an instance in a thread, so that a slow constructor blocks nobody."""
+    """Make an instance in a thread, so that a slow constructor does not block the event loop."""
     making = _Making(spec)
     try:
         environment = await _bounded(
@@ -63,7 +63,7 @@ async def _bounded(call: Callable[[], Any], doing: str, clock: Clock, seconds: f
 
 
 class _Making:
-    """Makes an instance, and closes it if nobody waits for it any more by then."""
+    """Makes an instance, and closes it if its caller has given up by then."""
 
     def __init__(self, spec: EnvSpec) -> None:
         self._spec = spec

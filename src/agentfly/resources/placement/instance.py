@@ -1,4 +1,4 @@
-"""What the manager needs to know of an instance, wherever it lives."""
+"""The interface of an instance, and the base of instances outside this process."""
 
 import functools
 import threading
@@ -33,7 +33,7 @@ class Instance(Protocol):
         """Return a method, sync or async as its class has it, or another value; in any thread."""
 
     async def close(self) -> None:
-        """End it within the time it has for that, whatever its state. May be called again."""
+        """End it within `close_seconds`, in any state. May be called again."""
 
 
 Placement = Callable[[EnvSpec, Pooling, Clock], Awaitable[Instance]]
@@ -57,10 +57,10 @@ def methods_of(environment: object) -> dict[str, bool]:
 
 
 class RemoteInstance(ABC):
-    """An instance that is spoken to by messages, from the thread of whoever calls it.
+    """An instance that is called by messages, from the thread of the caller.
 
     A subclass gives `_exchange`, `_stop` and `end`. An exchange that breaks makes the instance
-    unfit for good: nobody knows what became of the call.
+    unfit for any later call: its state is unknown.
     """
 
     environment = None
@@ -136,7 +136,7 @@ class RemoteInstance(ABC):
 
     @abstractmethod
     def _stop(self) -> None:
-        """Stop at once what hangs or talks rubbish; the rest is for `end`."""
+        """Stop at once what hangs or sends invalid data; `end` frees the rest."""
 
     @abstractmethod
     async def end(self) -> None:
@@ -144,7 +144,7 @@ class RemoteInstance(ABC):
 
 
 class BrokenInstanceError(Exception):
-    """The other side died, talks rubbish or, without a text, did not answer in time."""
+    """The other side died, sent invalid data or, without a message, did not answer in time."""
 
 
 async def in_own_thread(call: Callable[[], Any], name: str) -> Any:

@@ -1,4 +1,14 @@
-"""What runs in a worker process: one environment, which answers one request at a time."""
+"""The program of a worker process: one environment, which answers one request at a time.
+
+    owner                                    worker
+    Load(main, spec)                 ──►     makes the environment
+                                     ◄──     Answer(value={"reset": False, "step": False, ...})
+    Request(name="step", args=...)   ──►     calls it
+                                     ◄──     Answer(value=Step(...), memory_mb=61.2)
+
+A frame is 8 bytes of length, then that many bytes of pickle, over one socket. Both sides run the
+user's own code, so pickle gives away nothing; untrusted code belongs in a sandbox.
+"""
 
 import asyncio
 import inspect
@@ -17,7 +27,7 @@ from typing import Any, TypeVar
 from agentfly.resources.placement.instance import methods_of
 
 MAX_BYTES = 1 << 30
-"""More than any observation; a longer frame is rubbish."""
+"""Maximum size of a frame, more than any observation; a longer one is invalid."""
 _LENGTH = 8
 
 
@@ -42,16 +52,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came of a request."""
+    """The outcome of a request."""
 
     value: Any = None
     error: Exception | None = None
     memory_mb: float = 0.0
-    """What the worker takes now."""
+    """Memory that the worker takes now."""
 
 
 def pack(message: object) -> bytes:
-    """Make a frame; raise whatever pickle does of what can't be sent."""
+    """Return a frame; raise what pickle raises if the message can't be sent."""
     body = pickle.dumps(message)
     return len(body).to_bytes(_LENGTH) + body
 
@@ -63,7 +73,7 @@ class Channel:
         self._socket = end
 
     def send(self, frame: bytes, deadline: float | None = None) -> None:
-        """Send a frame; raise TimeoutError at the deadline, OSError if nobody is there."""
+        """Send a frame; raise TimeoutError at the deadline, OSError if the other side has ended."""
         self._wait_until(deadline)
         self._socket.sendall(frame)
 
@@ -75,7 +85,7 @@ class Channel:
         return pickle.loads(self._exactly(length, deadline))
 
     def close(self) -> None:
-        """Hang up; whoever waits on the other side sees the end."""
+        """Close the socket; the other side sees the end."""
         self._socket.close()
 
     def _exactly(self, count: int, deadline: float | None) -> bytes:
@@ -98,13 +108,13 @@ class Channel:
 M = TypeVar("M")
 
 LOADING_VARIABLE = "AGENTFLY_LOADING_MAIN"
-"""Set while the owner's script is loaded, in which nothing must be started anew."""
+"""Set while the owner's script is loaded, in which nothing must be started again."""
 
 
 def main() -> None:
     """Make the environment that the first frame names, and serve it to the end.
 
-    The owner gives a socket for standard input, and closes it, or dies, to say that it is over.
+    The owner gives a socket for standard input, and closes it, or dies, to end the worker.
     """
     worker = Worker(Channel(_taken_over_stdin()))
     worker.answer(worker.make, worker.channel.receive())
@@ -154,7 +164,7 @@ class Worker:
         """Act, and send what came of it or why nothing can be sent."""
         try:
             frame = pack(Answer(value=act(message), memory_mb=_memory_mb()))
-        except BaseException as error:  # noqa: BLE001 - told to the owner, who raises it
+        except BaseException as error:  # noqa: BLE001 - sent to the owner, who raises it
             frame = pack(Answer(error=_portable(error), memory_mb=_memory_mb()))
         self.channel.send(frame)
 
@@ -182,7 +192,7 @@ def _load_main(path: str) -> None:
 
 
 def _memory_mb() -> float:
-    """Read what this process holds now; 0 where the system doesn't tell."""
+    """Return the memory that this process holds now; 0 without /proc."""
     try:
         with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - after every single call
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6

@@ -1,4 +1,4 @@
-"""Instances in a process each: what blocks, crashes or leaks there harms nobody else."""
+"""Instances in a process each, where blocking, crashing or leaking does no harm to others."""
 
 import asyncio
 import functools
@@ -28,11 +28,11 @@ from agentfly.runtime.process import Child, reap, start
 from agentfly.types import Clock, EnvSpec
 
 LONGEST_LEASE = 24 * 3600.0
-"""Added to `max_age` for the lifetime after which a process is ended whatever happens."""
+"""Added to `max_age` for the lifetime after which a process is always ended."""
 STARTS_AT_ONCE = 8
 """Python processes that start together share the cores: more would only start later."""
 AFTERMATH_SECONDS = 1.0
-"""How long to wait for the exit code of a process that has hung up."""
+"""Maximum wait for the exit code of a process that closed its socket."""
 
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "

@@ -14,7 +14,7 @@ from agentfly.runtime.extra import missing_packages
 
 
 def require_server_packages(purpose: str) -> None:
-    """Raise ConfigError, which says how to get them, if the packages of servers are missing."""
+    """Raise ConfigError, with the command that installs them, if server packages are missing."""
     missing = missing_packages(("starlette", "uvicorn"), extra="server", purpose=purpose)
     if missing is not None:
         raise ConfigError(missing)

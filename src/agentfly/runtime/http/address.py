@@ -21,7 +21,7 @@ _TOKEN = re.compile(r"[!-~]{16,}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listen:
-    """Where a server listens, and who may ask it.
+    """The address on which a server listens, and the clients it accepts.
 
     >>> Listen(host="0.0.0.0", port=8700, allowed_hosts=("envs.example.org",)).port
     8700
@@ -74,7 +74,7 @@ class Access:
         return hmac.compare_digest(sent.encode(errors="replace"), self.token.encode())
 
     def allows_host(self, header: str) -> bool:
-        """Tell whether a Host header names this server.
+        """Return whether a Host header names this server.
 
         A web page whose own name was made to resolve to this machine (DNS rebinding) sends that
         name, which no server here was given.

@@ -18,11 +18,11 @@ from uvicorn.server import ServerState
 from agentfly.runtime.http.messages import error_body
 
 HEAD_SECONDS = 10.0
-"""For the first line and the headers of a request, from its first byte or from the connection."""
+"""Time limit for the request line and headers, from the first byte or from the connection."""
 STALL_SECONDS = 60.0
-"""For a client that stops reading its answer; then the connection is cut."""
+"""Time limit for a client that stops reading its answer; then the connection is cut."""
 LINGER_SECONDS = 5.0
-"""For the last bytes of an answer, once a connection is being closed."""
+"""Time limit for the last bytes of an answer, once a connection is being closed."""
 MAX_CONNECTIONS = 1024
 
 # Nothing that a client sends is worth a line in the log.
@@ -31,7 +31,7 @@ _QUIET.setLevel(logging.CRITICAL)
 
 
 class Connection(H11Protocol):
-    """HTTP/1.1 as uvicorn speaks it, with a deadline for everything that a client can delay."""
+    """HTTP/1.1 by uvicorn, with a deadline for everything that a client can delay."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class Connection(H11Protocol):
         self._end_with(status, "BadRequest", msg[:200])
 
     def _should_upgrade(self) -> bool:
-        return False  # To WebSockets, which nothing here speaks.
+        return False  # To WebSockets, which no server here supports.
 
     def _head_is_late(self) -> None:
         message = f"the headers did not arrive within {HEAD_SECONDS:g} s"

@@ -24,7 +24,7 @@ MAX_HEAD_BYTES = 1 << 14
 """Maximum size of a request's address and headers."""
 DRAIN_BYTES = 1 << 20
 DRAIN_SECONDS = 1.0
-"""How much of a refused body is read, and how long: a connection that is closed while its client
+"""Limits on reading a refused body: a connection that is closed while its client
 still sends breaks before the client has read why."""
 
 _CLOSE = {"Connection": "close"}
@@ -46,7 +46,7 @@ class BodyLimits:
 
     max_bytes: int
     seconds: float = 30.0
-    """For the whole of it; a client that takes longer is refused."""
+    """Time limit for the whole body; a client that takes longer is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class Application:
     """Their endpoints may raise `RefusalError`."""
     limits: BodyLimits
     render: Render = json_refusal
-    """How refusals are answered."""
+    """The function that answers refusals."""
     cookies: bool = False
     """Whether a browser may open `/?token=...` once and is known by a cookie from then on."""
 

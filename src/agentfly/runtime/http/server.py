@@ -75,7 +75,7 @@ def serving_in_thread(application: Application, listen: Listen) -> Iterator[str]
 
 
 class _Server(Server):
-    """uvicorn's server, which leaves signals to whoever runs it."""
+    """uvicorn's server, which leaves signals to its caller."""
 
     def capture_signals(self) -> nullcontext[None]:  # type: ignore[override]
         return nullcontext()

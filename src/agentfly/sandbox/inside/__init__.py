@@ -1,5 +1,5 @@
-"""What runs in the fork server and in each sandbox as it is born: standard library only.
+"""The program of the fork server, which confines each sandbox: standard library only.
 
-Nothing here imports the rest of the package, because whatever the server imports is in the memory
-of every sandbox.
+Nothing here imports the rest of the package, because everything that the server imports is in the
+memory of every sandbox.
 """

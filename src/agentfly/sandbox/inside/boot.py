@@ -19,7 +19,7 @@ PASSING = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 
 
 def main(settings: dict[str, Any]) -> None:
-    """Prepare, say so, and serve; or say what failed."""
+    """Prepare, report that, and serve; or report what failed."""
     sys.path.insert(0, str(Path(__file__).parents[3]))
     from agentfly.runtime.launch import TOKEN_VARIABLE
     from agentfly.sandbox.inside import (
@@ -57,7 +57,7 @@ def main(settings: dict[str, Any]) -> None:
         if not isinstance(groups, str):
             groups.discard()
         refused = isinstance(error, OSError) and error.errno not in PASSING
-        report = {"failed": _said(error), "refused": refused}
+        report = {"failed": _described(error), "refused": refused}
         control.send(json.dumps(report).encode())
         return
     layers = {
@@ -120,11 +120,11 @@ def _preload(names: list[str]) -> dict[str, str]:
         try:
             importlib.import_module(name)
         except Exception as error:  # noqa: BLE001 - a package may raise anything
-            unimportable[name] = _said(error)
+            unimportable[name] = _described(error)
     return unimportable
 
 
-def _said(error: Exception) -> str:
+def _described(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 

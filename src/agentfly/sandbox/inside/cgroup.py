@@ -42,7 +42,7 @@ class Group:
         _write(f"{self.name}/cgroup.procs", "0", self.parent)
 
     def was_exceeded(self) -> bool:
-        """Tell whether the kernel has killed a process because this cgroup's limit was met."""
+        """Return whether the kernel has killed a process because this cgroup's limit was met."""
         try:
             words = _read(f"{self.name}/memory.events", self.parent).split()
         except OSError:
@@ -71,7 +71,7 @@ class Groups:
         self._folder = os.open(path, flags)
         self._numbers = itertools.count()
         self._emptied: list[Group] = []
-        """Those that could not be removed yet."""
+        """Groups that could not be removed yet."""
 
     @classmethod
     def make(cls) -> "Groups":
@@ -83,6 +83,8 @@ class Groups:
             path.mkdir()
             try:
                 made = cls(path)
+                # Not by filelock, which this process does not import: it locks a folder that is
+                # open anyway, and everything imported here is in the memory of every sandbox.
                 fcntl.flock(made._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 _write("cgroup.subtree_control", "+memory", made._folder)
                 made._try()

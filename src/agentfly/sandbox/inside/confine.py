@@ -1,4 +1,4 @@
-"""How a fresh fork of the server becomes a sandbox, in an order that matters.
+"""Turn a new fork of the server into a sandbox, in an order that matters.
 
     own uid → namespaces → uid map → scratch folder → rlimits → no capabilities → Landlock → seccomp
 
@@ -36,7 +36,7 @@ CHANNEL = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpawnContext:
-    """What the server gives every sandbox on its way."""
+    """The values of the server that a new sandbox needs to confine itself."""
 
     proc: int
     """An open /proc; closed before any foreign code runs."""

@@ -123,8 +123,8 @@ NAMED_SOCKETS = {
 }
 """All sockets but pairs: a filter can't see which address a call names.
 
-A socket in a folder that a sandbox may read leads to whoever listens there, and the queue of one
-that listens holds hundreds of megabytes. A larger buffer of a pair would do the same.
+A socket in a folder that a sandbox may read leads to the process that listens there, and the queue
+of one that listens holds hundreds of megabytes. A larger buffer of a pair would do the same.
 """
 
 WATCHES_ON_FILES = {
@@ -154,7 +154,7 @@ THE_MACHINE = {
     "vhangup": Number(153, 58),
     "personality": Number(135, 92),
 }
-"""What concerns the whole machine. `personality` would switch address randomization off."""
+"""Calls that concern the whole machine. `personality` would switch address randomization off."""
 
 DENIED = {
     **NAMESPACES,
@@ -176,7 +176,7 @@ IOCTL = Number(16, 29)
 PRCTL = Number(157, 167)
 MMAP = Number(9, 222)
 FLOCK = Number(73, 32)
-"""Does nothing, and says that it succeeded: see `LOCK_COMMANDS`."""
+"""Does nothing, and reports success: see `LOCK_COMMANDS`."""
 FCNTL = Number(72, 25)
 
 AF_UNIX = 1

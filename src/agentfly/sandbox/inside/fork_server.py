@@ -39,7 +39,7 @@ _FIRST_UID = 0x7000_0000
 """Uids that no system gives to people; each live sandbox of a server gets its own above it."""
 _UIDS_PER_SERVER = 4096
 _FILES_PER_SPARE = 2
-"""Open files that the server keeps for each: a pidfd and a waiting room, which goes with use."""
+"""Open files of the server for each: a pidfd and a waiting room, which is closed on use."""
 _FILES_IN_PASSING = 8
 """Open files that it needs for a moment: a request's, a new sandbox's, the memory watch's."""
 _OVERHEAD_MB = 32
@@ -83,7 +83,7 @@ class ForkServer:
         self._groups = groups
         self._address_space = self._own_address_space()
         self._living: dict[int, _Sandbox] = {}
-        """By pid, spares included."""
+        """All live sandboxes by pid, spares included."""
         self._numbered: dict[int, _Sandbox] = {}
         self._spares: list[_Sandbox] = []
         self._unsent: deque[bytes] = deque()
@@ -291,7 +291,7 @@ class ForkServer:
             signal.pidfd_send_signal(self._living[pid].handle, signal.SIGKILL)
 
     def _capacity(self) -> tuple[int, str]:
-        """Return how many sandboxes may be alive, and what to say to the owner of one more.
+        """Return how many sandboxes may be alive, and the refusal for the owner of one more.
 
         Spares come on top, and as many again that are dying because other limits are wanted.
         """
@@ -338,7 +338,7 @@ def _cause(sandbox: _Sandbox, used: resource.struct_rusage) -> str | None:
 
 
 def _refuse(channel: socket.socket, message: dict[str, Any]) -> None:
-    """Tell an owner, if it is still there, that its sandbox can't be had."""
+    """Send an owner, if it is still there, the reason why it gets no sandbox."""
     with suppress(OSError):
         channel.setblocking(False)  # noqa: FBT003 - takes no keywords
         channel.send(framing.pack(message))

@@ -98,12 +98,12 @@ def pivot_root(folder: str) -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up every capability, for this process and whatever it executes."""
+    """Give up every capability, for this process and all that it executes."""
     for capability in range(64):
         try:
             prctl(PR_CAPBSET_DROP, capability)
         except OSError:
-            break  # Beyond the last one that this kernel knows.
+            break  # Beyond the last one of this kernel.
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     none = (ctypes.c_uint32 * 6)()
     done = system_call(CAPSET[machine()], ctypes.byref(header), ctypes.byref(none))

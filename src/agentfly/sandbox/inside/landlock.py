@@ -1,6 +1,6 @@
-"""Landlock: the kernel's own list of what a process may touch, whatever it sees.
+"""Landlock: the kernel's list of what a process may touch, regardless of what it sees.
 
-A second wall behind the mount namespace: the root is for reading, the scratch folder for all else.
+A second layer behind the mount namespace: the root is for reading, the scratch folder for all else.
 Newer kernels add more (ABI 4: TCP; 5: device controls; 6: signals and abstract sockets).
 """
 

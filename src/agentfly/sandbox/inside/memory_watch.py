@@ -1,8 +1,8 @@
-"""Watching what all processes of a sandbox take together.
+"""Watch the memory that all processes of a sandbox take together.
 
 RLIMIT_AS bounds each process; only counting bounds their sum. The server looks several times a
 second, which is enough: even a bomb takes longer than that to fill the difference. What the watch
-could not see, such as shared memory that no process has mapped, can't be had: see `denied`.
+could not see, such as shared memory that no process has mapped, can't be had: see `denied_calls`.
 """
 
 import os
@@ -69,9 +69,9 @@ class MemoryWatch:
         return found
 
     def _hold_more(self, names: list[str], limit: int) -> bool:
-        """Tell whether processes hold more than a limit, beyond what is shared with the server.
+        """Return whether processes hold more than a limit, beyond what is shared with the server.
 
-        Counting what they share once for each is quick, and mostly enough to say no.
+        Counting what they share once for each is quick, and mostly enough for a no.
         """
         room = limit + self.inherited - self._in_buffers(names)
         return sum(map(self._kilobytes, names)) > room and sum(map(self._shares, names)) > room

@@ -28,7 +28,7 @@ def limit() -> int:
 
 
 def explain(error: BaseException) -> str | None:
-    """Say what to do about an error that means "no descriptor is left"; None for any other."""
+    """Return the way out of an error that means "no descriptor is left"; None for any other."""
     cause = error if isinstance(error, OSError) else error.__cause__
     number = cause.errno if isinstance(cause, OSError) else None
     if number == errno.EMFILE:

@@ -27,11 +27,11 @@ WORK = "/box/work"
 _SYSTEM = ("/usr", "/lib", "/lib32", "/lib64", "/bin", "/sbin")
 _ETC = ("ld.so.cache", "localtime", "mime.types", "alternatives", "fonts")
 _PLACE = "/tmp"
-"""Where the new root is mounted before it becomes the root; of the host only this view changes."""
+"""Mount point of the new root before it becomes the root; the host itself is not changed."""
 
 
 class Proc(NamedTuple):
-    """An open /proc, which is not part of the stage."""
+    """An open /proc, which is not part of the root file system."""
 
     descriptor: int
     own: bool
@@ -39,7 +39,7 @@ class Proc(NamedTuple):
 
 
 def build(readable: Iterable[str]) -> Proc:
-    """Make the stage this process's root."""
+    """Build the file system and make it this process's root."""
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     system = _open_all([*_SYSTEM, *(f"/etc/{name}" for name in _ETC)], os.O_NOFOLLOW)
     chosen = _open_all(_uncovered(readable), 0)
@@ -65,7 +65,7 @@ def build(readable: Iterable[str]) -> Proc:
 def devices_shown() -> tuple[str, ...]:
     """Return the names of the devices that a sandbox sees.
 
-    Whoever may write to /dev/zero can map it, which gives memory that no limit counts; only
+    Code that may write to /dev/zero can map it, which gives memory that no limit counts; only
     Landlock makes it a device for reading.
     """
     return ("null", "random", "urandom", *(("zero",) if landlock.abi() else ()))

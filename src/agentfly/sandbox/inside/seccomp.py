@@ -1,4 +1,4 @@
-"""A seccomp filter, assembled by hand from `denied`.
+"""A seccomp filter, assembled by hand from `denied_calls`.
 
 load architecture; not ours → kill
 load number; beyond the newest reviewed → ENOSYS
@@ -21,7 +21,7 @@ _JUMP_IF_EQUAL, _JUMP_IF_GREATER, _JUMP_IF_ANY_BIT = 0x15, 0x25, 0x45
 
 _KILL, _ALLOW, _ERRNO = 0x8000_0000, 0x7FFF_0000, 0x0005_0000
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, (16, 24, 32, 40)
-"""Where things are in the kernel's `struct seccomp_data`; of an argument, the lower half."""
+"""Offsets in the kernel's `struct seccomp_data`; of an argument, its lower half."""
 
 _ARCHITECTURES = {"x86_64": 0xC000_003E, "aarch64": 0xC000_00B7}
 _NEW_NAMESPACES = (
@@ -45,7 +45,7 @@ _PRETEND_DONE: Instruction = (_RETURN, 0, 0, _ERRNO)
 
 
 def is_known(machine: str) -> bool:
-    """Tell whether the list has numbers for this processor.
+    """Return whether the list has numbers for this processor.
 
     >>> is_known("x86_64"), is_known("riscv64")
     (True, False)

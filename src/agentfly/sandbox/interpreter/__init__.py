@@ -1,5 +1,5 @@
-"""What runs inside a sandbox: cells, commands and files, asked for over a channel.
+"""The interpreter inside a sandbox: cells, commands and files, requested over a channel.
 
-Standard library only. Foreign code runs in this very process, so nothing that it says of itself is
-trusted outside.
+Standard library only. Foreign code runs in this very process, so nothing that it reports of itself
+is trusted outside.
 """

@@ -1,4 +1,4 @@
-"""Running one cell: its statements, then its last expression, whose value is returned.
+"""Run a cell: its statements, then its last expression, whose value is returned.
 
 x = 20
 x + 1        → 21
@@ -142,7 +142,7 @@ def limit_text(limit: str, limits: SandboxLimits) -> str:
 def limit_of(error: BaseException) -> str | None:
     """Recognize a limit in an exception, or in one that it comes from.
 
-    Whatever a foreign exception does when it is looked at, this returns.
+    This always returns, even if a foreign exception raises when it is inspected.
 
     >>> limit_of(OSError(28, "No space left on device"))
     'disk'
@@ -161,7 +161,7 @@ def limit_of(error: BaseException) -> str | None:
 
 
 def _limit_of_one(error: BaseException) -> str | None:
-    # By its true type, because `isinstance` believes what an object says of its class.
+    # By its true type, because `isinstance` trusts the object's own `__class__`.
     kind = type(error)
     if issubclass(kind, MemoryError):
         return "memory"

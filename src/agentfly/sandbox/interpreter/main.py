@@ -5,7 +5,7 @@
     {"op": "read", "path": "a.csv", "number": 3}         {"number": 3} and the part "content"
     {"op": "interrupt", "number": 4}                     no answer
 
-An interrupt is a SIGINT, and a request that says which cell it is meant for. It is sent before the
+An interrupt is a SIGINT, and a request that names the cell it is meant for. It is sent before the
 signal and read by the signal's handler, so that a signal that comes late can't hit the next cell.
 """
 
@@ -158,7 +158,7 @@ class Interpreter:
             os._exit(0)
 
     def _take_back_interrupts(self) -> None:
-        """Handle SIGINT again, whoever did so before."""
+        """Handle SIGINT again, regardless of who did so before."""
         signal.signal(signal.SIGINT, self._interrupt)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
@@ -218,7 +218,7 @@ def _file_answer(number: int, action: Callable[[], list[framing.Part]]) -> bytes
 
 
 def _encoded(text: str) -> bytes:
-    """Encode a text; what UTF-8 can't say is shown as Python writes it."""
+    """Encode a text; what UTF-8 can't encode is shown as Python writes it."""
     return text.encode("utf-8", "backslashreplace")
 
 

@@ -1,4 +1,4 @@
-"""What a cell prints: caught in files, so that the output of programs that it starts is too.
+"""The output of a cell, caught in files so that programs that it starts are included; figures.
 
 The files have a size limit of the kernel's, so a flood stops where it is printed.
 """
@@ -19,7 +19,7 @@ _PAGE = 4096
 
 
 class Printed(NamedTuple):
-    """What was printed, as far as it is shown."""
+    """The printed text, shortened to what is shown."""
 
     stdout: str
     stderr: str
