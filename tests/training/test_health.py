@@ -98,7 +98,7 @@ def test_chains_dropped_for_time_are_warned_of_when_there_are_more(
 ) -> None:
     too_slow = TimeLimitWarning()
     for share in (0.0, 0.125, 0.1, 0.25):
-        too_slow.tell(share)
+        too_slow.update(share)
     told = [record.getMessage() for record in caplog.records]
     assert [text[:3] for text in told] == ["12%", "25%"]
     assert "favors short chains" in told[0]

@@ -28,8 +28,8 @@ from agentfly.algorithms.losses.clipped import Clip
 from agentfly.config import Problem, Settings
 
 Denominator = Literal["scored", "credited"]
-"""What the loss of an update is divided by: the tokens or the number of all scored chains that the
-update was dealt, as published, or of those alone that have credit."""
+"""The denominator of an update's loss: the tokens or the number of all scored chains that the
+update was given, as published, or of those alone that have credit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Critic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm:
-    """What the learner and the loop have to know; they never ask which algorithm it is.
+    """All that the learner and the loop need of an algorithm, whichever it is.
 
     >>> from agentfly.algorithms import make_algorithm
     >>> algorithm = make_algorithm("grpo", {"kl": {"coefficient": 0.01}})
@@ -114,14 +114,14 @@ class Algorithm:
 
     @property
     def _required(self) -> set[str]:
-        """What functions of a user's own can't do without."""
+        """Fields that custom functions need."""
         own = (
             f for f in (self.advantage, self.loss) if isinstance(f, CustomAdvantage | CustomLoss)
         )
         return {name for function in own for name in function.required}
 
     def _unknown(self) -> dict[str, str]:
-        """Tell which inputs are None with this algorithm, and what would give them."""
+        """Return the inputs that are None with this algorithm, and what would provide them."""
         unknown = {}
         if self.critic is None:
             unknown["values_N"] = "make it part of an Algorithm with critic=Critic()"
@@ -136,7 +136,7 @@ Aggregation = Literal["token_mean", "sequence_mean_of_sums", "sequence_mean_of_m
 
 
 class AlgorithmOptions(Settings):
-    """What every algorithm takes. One that says nothing else compares chains as GRPO does."""
+    """Options of every algorithm. One without functions of its own compares chains as GRPO does."""
 
     name: ClassVar[str] = "own"
     needs_group: ClassVar[bool] = True
@@ -193,7 +193,7 @@ class AlgorithmOptions(Settings):
 
 
 class AggregatedOptions(AlgorithmOptions):
-    """What an algorithm takes whose tokens may be weighed in several ways."""
+    """Options of an algorithm whose tokens may be weighed in several ways."""
 
     aggregation: Aggregation = "token_mean"
     """Whether all tokens weigh the same, or all chains, by the sum or the mean of their tokens."""
@@ -204,7 +204,7 @@ class AggregatedOptions(AlgorithmOptions):
 
 
 class ClippedOptions(AggregatedOptions):
-    """What an algorithm takes that clips the ratio of new to old probabilities."""
+    """Options of an algorithm that clips the ratio of new to old probabilities."""
 
     clip: Clip = Clip()
     """How far one step may move the probability of a token."""

@@ -25,7 +25,7 @@ from agentfly.algorithms.losses.clipped import Clip
 
 
 class Ppo(ClippedOptions):
-    """PPO: a critic foresees the reward at each token (arXiv:1707.06347)."""
+    """PPO: a critic predicts the reward at each token (arXiv:1707.06347)."""
 
     name: ClassVar[str] = "ppo"
     needs_group: ClassVar[bool] = False
@@ -123,7 +123,7 @@ class Dapo(ClippedOptions):
     dynamic_sampling: bool = True
     """Replace groups without spread by others."""
     overlong: Overlong | None = None
-    """What long chains lose; off unless it is told how long is too long."""
+    """What long chains lose; off unless it is set."""
 
     def algorithm(self) -> Algorithm:
         """Join functions and what the loop has to do."""
@@ -177,7 +177,7 @@ class Gigpo(ClippedOptions):
     discount: float = Field(default=0.95, gt=0, le=1)
     """γ: what the next turn's reward is worth now."""
     step_weight: float = Field(default=1.0, ge=0)
-    """ω: how much the comparison of turns counts beside that of chains."""
+    """ω: how much the comparison of turns counts compared with that of chains."""
     scale_by_std: bool = True
     """Divide by the standard deviation at both levels."""
 

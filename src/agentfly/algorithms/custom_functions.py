@@ -42,7 +42,7 @@ class CustomAdvantage:
 
     @property
     def name(self) -> str:
-        """What the function is called."""
+        """Name of the function."""
         return name_of(self.function)
 
     @property
@@ -83,7 +83,7 @@ class CustomLoss:
 
     @property
     def name(self) -> str:
-        """What the function is called."""
+        """Name of the function."""
         return name_of(self.function)
 
     def __call__(self, x: LossInput) -> LossOutput:
@@ -154,7 +154,7 @@ def _wanted(
 
 
 def _called(what: str, function: Callable[..., Any], asked: Mapping[str, Any]) -> Any:
-    """Call a user's function; what it raises is told with its name and line."""
+    """Call a user's function; errors are reported with its name and line."""
     written = unwrapped(function)
     name = f"{getattr(written, '__module__', '')}:{name_of(function)}"
     try:

@@ -1,4 +1,4 @@
-"""What a step looked like from within: every name once, with what it means."""
+"""Diagnostic metrics of a step: every name once, with its meaning."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ METRICS: Mapping[str, str] = {
     "advantages/std": "Standard deviation of the trained tokens' advantages.",
     "advantages/unused_groups": "Share of the groups without credit: fewer than two scored "
     "chains, or no spread.",
-    "critic/explained_variance": "Share of the returns' variance that the critic foresaw.",
+    "critic/explained_variance": "Share of the returns' variance that the critic predicted.",
     "policy/ratio": "Ratio of a token's probability to that before the step, mean over tokens.",
     "policy/ratio_min": "The smallest such ratio.",
     "policy/ratio_max": "The largest such ratio.",
@@ -32,7 +32,7 @@ METRICS: Mapping[str, str] = {
     "mismatch/weight": "Weight by which the loss was corrected, mean over tokens.",
     "mismatch/bound_share": "Share of the tokens whose weight was truncated or masked.",
 }
-"""What `diagnose` and `diagnose_advantages` tell. A word in angle brackets stands for any."""
+"""Metrics of `diagnose` and `diagnose_advantages`. A word in angle brackets stands for any."""
 
 
 def diagnose(

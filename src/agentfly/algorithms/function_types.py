@@ -1,6 +1,6 @@
-"""What passes between the learner and an algorithm.
+"""Types of advantage and loss functions: their inputs and outputs.
 
-Letters, the same in the whole room:
+Letters, the same in the whole package:
     N   trained tokens: sampled ones that the mask left on, chain after chain
     C   chains that were scored
     G   the scored members of one group
@@ -18,7 +18,7 @@ class AdvantageInput:
     """All scored chains of one step."""
 
     rewards_C: Tensor
-    """What each chain was worth as a whole, its turns' rewards included."""
+    """Reward of each chain as a whole, its turns' rewards included."""
     group_C: Tensor
     """Which group each chain belongs to: 0, 1, 2, …"""
     chain_N: Tensor
@@ -39,14 +39,14 @@ class AdvantageInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvantageOutput:
-    """What each token is to be credited with."""
+    """The advantage of each token."""
 
     advantages_N: Tensor
     used_C: Tensor
     """False for chains without credit: their group is too small or has no spread. Their advantages
     count as 0."""
     returns_N: Tensor | None = None
-    """What the critic should have said."""
+    """Targets of the critic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class LossInput:
     """Which sequence each token belongs to: 0, 1, 2, … within the microbatch. A sequence is one
     token stream, and is never split between microbatches."""
     chain_tokens_N: Tensor
-    """How many trained tokens the token's chain has, over all of its streams."""
+    """Number of trained tokens of the token's chain, over all of its streams."""
     num_tokens: float
     """Trained tokens of all scored chains that the update was dealt, over all microbatches and
     processes; also of those that give no gradient and are not in any microbatch."""

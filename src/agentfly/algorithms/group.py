@@ -14,7 +14,7 @@ EPSILON = 1e-4
 
 
 def has_spread(values: Tensor) -> bool:
-    """Tell whether there are two values that differ.
+    """Return whether there are two values that differ.
 
     >>> import torch
     >>> has_spread(torch.tensor([0.1 + 0.2, 0.3])), has_spread(torch.tensor([0.0, 1.0]))
@@ -75,7 +75,7 @@ def within(groups: Tensor, values: Tensor, function: GroupFunction) -> tuple[Ten
 
 
 def has_sibling(group_C: Tensor) -> Tensor:
-    """Tell of each chain whether another one of its group was scored.
+    """Return for each chain whether another one of its group was scored.
 
     >>> has_sibling(torch.tensor([0, 1, 0]))
     tensor([ True, False,  True])

@@ -1,4 +1,4 @@
-"""How far the policy has moved from its reference, estimated at the sampled tokens.
+"""The divergence of the policy from its reference, estimated at the sampled tokens.
 
 With d = log π - log π_ref (http://joschu.net/blog/kl-approx.html):
 

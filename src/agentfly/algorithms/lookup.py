@@ -1,11 +1,11 @@
 """From a name in the settings to an algorithm.
 
-Whatever the name stands for becomes a table of options first, and the options make the algorithm:
+Every name becomes a table of options first, and the options make the algorithm:
 
     grpo                        a table that is built in
     mine:Shaped                 a table of your own: a subclass of AlgorithmOptions
     mine:shaped                 a function marked with @advantage or @loss: its parameters with a
-                                default are options, beside those of the functions it is joined with
+                                default are options, with those of the functions it is joined with
     mine:FINISHED               an Algorithm, which takes no options
 """
 
@@ -78,7 +78,7 @@ _KIND: PluginKind[Algorithm | CustomAdvantage | CustomLoss | type[AlgorithmOptio
 
 
 class _Known(Mapping[str, type[Settings]]):
-    """What each algorithm takes; those of packages are imported when they are asked for."""
+    """Options of each algorithm; those of packages are imported when they are asked for."""
 
     def __getitem__(self, name: str) -> type[Settings]:
         found = _KIND.find(name)

@@ -50,7 +50,7 @@ def objective(algorithm: Algorithm, x: LossInput) -> Objective:
 
 
 def _require_gradient(algorithm: Algorithm, x: LossInput, loss_N: Tensor) -> None:
-    """Refuse a loss that nothing can be learned from, whatever is penalized beside it."""
+    """Refuse a loss without a gradient, whatever other terms there are."""
     if x.logprobs_N.requires_grad and not loss_N.requires_grad:
         raise ConfigError(
             f"the loss of {algorithm.name} carries no gradient: it must depend on logprobs_N, and "

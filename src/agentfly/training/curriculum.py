@@ -75,7 +75,7 @@ def _warn_of_leaks(tasks: Sequence[Task], eval_tasks: Sequence[Task]) -> None:
 
 
 def warn_ignored_settings(sources: Sequence[Source], settings: RunSettings) -> None:
-    """Tell of settings that change nothing, because an agent was given its own."""
+    """Warn of settings that change nothing, because an agent was given its own."""
     for source in sources:
         sampling, limits = source.agent.sampling, source.agent.limits
         own = {

@@ -38,7 +38,7 @@ def report_disk_errors(folder: Path) -> Iterator[None]:
 
 
 def is_full_disk(error: BaseException | None) -> bool:
-    """Tell whether an error, or one that it comes from, is that nothing more fits on the disk."""
+    """Return whether an error, or one of its causes, is a full disk."""
     if isinstance(error, OSError) and error.errno in _FULL:
         return True
     return error is not None and is_full_disk(error.__cause__)

@@ -1,4 +1,4 @@
-"""Whether a step's chains are fit to learn from."""
+"""Checks of a step's chains before they are trained on."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ _log = logging.getLogger(__name__)
 
 
 def has_trainable(group: Group) -> bool:
-    """Tell whether any chain of the group can be learned from."""
+    """Return whether any chain of the group can be trained on."""
     return any(member.trainable for member in group.members)
 
 
@@ -25,7 +25,7 @@ def require_healthy(groups: Iterable[Group], *, max_failed_share: float) -> None
     raise RunError(
         f"{len(failed)} of {len(chains)} chains failed, more than the allowed share of "
         f"{max_failed_share:.0%}: {causes}. The first one, {failed[0].chain_id}: "
-        f"{failed[0].error}. Mend the cause and go on with --resume, or raise "
+        f"{failed[0].error}. Correct the cause and go on with --resume, or raise "
         "rollout.max_failed_share"
     )
 
@@ -40,7 +40,7 @@ class TimeLimitWarning:
     def __init__(self) -> None:
         self._largest = 0.0
 
-    def tell(self, share: float) -> None:
+    def update(self, share: float) -> None:
         """Warn if a larger share of a step's chains than ever before ran out of time."""
         if share <= self._largest:
             return

@@ -55,11 +55,11 @@ class Loop:
     """The newest one, where there is any."""
     _score: float | None = field(init=False)
     """Held-out reward of the weights as they are now, where it was measured."""
-    _too_slow: TimeLimitWarning = field(default_factory=TimeLimitWarning)
+    _time_limit_warning: TimeLimitWarning = field(default_factory=TimeLimitWarning)
     _learning: bool = False
     """The weights are those of no step that is trained and logged, and are not saved."""
     _deferred: dict[str, float] = field(default_factory=dict)
-    """What the stages after the last logged line took, logged with the next one."""
+    """Times of the stages after the last logged line, logged with the next one."""
     _thread: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="agentfly-learner")
     )
@@ -74,7 +74,7 @@ class Loop:
         return self.ledger.step
 
     async def run(self) -> TrainResult:
-        """Go on to the last step or the target; what was learned is saved whatever happens."""
+        """Go on to the last step or the target; what was learned is always saved."""
         self.progress.start(self.settings.train.steps, done=self.step)
         try:
             await self._evaluate_if(self.step == 0 and self.settings.eval.at_start)
@@ -98,7 +98,7 @@ class Loop:
         with times("sampling"):
             sampled = await self._sample(step)
         metrics = self._rollout_metrics(sampled, times.seconds["sampling"])
-        self._too_slow.tell(metrics["chains/time_limit_share"])
+        self._time_limit_warning.update(metrics["chains/time_limit_share"])
         with times("training"):
             learned = await self._learn(sampled.groups)
         # From here to the log there is no await: the step is trained and logged, or neither.

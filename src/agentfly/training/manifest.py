@@ -51,7 +51,7 @@ class Manifest(_OnDisk):
     files: dict[str, FileEntry]
     """By path within the folder: {"model/config.json": {"size": 731, "sha256": "9f…"}}."""
     sha256: str | None = None
-    """Of the rest of the manifest; None in version 1."""
+    """Checksum of the rest of the manifest; None in version 1."""
 
     @field_validator("files")
     @classmethod

@@ -25,7 +25,7 @@ from agentfly.types import (
 )
 
 MAX_ROUNDS = 10
-"""How often groups without spread are replaced by new ones before a step takes what there is."""
+"""Rounds in which groups without spread are replaced before a step takes what there is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +78,10 @@ def _runner(agent: Agent, temperature: float | None) -> Runner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """What one step has sampled."""
+    """The groups that one step has sampled."""
 
     groups: list[Group]
-    """What to learn from."""
+    """Groups to train on."""
     left_out: list[Group]
     """Groups without a chain that can be trained on, or without spread where that is asked for."""
 
@@ -171,7 +171,7 @@ class Evaluator:
 
     @property
     def num_chains(self) -> int:
-        """How many chains one evaluation takes."""
+        """Number of chains of one evaluation."""
         return len(self.tasks) * self.settings.num_chains
 
     def metrics(self, groups: Sequence[Group]) -> dict[str, float]:
@@ -184,7 +184,7 @@ class Evaluator:
         return evaluation_metrics(groups, counting)
 
     def due(self, step: int) -> bool:
-        """Tell whether to evaluate after a step."""
+        """Return whether to evaluate after a step."""
         return self.settings.every > 0 and step % self.settings.every == 0
 
     async def evaluate(self, file: Path) -> list[Group]:

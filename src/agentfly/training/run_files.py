@@ -37,8 +37,8 @@ MAY_CHANGE = (
     "rollout.max_failed_share",
     "rollout.retries",
 )
-"""What decides when to stop, measure and save, and how much memory is taken: a run that had too
-little goes on with less. Everything else decides what is learned."""
+"""Settings that a resumed run may change: when to stop, measure and save, and how much memory is
+taken. Everything else decides what is learned."""
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ def _started_with(file: Path, now: AnySettings) -> AnySettings:
 def remove_unless_started(folder: RunFolder, *, resume: bool) -> Iterator[None]:
     """Leave nothing of a new run whose parts can't be opened: wrong settings, or a full disk.
 
-    Its folder would refuse to be started anew, and with the mistake mended, to be resumed.
+    Otherwise its folder would refuse a new start, and with corrected settings also a resume.
     """
     try:
         yield
@@ -158,7 +158,7 @@ def missing_keys(tables: dict[str, Any], complete: str) -> list[str]:
 
 
 def _reason(change: str) -> str:
-    """Say why, where the setting itself does not tell."""
+    """Return the reason of a refusal that is not obvious from the setting itself."""
     if not change.startswith("train.steps:"):
         return ""
     return (

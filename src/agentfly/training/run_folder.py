@@ -89,7 +89,7 @@ class RunFolder:
 
     @property
     def events_file(self) -> Path:
-        """What happened in the chains, as it happened."""
+        """Events of the chains, in order of time."""
         return self.path / "events.jsonl"
 
     @property
@@ -99,12 +99,12 @@ class RunFolder:
 
     @property
     def log_file(self) -> Path:
-        """What libraries had to say."""
+        """Log messages of this and other libraries."""
         return self.path / "log.txt"
 
     @property
     def checkpoints_folder(self) -> Path:
-        """What the run can be resumed from."""
+        """Checkpoints that the run can be resumed from."""
         return self.path / "checkpoints"
 
     @property
@@ -113,7 +113,7 @@ class RunFolder:
         return self.path / "trajectories"
 
     def trajectories_file(self, step: int) -> Path:
-        """Return where the chains of a step are written; later a gzip file stands beside it."""
+        """Return where the chains of a step are written; later a gzip file replaces it."""
         return self.trajectories_folder / f"step_{step}.jsonl"
 
     def evaluation_file(self, step: int) -> Path:
@@ -121,7 +121,7 @@ class RunFolder:
         return self.trajectories_folder / f"eval_{step}.jsonl"
 
     def is_evaluated(self, step: int) -> bool:
-        """Tell whether all held-out chains of a step are there: only then are they compacted."""
+        """Return whether all held-out chains of a step are there: only then are they compacted."""
         file = self.evaluation_file(step)
         return file.with_name(f"{file.name}.gz").exists()
 

@@ -1,4 +1,4 @@
-"""The state of a run beside its weights, and the deterministic mode.
+"""The state of a run in addition to its weights, and the deterministic mode.
 
 step_20/
     config.json, model.safetensors, …    the model: a Hugging Face folder
@@ -8,7 +8,7 @@ step_20/
 
 In a deterministic run nothing but the seed decides, on processors and on GPUs. torch then refuses
 every operation that has no deterministic form. On CUDA that is above all a `cumsum` of floats,
-which sampling does on the processor in this mode, and any matrix product unless cuBLAS was told to
+which sampling does on the processor in this mode, and any matrix product unless cuBLAS was set to
 keep fixed workspaces, before its first use. Of the attention kernels cuDNN's has no deterministic
 backward pass, and is left out.
 """
@@ -123,7 +123,7 @@ def _set(*, deterministic: bool, cudnn_attention: bool) -> None:
 
 
 def _fix_workspaces() -> None:
-    """Tell cuBLAS to keep fixed workspaces, or say why it is too late for that."""
+    """Set fixed workspaces for cuBLAS, or raise a ConfigError if it is too late for that."""
     given = os.environ.get(CUBLAS_WORKSPACES)
     if given in FIXED:
         return

@@ -1,4 +1,4 @@
-"""Whether an engine with weights of its own samples as the learner computes.
+"""Check that an engine with weights of its own samples as the learner computes.
 
 Weights that went by files or over a network may have arrived in part: a server that keeps the old
 head of tied embeddings was seen to be off by 0.075, without an error anywhere. So a few tokens are

@@ -30,7 +30,7 @@ class TrainResult:
 
     @property
     def checkpoint(self) -> Path:
-        """The folder of the last weights, with the state of the trainer beside them."""
+        """The folder of the last weights, with the state of the trainer next to them."""
         return self.folder / "checkpoints" / f"step_{self.steps}"
 
     @property
@@ -47,7 +47,7 @@ class TrainResult:
 
     @property
     def metrics(self) -> Sequence[MetricsRecord]:
-        """What was measured at every step."""
+        """Metrics of every step."""
         return read_metrics(self.folder / "metrics.jsonl")
 
 
@@ -78,7 +78,7 @@ class Target:
 
     @property
     def reached(self) -> bool:
-        """Tell whether there is nothing left to do."""
+        """Whether the run can end."""
         if self._reward is None or len(self._last) < (self._last.maxlen or 0):
             return False
         return sum(self._last) / len(self._last) >= self._reward

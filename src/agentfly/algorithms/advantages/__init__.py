@@ -1,4 +1,4 @@
-"""How each algorithm tells good from bad: one function each, on all scored chains of a step."""
+"""Advantages: one function for each algorithm, over all scored chains of a step."""
 
 from agentfly.algorithms.advantages.gae import gae
 from agentfly.algorithms.advantages.gigpo import gigpo

@@ -1,7 +1,7 @@
 """GiGPO: groups within the group (arXiv:2505.10978).
 
-Beside whole chains, it compares the turns that were taken from the same state: what followed this
-action, against what followed the others. Where states are unknown it is GRPO.
+In addition to whole chains, it compares the turns that were taken from the same state: what
+followed this action, against what followed the others. Where states are unknown it is GRPO.
 """
 
 from functools import partial

@@ -1,4 +1,4 @@
-"""What each algorithm minimizes: a loss for every trained token, not yet aggregated."""
+"""Losses of the algorithms: one value for every trained token, not yet aggregated."""
 
 from agentfly.algorithms.losses.cispo import cispo
 from agentfly.algorithms.losses.clipped import clipped

@@ -1,4 +1,4 @@
-"""What the critic minimizes: the squared error, clipped as PPO's policy is (arXiv:1707.06347)."""
+"""The critic's loss: the squared error, clipped as PPO's policy is (arXiv:1707.06347)."""
 
 from dataclasses import dataclass
 
@@ -24,12 +24,12 @@ def value_loss(
 ) -> ValueLoss:
     """Take the larger error of the value and of the value held near what it was before the step.
 
-    >>> new, old, told = torch.tensor([3.0]), torch.tensor([1.0]), torch.tensor([2.0])
-    >>> float(value_loss(new, old, told, clip=0.5, num_tokens=1).loss)
+    >>> new, old, returns = torch.tensor([3.0]), torch.tensor([1.0]), torch.tensor([2.0])
+    >>> float(value_loss(new, old, returns, clip=0.5, num_tokens=1).loss)
     0.5
     """
-    room = float("inf") if clip is None else clip
-    held_N = values_N.clamp(old_values_N - room, old_values_N + room)
+    distance = float("inf") if clip is None else clip
+    held_N = values_N.clamp(old_values_N - distance, old_values_N + distance)
     error_N = (values_N - returns_N).square()
     held_error_N = (held_N - returns_N).square()
     loss = torch.maximum(error_N, held_error_N).sum() / (2 * num_tokens)

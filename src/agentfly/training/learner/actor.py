@@ -47,8 +47,8 @@ class Actor:
         x = self._loss_input(part, minibatch, known.take(part.tokens_K))
         found = objective(self._algorithm, x)
         found.loss.backward()
-        told = {"old_logprobs": x.old_logprobs_N, "sampled_logprobs": x.sampled_logprobs_N}
-        record.note_tokens({**found.metrics, **told})
+        seen = {"old_logprobs": x.old_logprobs_N, "sampled_logprobs": x.sampled_logprobs_N}
+        record.note_tokens({**found.metrics, **seen})
         return found.loss.item()
 
     def _loss_input(self, part: Microbatch, minibatch: Minibatch, known: TokenTargets) -> LossInput:

@@ -24,7 +24,7 @@ class Kernel(Protocol):
     """Attention and its gradients."""
 
     def working_bytes(self, heads: int, tokens: int) -> int:
-        """Bound what it takes for a moment beside tensors that grow with the tokens of a row."""
+        """Bound its temporary memory, apart from tensors that grow with the tokens of a row."""
 
     def forward(
         self, q_HGSD: Tensor, k_H1TD: Tensor, v_H1TD: Tensor, *, causal: bool, scale: float

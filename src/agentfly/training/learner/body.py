@@ -29,7 +29,7 @@ PROBE_TOKENS = 24
 """Shared by the probe's samples: enough for a wrong position, mask or scale to show."""
 
 TOLERANCE = 1e-3
-"""Of the largest hidden state, in float32."""
+"""Largest relative error of hidden states, in float32."""
 
 _log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from agentfly.training.learner.token_batch import TokenTargets
 
 
 class Critic:
-    """Predicts returns beside the policy, with weights and an optimizer of its own."""
+    """Predicts returns, with weights and an optimizer of its own."""
 
     def __init__(self, policy: Policy, options: CriticOptions, train: TrainSettings) -> None:
         self._model = ValueModel(policy)

@@ -1,8 +1,8 @@
 """The learner: from a step's groups to one or more updates of the policy.
 
-    harvest     the chains that can be learned from
-    plan        which chains each update is dealt, and in which rows they are computed
-    values      what the critic foresees              only with a critic
+    chains      those that can be trained on
+    plan        the chains of each update, and the rows in which they are computed
+    values      what the critic predicts              only with a critic
     advantage   what each token is credited with
     old         log-probabilities before the step     only where more than one update needs them
     reference   log-probabilities of the reference    only with a KL term
@@ -11,7 +11,7 @@
 A step is planned after the advantages, so that chains without credit need not be computed, or
 before them where advantages need a pass over all chains (a critic, or KL in the reward).
 
-Each call of the optimizer has one denominator, over all scored chains that it was dealt: neither
+Each call of the optimizer has one denominator, over all of its scored chains: neither
 packing nor the budget of a row can change a gradient. With unchanged weights every ratio is exactly
 1, because old log-probabilities are measured in the rows of the update.
 """
@@ -34,7 +34,7 @@ from agentfly.training.learner.memory import Memory, estimate_memory, report_out
 from agentfly.training.learner.minibatch import Minibatch, Packing, Plan, make_plan
 from agentfly.training.learner.optimizer import learning_rate
 from agentfly.training.learner.packed_forward import Forward
-from agentfly.training.learner.policy import Policy, forms, give
+from agentfly.training.learner.policy import Policy, weight_forms, weights_as
 from agentfly.training.learner.step_metrics import StepRecorder
 from agentfly.training.learner.token_batch import Batch, TokenTargets, timeline
 from agentfly.training.learner.trainable_chains import TrainableChains, find_trainable_chains
@@ -46,7 +46,7 @@ OLD_FILE = "trainer.pt"
 
 
 class LocalLearner:
-    """Trains a policy in this process; knows nothing of where chains come from."""
+    """Trains a policy in this process, on chains of any origin."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class LocalLearner:
         )
 
     def memory(self) -> Memory:
-        """Foresee what an update will take beyond the weights."""
+        """Estimate what an update will take beyond the weights."""
         trained = [*self._policy.trained, *(self._critic.trained if self._critic else ())]
         return estimate_memory(self._forward, trained, self._train.tokens_per_microbatch)
 
@@ -129,14 +129,14 @@ class LocalLearner:
     @property
     def gives(self) -> Sequence[type[Weights]]:
         """Forms in which `weights` can give the weights, the cheapest first."""
-        return forms(self._policy)
+        return weight_forms(self._policy)
 
     def weights(self, form: type[Weights], folder: Path) -> Weights:
         """Return the weights as they are now; forms with files write them to a new `folder`."""
-        return give(self._policy, form, folder)
+        return weights_as(self._policy, form, folder)
 
     def save(self, folder: Path) -> None:
-        """Write the model as a Hugging Face folder, and beside it what is needed to continue."""
+        """Write the model as a Hugging Face folder, and next to it what is needed to continue."""
         self._policy.save(folder)
         torch.save(self.state_dict(), folder / STATE_FILE)
 
@@ -171,7 +171,7 @@ class LocalLearner:
     def _credited(
         self, batch: Batch, version: int | None, record: StepRecorder
     ) -> tuple[TokenTargets, Plan]:
-        """Credit every chain, and deal them to updates."""
+        """Credit every chain, and distribute them over updates."""
         plan, known = None, TokenTargets()
         if self._kl_is_reward or self._critic is not None:
             everyone_C = torch.ones(len(batch.chains), dtype=torch.bool)
@@ -186,7 +186,7 @@ class LocalLearner:
         return replace(known, old_logprobs_N=None), self._planned(batch, active_C, record)
 
     def _active(self, batch: Batch, used_C: Tensor) -> Tensor:
-        """Tell which chains something acts on: credit, KL, entropy or the critic."""
+        """Return which chains something acts on: credit, KL, entropy or the critic."""
         everyone = self._critic is not None or (self._counts_all and self._algorithm.penalizes)
         return (batch.chain_tokens_C > 0) & (used_C | everyone)
 

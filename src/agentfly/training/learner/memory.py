@@ -48,7 +48,7 @@ _CONTAINER = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What training takes beyond the weights, in bytes."""
+    """Memory of training beyond the weights, in bytes."""
 
     state: float
     """Gradients, and what the optimizer remembers."""
@@ -170,7 +170,7 @@ def report_out_of_memory(train: TrainSettings) -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:
-    """Tell whether an error, or one that it comes from, is that no more memory could be had."""
+    """Return whether an error, or one of its causes, is a failed allocation of memory."""
     if error is None:
         return False
     on_cpu = isinstance(error, RuntimeError) and CPU_ALLOCATOR in str(error)
@@ -189,7 +189,7 @@ def report_memory(needed: Memory, free: float, *, cache: int = 0) -> None:
     Args:
         needed: By updates, and by the engine's copy of the weights.
         free: In bytes.
-        cache: What an engine beside the learner may keep, in bytes.
+        cache: Bytes that an engine in the same process may keep.
     """
     activations = needed.total - needed.state - needed.copy
     said = (
@@ -214,7 +214,7 @@ def report_memory(needed: Memory, free: float, *, cache: int = 0) -> None:
 def free_memory(
     device: torch.device, *, machine: Path = _MACHINE, container: Path = _CONTAINER
 ) -> float:
-    """Return how many bytes can still be had; inf where nobody says.
+    """Return how many bytes can still be had; inf where that is unknown.
 
     Args:
         device: Where the model is.

@@ -32,7 +32,7 @@ class Microbatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packing:
-    """How batches become rows."""
+    """Packs batches into rows."""
 
     budget: int
     share: bool

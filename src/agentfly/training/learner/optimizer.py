@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """What one call of the optimizer did."""
+    """The outcome of one call of the optimizer."""
 
     grad_norm: float
     """Before clipping."""
@@ -26,7 +26,7 @@ class Update:
 
 
 class Optimizer:
-    """Changes parameters in place, so that whoever shares them sees the change."""
+    """Changes parameters in place, so that every view of them changes too."""
 
     def __init__(self, parameters: Sequence[Tensor], settings: TrainSettings) -> None:
         self._parameters = list(parameters)

@@ -46,7 +46,7 @@ class Segment:
     start: int
     end: int
     before: tuple[Span, ...] = ()
-    """What precedes it in its sequences: spans of the same row, in order."""
+    """Spans of the same row that precede it in its sequences, in order."""
 
     @property
     def path(self) -> tuple[Span, ...]:
@@ -61,7 +61,7 @@ class Segment:
 
     @property
     def length_before(self) -> int:
-        """How many tokens precede it."""
+        """Number of tokens that precede it."""
         return sum(end - start for start, end in self.before)
 
 
@@ -84,7 +84,7 @@ class PackedRow:
 
     token_ids: Tensor
     positions: Tensor
-    """Of each token in its sample."""
+    """Position of each token in its sample."""
     segments: tuple[Segment, ...]
     places: tuple[Place, ...]
 
@@ -132,7 +132,7 @@ def _cut(
 
 
 def _surely_shared(a: Ids, b: Ids, least: int | None) -> int:
-    """Tell how many tokens of neighbors are shared, if it pays."""
+    """Return how many tokens of neighbors are shared, if it pays."""
     if least is None:
         return 0
     return max(0, _common(a, b) - least)

@@ -17,7 +17,7 @@ from agentfly.training.learner.pack import PackedRow
 from agentfly.types import Sample
 
 TOLERANCE = 1e-3
-"""Of the largest logit, in float32."""
+"""Largest relative error of logits, in float32."""
 
 
 def trained_positions(sample: Sample) -> list[int]:
@@ -69,7 +69,7 @@ def targets_of(row: PackedRow, samples: Sequence[Sample], device: torch.device) 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
-    """How likely each target is, and how open the choice was."""
+    """The log-probability of each target, and the entropy of its distribution."""
 
     logprobs_K: Tensor
     entropy_K: Tensor

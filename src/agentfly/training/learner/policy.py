@@ -31,7 +31,7 @@ TOKENIZER_FILES = (
     "*.model",
     "*.tiktoken",
 )
-"""What a folder needs beside the weights, to be a model that can be talked to."""
+"""Files of the tokenizer and chat template, which are copied to every saved model."""
 
 
 class Policy:
@@ -54,7 +54,7 @@ class Policy:
             seed: Of fresh adapters.
         """
         self.causal_lm = causal_lm
-        """What to hand to an engine; adapters, if any, are inside."""
+        """The Hugging Face module, as engines take it; adapters, if any, are inside."""
         self.folder = folder
         self.settings = settings
         self._wrapped: Any = None
@@ -84,14 +84,14 @@ class Policy:
 
     @property
     def compute_dtype(self) -> torch.dtype:
-        """What matrices are multiplied in."""
+        """Dtype of matrix products."""
         wanted = self.settings.precision
         fast = wanted == "bfloat16" or (wanted == "auto" and bfloat16_pays(self.device))
         return torch.bfloat16 if fast else torch.float32
 
     @property
     def sampling_dtype(self) -> torch.dtype | None:
-        """What to hand to an engine: None to sample from the very weights, else a copy's dtype."""
+        """Dtype of an engine's copy of the weights; None without a copy."""
         return None if self.samples_exactly else self.compute_dtype
 
     @property
@@ -172,13 +172,13 @@ def _device(wanted: str) -> torch.device:
     return torch.device(wanted)
 
 
-def forms(policy: Policy) -> Sequence[type[Weights]]:
-    """Return the forms that `give` knows, the cheapest first."""
+def weight_forms(policy: Policy) -> Sequence[type[Weights]]:
+    """Return the forms that `weights_as` supports, the cheapest first."""
     adapters: list[type[Weights]] = [AdapterFolder] if policy.adapted else []
     return [SharedTensors, *adapters, NamedTensors, WeightsFolder]
 
 
-def give(policy: Policy, form: type[Weights], folder: Path) -> Weights:
+def weights_as(policy: Policy, form: type[Weights], folder: Path) -> Weights:
     """Return the weights as they are now; forms with files write them to a new `folder`."""
     if form is SharedTensors:
         return SharedTensors()

@@ -18,7 +18,7 @@ from agentfly.training.learner.trainable_chains import Chain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenTargets:
-    """What is known of each trained token before the weights change; None is not needed."""
+    """Values of each trained token, fixed before the weights change; None where not needed."""
 
     old_logprobs_N: Tensor | None = None
     reference_logprobs_N: Tensor | None = None

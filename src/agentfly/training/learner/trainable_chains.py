@@ -28,12 +28,12 @@ class Chain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainableChains:
-    """What a step brought."""
+    """The trainable chains of a step, and counts of the others."""
 
     chains: list[Chain]
     """Group after group."""
     left_out: Mapping[str, int]
-    """How many chains can't be learned from, by reason: a stop reason, or `unscored`."""
+    """Number of chains that can't be trained on, by reason: a stop reason, or `unscored`."""
 
 
 def find_trainable_chains(

@@ -20,7 +20,7 @@ class Kept:
 
     trajectories: tuple[Trajectory, ...]
     left_out: Counter[str] = field(default_factory=Counter)
-    """How many others there were, by reason."""
+    """Number of the other chains, by reason."""
 
 
 def keep_best(
@@ -32,7 +32,7 @@ def keep_best(
     """Leave out failed chains, those with too low a reward, and all but the best of each group.
 
     Of chains with equal rewards the one with the lower number comes first. With neither `keep` nor
-    `min_reward`, chains that nobody scored stay too.
+    `min_reward`, unscored chains stay too.
     """
     if keep is not None and keep < 1:
         raise ConfigError(f"`keep` is how many chains of a group stay: at least 1, got {keep}")

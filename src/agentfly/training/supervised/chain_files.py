@@ -1,8 +1,8 @@
-"""Recorded chains as demonstrations: their own tokens, or the same words written anew.
+"""Recorded chains as demonstrations: their own tokens, or their messages tokenized again.
 
 A chain's tokens are kept as they were sampled if the model that learns has the same tokenizer: the
 first prompt then reads as what was asked. Chains of another model are refused, unless they are to
-be written anew from their messages (`retokenize`), as this model would have written them.
+be tokenized again from their messages (`retokenize`), as this model would have written them.
 """
 
 import json
@@ -23,13 +23,13 @@ from agentfly.types import FinishReason, StopReason, TokenStream, Trajectory
 
 GZIP = ".gz"
 EVALUATION = "eval_"
-"""What the files of a run with held-out chains are called: they are never trained on."""
+"""Prefix of a run's files with held-out chains, which are never trained on."""
 
 _log = logging.getLogger(__name__)
 
 
 def holds_chains(path: Path) -> bool:
-    """Tell a file of trajectories, or the folder of a run, from a file of chat rows."""
+    """Return whether a path holds trajectories (a file or a run's folder), not chat rows."""
     if path.is_dir() or path.suffix == GZIP:
         return True
     if path.suffix != ".jsonl" or not path.is_file():
@@ -53,7 +53,7 @@ def read_chains(path: Path, data: SftDataSettings, renderer: TemplateRenderer) -
         whole = [t for t in kept.trajectories if not data.retokenize or _is_whole(t)]
         if len(whole) < len(kept.trajectories):
             left_out["cut short or malformed"] += len(kept.trajectories) - len(whole)
-        trajectories += _all_anew(whole, renderer, data.kind) if data.retokenize else whole
+        trajectories += _retokenize_all(whole, renderer, data.kind) if data.retokenize else whole
     if not data.retokenize:
         _require_own_tokens(trajectories, renderer, path)
     return Kept(trajectories=tuple(trajectories), left_out=left_out)
@@ -110,7 +110,7 @@ def _reads_as_asked(trajectory: Trajectory, renderer: TemplateRenderer) -> bool:
 
 
 def _is_whole(trajectory: Trajectory) -> bool:
-    """Tell whether a chain's messages say all that was sampled.
+    """Return whether a chain's messages hold all that was sampled.
 
     A turn that was cut short never ended, and of a malformed call only its raw text is known.
     """
@@ -121,24 +121,24 @@ def _is_whole(trajectory: Trajectory) -> bool:
     return trajectory.stop not in limits and not any(cut) and not any(malformed)
 
 
-def _all_anew(
+def _retokenize_all(
     trajectories: Sequence[Trajectory], renderer: TemplateRenderer, kind: str
 ) -> list[Trajectory]:
     """Write chains as an agent of this kind would; its format may depend on the tools it has."""
     format_for = getattr(find_kind(kind), "format", lambda tools: None)
     renderers: dict[tuple[str, ...], TemplateRenderer] = {}
-    anew = []
+    retokenized = []
     for trajectory in trajectories:
         names = tuple(tool.name for tool in trajectory.tools)
         if names not in renderers:
             call_format = format_for(trajectory.tools)
             renderers[names] = renderer.with_format(call_format) if call_format else renderer
-        anew.append(_anew(trajectory, renderers[names]))
-    return anew
+        retokenized.append(_retokenize(trajectory, renderers[names]))
+    return retokenized
 
 
-def _anew(trajectory: Trajectory, renderer: TemplateRenderer) -> Trajectory:
-    """Let this model say the same words; what the tools made of its calls is kept."""
+def _retokenize(trajectory: Trajectory, renderer: TemplateRenderer) -> Trajectory:
+    """Tokenize a chain's messages for this model; the results of its calls are kept."""
     messages, tools = trajectory.conversation, trajectory.tools
     try:
         stream = imitate(renderer, messages, tools, opening=len(trajectory.messages))

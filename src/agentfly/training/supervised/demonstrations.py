@@ -47,11 +47,11 @@ class Demonstrations:
     train: tuple[Sample, ...]
     held_out: tuple[Sample, ...]
     left_out: Counter[str] = field(default_factory=Counter)
-    """How many conversations were left out, by reason."""
+    """Number of conversations that were left out, by reason."""
 
     @property
     def digest(self) -> str:
-        """What tells these conversations from any others: the tokens, and which are trained."""
+        """Checksum of these conversations: the tokens, and which are trained."""
         digest = hashlib.sha256()
         for sample in (*self.train, None, *self.held_out):
             digest.update(repr(sample and (sample.token_ids, sample.mask)).encode())
@@ -149,7 +149,7 @@ def _samples(
 def read_chat_rows(
     rows: Rows, renderer: TemplateRenderer, *, base: Path | None = None
 ) -> list[Trajectory]:
-    """Imitate every row, or raise one error that tells of all rows that can't be."""
+    """Imitate every row, or raise one error that lists all rows that can't be."""
     demonstrations: list[Trajectory] = []
     problems: list[str] = []
     for number, task in enumerate(load_tasks(rows, base=base), start=1):

@@ -42,7 +42,7 @@ HELD_OUT_LOSS = "eval/loss"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SftResult:
-    """Where to find what was learned."""
+    """The folder of a finished warm start, with its model and metrics."""
 
     folder: Path
     """The run's own folder."""
@@ -55,7 +55,7 @@ class SftResult:
 
     @property
     def metrics(self) -> list[MetricsRecord]:
-        """What was measured at every step."""
+        """Metrics of every step."""
         return list(read_metrics(self.folder / "metrics.jsonl"))
 
     @property
@@ -113,7 +113,7 @@ class _SftRun:
     plan: BatchOrder
     held_out: tuple[Sample, ...]
     digest: str
-    """Of all conversations."""
+    """Checksum of all conversations."""
     checkpoints: Checkpoints
     trackers: Trackers
     progress: RunProgress
@@ -122,9 +122,9 @@ class _SftRun:
     _whole: bool = True
     """The last step was learned to its end and logged: otherwise the weights are not saved."""
     _loss: float | None = None
-    """Of the held-out conversations, by the weights as they are now, where it was measured."""
+    """Held-out loss of the current weights, where it was measured."""
     _times: StageTimes = field(init=False)
-    """Of the step under way; what saving takes counts for the step after it."""
+    """Times of the current step; the time of saving counts for the step after it."""
 
     def run(self) -> None:
         """Go on to the last step, and leave the model; what was learned is saved also on Ctrl-C."""
@@ -248,15 +248,15 @@ def _require_unfinished(settings: SftSettings) -> None:
     if model.exists():
         raise ConfigError(
             f"the run {settings.name!r} is done, and its model is in {model}: "
-            "choose another name to begin anew"
+            "choose another name for a new run"
         )
 
 
 @contextmanager
-def ctrl_c_waits(tell: Callable[[str], None]) -> Iterator[None]:
+def ctrl_c_waits(show: Callable[[str], None]) -> Iterator[None]:
     """Let Ctrl-C take effect after the block: half an update leaves weights that belong to no step.
 
-    Pressed once more, it takes effect at once. Whoever has a handler of their own keeps it.
+    Pressed once more, it takes effect at once. A handler that is already installed stays.
     """
     in_main_thread = threading.current_thread() is threading.main_thread()
     if not in_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -268,7 +268,7 @@ def ctrl_c_waits(tell: Callable[[str], None]) -> Iterator[None]:
         nonlocal pressed
         pressed = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        tell("stopping after this step; Ctrl-C once more stops at once")
+        show("stopping after this step; Ctrl-C once more stops at once")
 
     signal.signal(signal.SIGINT, note)
     try:

@@ -34,7 +34,7 @@ class SupervisedLearner:
         self._optimizer = Optimizer(policy.trained, train)
 
     def memory(self) -> Memory:
-        """Foresee what an update will take beyond the weights."""
+        """Estimate what an update will take beyond the weights."""
         return estimate_memory(
             self._forward, self._policy.trained, self._train.tokens_per_microbatch
         )
@@ -98,7 +98,7 @@ class BatchOrder:
 
     @property
     def steps(self) -> int:
-        """How many steps all epochs take; the last one of an epoch may be smaller."""
+        """Number of steps of all epochs; the last one of an epoch may be smaller."""
         return self.epochs * self._steps_per_epoch
 
     def batch(self, step: int) -> list[Sample]:
