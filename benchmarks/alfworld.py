@@ -21,8 +21,8 @@ from agentfly.environments.alfworld.engine.game import Game
 from agentfly.environments.alfworld.engine.goal import TASK_TYPES
 from agentfly.environments.alfworld.engine.textworld import MISSING, TextWorldEngine, is_installed
 from agentfly.environments.alfworld.environment import Engine
-from agentfly.environments.alfworld.source.generator import Size
-from agentfly.environments.alfworld.source.rows import Row, generated_rows, script_of
+from agentfly.environments.alfworld.game_generator import Size
+from agentfly.environments.alfworld.tasks import Row, generated_rows, load_script
 from agentfly.types import Seed, Task
 
 GAMES, STEPS, LIVE = 60, 500, 1_000
@@ -51,12 +51,12 @@ def _rows(count: int, size: Size) -> list[Row]:
 
 
 def _fast(rows: list[Row]) -> float:
-    return _steps_per_second((FastEngine(Game.of(script_of(row))) for row in rows), STEPS)
+    return _steps_per_second((FastEngine(Game.of(load_script(row))) for row in rows), STEPS)
 
 
 def _reference(rows: list[Row]) -> float:
     # Made one by one: it plays one game at a time.
-    return _steps_per_second((TextWorldEngine(script_of(row)) for row in rows), REFERENCE_STEPS)
+    return _steps_per_second((TextWorldEngine(load_script(row)) for row in rows), REFERENCE_STEPS)
 
 
 def _alone(measured: Callable[[list[Row]], float], rows: list[Row]) -> float:

@@ -14,7 +14,7 @@ from pathlib import Path
 from agentfly.environments.scienceworld import ScienceWorld
 from agentfly.environments.scienceworld.gold import gold_path
 from agentfly.environments.scienceworld.simulator import java
-from agentfly.environments.scienceworld.simulator.fleet import fleet
+from agentfly.environments.scienceworld.simulator.jvm_pool import jvm_pool
 from agentfly.types import Seed, Task
 
 TASKS = ("find-plant", "find-living-thing", "lifespan-longest-lived", "use-thermometer")
@@ -24,7 +24,7 @@ AIMS = {"scienceworld_steps_per_s": "140, with none wrong"}
 
 def measure() -> dict[str, float]:
     """Return steps per second of eight environments together, and their JVM's megabytes."""
-    missing = java.missing()
+    missing = java.missing_requirements()
     if missing is not None:
         print(f"scienceworld_steps_per_s is left out: {missing}")
         return {}
@@ -33,11 +33,11 @@ def measure() -> dict[str, float]:
     try:
         _steps_per_second(environments, paths, WARM_UP)
         rate = _steps_per_second(environments, paths, EPISODES)
-        megabytes = sum(_resident_megabytes(jvm.pid) for jvm in fleet().jvms)
+        megabytes = sum(_resident_megabytes(jvm.pid) for jvm in jvm_pool().jvms)
     finally:
         for one in environments:
             one.close()
-        fleet().close()
+        jvm_pool().close()
     return {"scienceworld_steps_per_s": rate, "scienceworld_8_live_mb": megabytes}
 
 

@@ -10,8 +10,8 @@ from tests.cli.terminal import WAIT_SECONDS, Terminal, agentfly
 from tests.environments.scienceworld.scienceworld_play import needs_simulator
 
 from agentfly.environments.alfworld.engine.game import Game
-from agentfly.environments.alfworld.engine.solution import solve
-from agentfly.environments.alfworld.source.rows import generated_rows, script_of
+from agentfly.environments.alfworld.engine.solver import solve
+from agentfly.environments.alfworld.tasks import generated_rows, load_script
 from agentfly.runtime.process_registry import FOLDER_VARIABLE, Record, records
 
 ALFWORLD = ("alfworld", "size=small", 'task_types=["pick_heat_then_place_in_recep"]')
@@ -47,7 +47,7 @@ def test_a_person_wins_a_game() -> None:
     (row,) = generated_rows(
         1, split="train", task_types=["pick_heat_then_place_in_recep"], size="small", rooms="own"
     )
-    solution = solve(Game.of(script_of(row)))
+    solution = solve(Game.of(load_script(row)))
     assert solution is not None
     *first, last = solution
     with agentfly("envs", "play", *ALFWORLD, "show_commands=true") as (terminal, process):

@@ -9,9 +9,9 @@ from tests.environments.alfworld.alfworld_walk import draw
 
 from agentfly.environments.alfworld.engine.fast import FastEngine
 from agentfly.environments.alfworld.engine.game import Game, Script
-from agentfly.environments.alfworld.engine.solution import solve
+from agentfly.environments.alfworld.engine.solver import solve
 from agentfly.environments.alfworld.engine.textworld import TextWorldEngine
-from agentfly.environments.alfworld.source.rows import script_of
+from agentfly.environments.alfworld.tasks import load_script
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ def compare(row: Mapping[str, Any], moves: int) -> Comparison:
 
 def planned(row: Mapping[str, Any]) -> int:
     """Return how many commands the planner needs to win."""
-    engine = TextWorldEngine(script_of(row))
+    engine = TextWorldEngine(load_script(row))
     engine.start()
     return len(engine.plan())
 
@@ -43,7 +43,7 @@ def planned(row: Mapping[str, Any]) -> int:
 def compare_with(
     row: Mapping[str, Any], moves: int, engine: Callable[[Script], TextWorldEngine]
 ) -> Comparison:
-    script = script_of(row)
+    script = load_script(row)
     reference, fast = engine(script), FastEngine(Game.of(script))
     random = Random(row["id"])
     differences = list(_compared(reference, fast, reference.start(), fast.start(), "start"))

@@ -6,7 +6,7 @@ from tests.environments import kit_play
 
 from agentfly.environments import Kit, Player, Say, Scene, call
 from agentfly.environments.alfworld import ALFWORLD, AlfworldOptions
-from agentfly.environments.alfworld.source.rows import Row
+from agentfly.environments.alfworld.tasks import Row
 from agentfly.types import Pool, Trajectory
 
 

@@ -14,10 +14,10 @@ from agentfly.environments.alfworld import Alfworld, AlfworldTextWorld
 from agentfly.environments.alfworld.engine import textworld
 from agentfly.environments.alfworld.engine.game import Game
 from agentfly.environments.alfworld.engine.goal import TASK_TYPES, Goal
-from agentfly.environments.alfworld.engine.solution import solve
+from agentfly.environments.alfworld.engine.solver import solve
 from agentfly.environments.alfworld.environment import OVER
-from agentfly.environments.alfworld.players.knowing import gold
-from agentfly.environments.alfworld.source.rows import Row, script_of
+from agentfly.environments.alfworld.players import gold
+from agentfly.environments.alfworld.tasks import Row, load_script
 from agentfly.errors import ConfigError, EnvError
 from agentfly.resources import EnvironmentManager
 from agentfly.testing import check_environment
@@ -27,7 +27,7 @@ SMALL = {"size": "small", "games": 12, "eval_games": 6}
 
 
 def solution(row: Row) -> list[str]:
-    found = solve(Game.of(script_of(row)))
+    found = solve(Game.of(load_script(row)))
     assert found
     return found
 

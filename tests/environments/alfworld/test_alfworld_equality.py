@@ -19,16 +19,16 @@ from tests.environments.alfworld.alfworld_comparison import (
 
 from agentfly.environments.alfworld.engine.game import Game, Script
 from agentfly.environments.alfworld.engine.goal import TASK_TYPES
-from agentfly.environments.alfworld.engine.solution import solve
+from agentfly.environments.alfworld.engine.solver import solve
 from agentfly.environments.alfworld.engine.textworld import TextWorldEngine, is_installed
 from agentfly.environments.alfworld.engine.world import Index
-from agentfly.environments.alfworld.source.generator import Size
-from agentfly.environments.alfworld.source.official import Split
-from agentfly.environments.alfworld.source.rows import (
+from agentfly.environments.alfworld.game_generator import Size
+from agentfly.environments.alfworld.official_games import Split
+from agentfly.environments.alfworld.tasks import (
     Row,
     generated_rows,
+    load_script,
     official_rows,
-    script_of,
 )
 
 SHARED = Path(__file__).parents[3].parent / "shared" / "data" / "alfworld"
@@ -83,7 +83,7 @@ def test_games_are_played_the_same() -> None:
     rows = generated(6, "small")
     if SHARED.exists():
         seen, number = official("valid_seen", 1)
-        rows += sorted(seen, key=lambda row: len(script_of(row).text or ""))[:1]
+        rows += sorted(seen, key=lambda row: len(load_script(row).text or ""))[:1]
         print(f"1 of {number} official games, ", end="")
     found = compared(rows, moves=20)
     report("together", found, None)
@@ -96,7 +96,7 @@ def test_the_planner_finds_no_shorter_way() -> None:
     rows = generated(18, "small")
     with worker() as process:
         lengths = list(process.map(planned, rows))
-    assert lengths == [len(solve(Game.of(script_of(row))) or ()) for row in rows]
+    assert lengths == [len(solve(Game.of(load_script(row))) or ()) for row in rows]
 
 
 @needs_games

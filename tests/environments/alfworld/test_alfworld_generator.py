@@ -6,22 +6,22 @@ from random import Random
 
 import pytest
 
+from agentfly.environments.alfworld import household
 from agentfly.environments.alfworld.engine.game import Game
 from agentfly.environments.alfworld.engine.goal import TASK_TYPES, TaskType
 from agentfly.environments.alfworld.engine.problem import Problem
-from agentfly.environments.alfworld.engine.solution import solve
+from agentfly.environments.alfworld.engine.solver import solve
 from agentfly.environments.alfworld.engine.textworld import is_installed
-from agentfly.environments.alfworld.source import floor_plans
-from agentfly.environments.alfworld.source.generator import (
-    EXTENTS,
-    Extent,
+from agentfly.environments.alfworld.game_generator import (
+    ROOM_SIZES,
     Recipe,
+    RoomSize,
     Size,
     Split,
     generate,
 )
-from agentfly.environments.alfworld.source.household import FURNITURE, HOMES, THINGS
-from agentfly.environments.alfworld.source.rows import generated_rows, script_of
+from agentfly.environments.alfworld.household import FURNITURE, RECEPTACLES_FOR, THINGS
+from agentfly.environments.alfworld.tasks import generated_rows, load_script
 from agentfly.errors import ConfigError
 
 SIZES: tuple[Size, ...] = ("small", "medium", "large")
@@ -45,7 +45,7 @@ def test_every_game_can_be_won_and_is_not_won_yet(size: Size, task_type: TaskTyp
         assert game.world.goal.task_type == task_type
         assert solve(game)
         assert not game.world.at_place[game.world.start]
-        least, most = EXTENTS[size].receptacles
+        least, most = ROOM_SIZES[size].receptacles
         assert least <= len(game.world.receptacles) <= most
 
 
@@ -57,8 +57,8 @@ def test_the_same_recipe_gives_the_same_game() -> None:
 
 def test_no_room_is_in_both_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     # Rooms so bare that the same ones are drawn again and again.
-    bare = Extent(receptacles=(2, 2), things=(0, 0), shared_places=0.0)
-    monkeypatch.setitem(EXTENTS, "small", bare)
+    bare = RoomSize(receptacles=(2, 2), things=(0, 0), shared_places=0.0)
+    monkeypatch.setitem(ROOM_SIZES, "small", bare)
     drawn: dict[Split, list[object]] = {"train": [], "eval": []}
     for split, rooms in drawn.items():
         for seed in range(1500):
@@ -73,20 +73,20 @@ def test_rows_take_the_kinds_of_task_in_turn_and_hold_what_makes_the_game() -> N
     assert Counter(row["task_type"] for row in rows) == dict.fromkeys(TASK_TYPES, 2)
     assert len({row["id"] for row in rows}) == 12
     for row in rows:
-        script = script_of(row)
+        script = load_script(row)
         assert script.task == row["goal"]
         assert script.problem.goal.item == row["item"]
 
 
 def test_a_row_of_something_else_says_what_is_missing() -> None:
     with pytest.raises(ConfigError, match=r"needs `recipe`.*this one has: question"):
-        script_of({"question": "2+2?"})
+        load_script({"question": "2+2?"})
 
 
 def test_every_thing_of_a_room_has_a_home_there() -> None:
     for room, things in THINGS.items():
         for thing in things:
-            assert set(HOMES[thing]) & set(FURNITURE[room]), (room, thing)
+            assert set(RECEPTACLES_FOR[thing]) & set(FURNITURE[room]), (room, thing)
 
 
 @pytest.mark.skipif(not is_installed(), reason="needs the package alfworld")
@@ -94,14 +94,14 @@ def test_floor_plans_are_furnished_as_the_benchmark_has_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn: dict[Split, set[int]] = {"train": set(), "eval": set()}
-    read = floor_plans._read
+    read = household._read
     for split, numbers in drawn.items():
 
         def noted(number: int, numbers: set[int] = numbers) -> Sequence[tuple[str, int]]:
             numbers.add(number)
             return read(number)
 
-        monkeypatch.setattr(floor_plans, "_read", noted)
+        monkeypatch.setattr(household, "_read", noted)
         for seed in range(10):
             for task_type in TASK_TYPES:
                 generate(Recipe(seed=seed, task_type=task_type, split=split, rooms="floor_plans"))
@@ -115,10 +115,10 @@ def test_floor_plans_are_furnished_as_the_benchmark_has_them(
 def test_held_out_floor_plans_are_never_drawn_for_training(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(floor_plans, "_read", lambda number: number)
+    monkeypatch.setattr(household, "_read", lambda number: number)
     numbers = {
         held_out: {
-            floor_plans.floor_plan(Random(seed), room, held_out=held_out)
+            household.floor_plan(Random(seed), room, held_out=held_out)
             for seed in range(500)
             for room in FURNITURE
         }
@@ -129,7 +129,7 @@ def test_held_out_floor_plans_are_never_drawn_for_training(
 
 
 def test_without_the_package_floor_plans_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(floor_plans, "find_spec", lambda name: None)
-    floor_plans._read.cache_clear()
+    monkeypatch.setattr(household, "find_spec", lambda name: None)
+    household._read.cache_clear()
     with pytest.raises(ConfigError, match=r"agentfly\[alfworld\]"):
         generate(Recipe(seed=1, task_type=TASK_TYPES[0], rooms="floor_plans"))

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 from tests.environments.alfworld.alfworld_rooms import kitchen
 
-from agentfly.environments.alfworld import AlfworldOptions
+from agentfly.environments.alfworld import AlfworldOptions, household, official_games
 from agentfly.environments.alfworld.builtin import make_alfworld
 from agentfly.environments.alfworld.engine.goal import TASK_TYPES, Goal
 from agentfly.environments.alfworld.environment import Alfworld, AlfworldTextWorld
-from agentfly.environments.alfworld.source import floor_plans, official
-from agentfly.environments.alfworld.source.rows import official_rows, script_of
+from agentfly.environments.alfworld.tasks import load_script, official_rows
 from agentfly.errors import ConfigError, FormatError
 from agentfly.types import Seed, Task
 
@@ -77,7 +76,7 @@ def test_solvable_games_are_found_in_every_layout(tmp_path: Path, layout: str) -
     assert found[0]["task_type"] == "pick_cool_then_place_in_recep"
     assert found[0]["goal"] == "put a cool apple in countertop."
     assert (found[0]["item"], found[0]["receptacle"]) == ("apple", "countertop")
-    script = script_of(found[1])
+    script = load_script(found[1])
     assert script.text == games[2]["pddl_problem"]
     assert script.task == found[1]["goal"]
     assert script.problem == kitchen(COLD).problem
@@ -205,15 +204,15 @@ def test_chains_that_begin_together_read_a_file_once(
     as_lines(tmp_path, [row(f"trial_{number}") for number in range(8)], packed=True)
     rows = rows_in(tmp_path)
     opened: list[Path] = []
-    lines = official._lines
+    lines = official_games._lines
 
     def counted(path: Path) -> Iterator[str]:
         opened.append(path)
         return lines(path)
 
-    monkeypatch.setattr(official, "_lines", counted)
+    monkeypatch.setattr(official_games, "_lines", counted)
     with ThreadPoolExecutor(8) as threads:
-        assert len(list(threads.map(script_of, rows))) == 8
+        assert len(list(threads.map(load_script, rows))) == 8
     assert len(opened) == 1
 
 
@@ -222,9 +221,9 @@ def test_games_that_are_gone_when_they_are_played_are_named(tmp_path: Path) -> N
     (found,) = rows_in(tmp_path)
     next(tmp_path.rglob("game.tw-pddl")).unlink()
     with pytest.raises(ConfigError, match=r"trial_1/game.tw-pddl' is gone"):
-        script_of(found)
+        load_script(found)
     with pytest.raises(ConfigError, match=r"nowhere.jsonl' is gone"):
-        script_of({"file": str(tmp_path / "nowhere.jsonl"), "line": 1, "goal": ""})
+        load_script({"file": str(tmp_path / "nowhere.jsonl"), "line": 1, "goal": ""})
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="needs the benchmark's games")
@@ -240,7 +239,7 @@ def test_the_benchmark_has_140_seen_games_of_all_kinds() -> None:
 def test_no_training_game_is_played_in_a_held_out_floor_plan() -> None:
     with gzip.open(SHARED / "train.jsonl.gz", "rt") as file:
         rooms = {int(re.split("-", json.loads(line)["task_dir"])[-1]) for line in file}
-    first, held_out = floor_plans._FIRST, floor_plans._HELD_OUT
+    first, held_out = household._FIRST, household._HELD_OUT
     plans = {first[room] + number for room in first for number in held_out[room]}
-    everywhere = {first[room] + number for room in first for number in floor_plans._ALL}
+    everywhere = {first[room] + number for room in first for number in household._ALL}
     assert everywhere - rooms == plans

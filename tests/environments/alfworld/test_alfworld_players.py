@@ -9,7 +9,7 @@ import pytest
 from tests.environments.alfworld.alfworld_play import kit, play
 
 from agentfly.environments import Kit, Player, Scene
-from agentfly.environments.alfworld.source.rows import Row
+from agentfly.environments.alfworld.tasks import Row
 from agentfly.types import Seed, Task
 
 SHARED = Path(__file__).parents[3].parent / "shared" / "data" / "alfworld"

@@ -20,12 +20,12 @@ from tests.environments.alfworld.alfworld_walk import chores, draw
 from agentfly.environments.alfworld.engine.fast import FastEngine
 from agentfly.environments.alfworld.engine.game import Game
 from agentfly.environments.alfworld.engine.goal import TASK_TYPES
-from agentfly.environments.alfworld.engine.solution import solve
+from agentfly.environments.alfworld.engine.solver import solve
 from agentfly.environments.alfworld.engine.textworld import TextWorldEngine, is_installed
 from agentfly.environments.alfworld.engine.wording import NOTHING_HAPPENS
 from agentfly.environments.alfworld.environment import Engine
-from agentfly.environments.alfworld.source.generator import Size
-from agentfly.environments.alfworld.source.rows import Row, generated_rows, script_of
+from agentfly.environments.alfworld.game_generator import Size
+from agentfly.environments.alfworld.tasks import Row, generated_rows, load_script
 
 RECORD = Path(__file__).parent / "textworld_record.json"
 GAMES: dict[Size, int] = {"small": 24, "medium": 24, "large": 12}
@@ -55,15 +55,15 @@ def _answer(engine: Engine, said: str) -> bytes:
 
 def room_of(row: Recorded) -> str:
     """Sum up the game itself, so that a new generator is not taken for an engine that is wrong."""
-    return hashlib.sha256(script_of(row).problem.to_pddl().encode()).hexdigest()
+    return hashlib.sha256(load_script(row).problem.to_pddl().encode()).hexdigest()
 
 
 def by_textworld(game: Recorded) -> str:
-    return digest(TextWorldEngine(script_of(game)), *plays(game))
+    return digest(TextWorldEngine(load_script(game)), *plays(game))
 
 
 def by_fast_engine(game: Recorded) -> str:
-    return digest(FastEngine(Game.of(script_of(game))), *plays(game))
+    return digest(FastEngine(Game.of(load_script(game))), *plays(game))
 
 
 def plays(game: Recorded) -> list[list[str]]:
@@ -90,18 +90,18 @@ def test_the_record_has_all_kinds_of_games_and_impossible_moves() -> None:
 
 
 def refusals(game: Recorded) -> int:
-    engine = FastEngine(Game.of(script_of(game)))
+    engine = FastEngine(Game.of(load_script(game)))
     engine.start()
     return [engine.step(command) for command in game["walk"]].count(NOTHING_HAPPENS)
 
 
 def test_every_recorded_solution_wins() -> None:
     for game in recorded():
-        engine = FastEngine(Game.of(script_of(game)))
+        engine = FastEngine(Game.of(load_script(game)))
         engine.start()
         for command in game["solution"]:
             assert not engine.won
-            assert engine.obeys(command)
+            assert engine.try_step(command)
         assert engine.won
 
 
@@ -122,7 +122,7 @@ def recorded_anew() -> Iterator[Recorded]:
 
 
 def ask_textworld(row: Row) -> Recorded:
-    engine, random = TextWorldEngine(script_of(row)), Random(row["id"])
+    engine, random = TextWorldEngine(load_script(row)), Random(row["id"])
     walk: list[str] = []
     busy, solution = chores(random, engine.game), solve(engine.game) or []
     answers = digest(engine, _drawn(engine, random, walk), busy, solution)

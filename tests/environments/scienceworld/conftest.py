@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentfly.environments.scienceworld.simulator.fleet import fleet
+from agentfly.environments.scienceworld.simulator.jvm_pool import jvm_pool
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -19,4 +19,4 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module", autouse=True)
 def no_jvm_left() -> Iterator[None]:
     yield
-    fleet().close()
+    jvm_pool().close()

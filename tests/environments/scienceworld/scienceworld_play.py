@@ -7,11 +7,13 @@ import pytest
 from agentfly.environments import Kit, Player, Say, Scene, call
 from agentfly.environments.scienceworld import SCIENCEWORLD, ScienceWorld, ScienceWorldOptions
 from agentfly.environments.scienceworld.gold import gold_path
-from agentfly.environments.scienceworld.simulator.java import missing
+from agentfly.environments.scienceworld.simulator.java import missing_requirements
 from agentfly.runtime.launch import read_stat
 from agentfly.types import Seed, Task
 
-needs_simulator = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+needs_simulator = pytest.mark.skipif(
+    missing_requirements() is not None, reason=missing_requirements() or ""
+)
 
 
 def kit(**options: object) -> Kit:

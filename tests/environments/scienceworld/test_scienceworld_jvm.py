@@ -20,12 +20,12 @@ from tests.patience import wait_until
 
 from agentfly.environments import Say, Scene, call
 from agentfly.environments.scienceworld import ScienceWorld
-from agentfly.environments.scienceworld.simulator import fleet as fleets
 from agentfly.environments.scienceworld.simulator import jvm as jvms
+from agentfly.environments.scienceworld.simulator import jvm_pool as pools
 from agentfly.environments.scienceworld.simulator import world as worlds
-from agentfly.environments.scienceworld.simulator.fleet import Fleet, fleet
 from agentfly.environments.scienceworld.simulator.java import package_folder
-from agentfly.environments.scienceworld.simulator.wire import Refused
+from agentfly.environments.scienceworld.simulator.jvm_pool import JvmPool, jvm_pool
+from agentfly.environments.scienceworld.simulator.py4j_client import RemoteError
 from agentfly.environments.scienceworld.simulator.world import World
 from agentfly.errors import ConfigError, EnvError
 from agentfly.resources import EnvironmentManager
@@ -38,19 +38,19 @@ EASY = ("find-non-living-thing", 0, "easy")
 
 
 @pytest.fixture
-def home() -> Iterator[Fleet]:
-    made = Fleet()
+def pool() -> Iterator[JvmPool]:
+    made = JvmPool()
     yield made
     made.close()
 
 
 @pytest.fixture
-def opened(home: Fleet) -> Iterator[Callable[[], World]]:
+def opened(pool: JvmPool) -> Iterator[Callable[[], World]]:
     """Give a function that makes worlds, which are closed in the end."""
     made = list[World]()
 
     def open_one() -> World:
-        made.append(World(home))
+        made.append(World(pool))
         return made[-1]
 
     yield open_one
@@ -58,18 +58,18 @@ def opened(home: Fleet) -> Iterator[Callable[[], World]]:
         world.close()
 
 
-def test_worlds_fill_jvms_up_to_a_bound(home: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleets, "WORLDS_PER_JVM", 1)
-    monkeypatch.setattr(fleets, "MAX_JVMS", 2)
-    made = [World(home) for _ in range(3)]
-    assert sorted(jvm.worlds for jvm in home.jvms) == [1, 2]
+def test_worlds_fill_jvms_up_to_a_bound(pool: JvmPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "WORLDS_PER_JVM", 1)
+    monkeypatch.setattr(pools, "MAX_JVMS", 2)
+    made = [World(pool) for _ in range(3)]
+    assert sorted(jvm.worlds for jvm in pool.jvms) == [1, 2]
     pids = {world.pid for world in made}
     assert len(pids) == 2
     for world in made:
         world.close()
         world.close()
-    assert [jvm.worlds for jvm in home.jvms] == [0, 0]
-    home.close()
+    assert [jvm.worlds for jvm in pool.jvms] == [0, 0]
+    pool.close()
     assert not any(map(is_running, pids))
     assert not [record for record in records() if record.child and record.child.pid in pids]
 
@@ -99,30 +99,30 @@ def test_a_script_of_the_same_name_does_not_hide_the_package(
     assert (package_folder() / "scienceworld.jar").is_file()
 
 
-def test_an_idle_jvm_is_ended(home: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fleets, "IDLE_SECONDS", 0.2)
-    world = World(home)
+def test_an_idle_jvm_is_ended(pool: JvmPool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pools, "IDLE_SECONDS", 0.2)
+    world = World(pool)
     pid = world.pid
     world.close()
     wait_until(lambda: not is_running(pid))
-    assert home.jvms == ()
+    assert pool.jvms == ()
 
 
-def test_a_jvm_is_idle_since_its_last_world_left(home: Fleet) -> None:
-    World(home).close()
-    (jvm,) = home.jvms
+def test_a_jvm_is_idle_since_its_last_world_left(pool: JvmPool) -> None:
+    World(pool).close()
+    (jvm,) = pool.jvms
     first = jvm.idle_since
-    World(home).close()
-    home._end_idle(jvm, first)
-    assert len(home.jvms) == 1
-    home._end_idle(jvm, jvm.idle_since)
-    assert not home.jvms
+    World(pool).close()
+    pool._end_idle(jvm, first)
+    assert len(pool.jvms) == 1
+    pool._end_idle(jvm, jvm.idle_since)
+    assert not pool.jvms
 
 
 def test_a_killed_jvm_fails_its_worlds_and_is_replaced(
-    home: Fleet, opened: Callable[[], World], monkeypatch: pytest.MonkeyPatch
+    pool: JvmPool, opened: Callable[[], World], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleets, "WORLDS_PER_JVM", 1)
+    monkeypatch.setattr(pools, "WORLDS_PER_JVM", 1)
     doomed, other = opened(), opened()
     for world in (doomed, other):
         world.load(*EASY)
@@ -137,7 +137,7 @@ def test_a_killed_jvm_fails_its_worlds_and_is_replaced(
     replacement = opened()
     replacement.load(*EASY)
     assert replacement.pid not in (killed, other.pid)
-    assert len(home.jvms) == 2
+    assert len(pool.jvms) == 2
 
 
 def test_a_hung_jvm_is_ended(opened: Callable[[], World], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,21 +158,23 @@ def test_a_hung_jvm_is_ended(opened: Callable[[], World], monkeypatch: pytest.Mo
     assert opened().pid != pid
 
 
-def test_a_jvm_that_does_not_start_is_told_of(home: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jvm_that_does_not_start_is_told_of(
+    pool: JvmPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(jvms, "OPTIONS", ("-XX:+NoSuchOption",))
     with pytest.raises(EnvError, match=r"JVM.*ended with exit code 1: .*NoSuchOption"):
-        World(home)
+        World(pool)
     monkeypatch.setattr(jvms, "_GATEWAY", ("-version",))
     monkeypatch.setattr(jvms, "java", lambda: "/bin/no-java")
     with pytest.raises((EnvError, ConfigError), match="no-java"):
-        World(home)
+        World(pool)
 
 
 def test_the_simulators_own_exception_is_told_of(opened: Callable[[], World]) -> None:
     world = opened()
     with pytest.raises(EnvError, match=r"noSuchThing: the simulator raised .*noSuchThing"):
         world._texts("noSuchThing")
-    with pytest.raises(Refused, match="NumberFormatException"):
+    with pytest.raises(RemoteError, match="NumberFormatException"):
         world._connection.call("z:java.lang.Integer", "parseInt", "x", seconds=30)
     world.load(*EASY)
     assert world.step("look around").said
@@ -191,7 +193,7 @@ async def test_a_chain_fails_with_a_typed_cause_and_the_next_one_works() -> None
 
     def killer(scene: Scene) -> Generator[Say, str, None]:
         yield call("act", action="teleport to kitchen")
-        for jvm in fleet().jvms:
+        for jvm in jvm_pool().jvms:
             os.kill(jvm.pid, signal.SIGKILL)
         yield call("act", action="look around")
         yield Say("Still there.")
@@ -211,7 +213,7 @@ async def test_a_chain_fails_with_a_typed_cause_and_the_next_one_works() -> None
 SCRIPT = """
 import time
 from agentfly.environments.scienceworld.simulator.java import package_folder
-from agentfly.environments.scienceworld.simulator.wire import Refused
+from agentfly.environments.scienceworld.simulator.py4j_client import RemoteError
 from agentfly.environments.scienceworld.simulator.world import World
 world = World()
 world.load("find-plant", 0, "easy")
@@ -241,7 +243,7 @@ def test_no_jvm_outlives_a_run_that_ends() -> None:
 def test_an_environment_whose_jvm_died_can_be_reset() -> None:
     env = ScienceWorld()
     env.reset(task(*EASY), Seed(0))
-    (jvm,) = [jvm for jvm in fleet().jvms if jvm.worlds]
+    (jvm,) = [jvm for jvm in jvm_pool().jvms if jvm.worlds]
     os.kill(jvm.pid, signal.SIGKILL)
     wait_until(lambda: not jvm.alive)
     with pytest.raises(EnvError, match="SIGKILL"):

@@ -13,10 +13,14 @@ from tests.environments.scienceworld.scienceworld_play import kit
 from tests.patience import PATIENCE
 
 from agentfly.environments.scienceworld.simulator import java
-from agentfly.environments.scienceworld.simulator.lock import SharedLock
-from agentfly.environments.scienceworld.simulator.wire import Broken, Connection, Refused
+from agentfly.environments.scienceworld.simulator.py4j_client import (
+    Connection,
+    ConnectionLostError,
+    RemoteError,
+)
+from agentfly.environments.scienceworld.simulator.readers_writer_lock import ReadersWriterLock
 from agentfly.environments.scienceworld.suggestion import nearest_action
-from agentfly.environments.scienceworld.tasks import VARIATIONS, loaded, variations
+from agentfly.environments.scienceworld.tasks import VARIATIONS, read_row, variations
 from agentfly.errors import ConfigError, EnvError
 
 SOON = PATIENCE
@@ -34,7 +38,7 @@ def test_rows_say_what_is_loaded() -> None:
     made = kit(tasks=["boil", "find-plant"], simplifications=["openDoors", "easy"], variations=2)
     rows = list(made.tasks())
     assert [row["id"] for row in rows] == ["boil-0", "boil-1", "find-plant-0", "find-plant-1"]
-    assert loaded(rows[3]) == ("find-plant", 1, "easy,openDoors")
+    assert read_row(rows[3]) == ("find-plant", 1, "easy,openDoors")
     assert [row["variation"] for row in made.eval_tasks()] == [14, 15, 150, 151]
     held_out = kit(tasks=["boil"], eval_split="test").eval_tasks()
     assert [row["variation"] for row in held_out] == list(range(21, 30))
@@ -79,7 +83,7 @@ def test_wrong_options_are_refused(options: dict[str, object], told: str) -> Non
 )
 def test_rows_of_another_kind_are_refused(row: dict[str, object], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
-        loaded(row)
+        read_row(row)
 
 
 TEMPLATES = ["move OBJ to OBJ", "pick up OBJ", "open OBJ", "look around", "reset task", "eat OBJ"]
@@ -114,12 +118,12 @@ def started(work: Callable[[], None]) -> threading.Thread:
 
 
 def test_who_is_alone_waits_for_those_who_share_and_goes_before_the_next() -> None:
-    lock, order = SharedLock(), list[str]()
+    lock, order = ReadersWriterLock(), list[str]()
     waiting = threading.Event()
 
-    def alone() -> None:
+    def exclusive() -> None:
         waiting.set()
-        with lock.alone():
+        with lock.exclusive():
             order.append("alone")
 
     def shared() -> None:
@@ -127,9 +131,9 @@ def test_who_is_alone_waits_for_those_who_share_and_goes_before_the_next() -> No
             order.append("shared")
 
     with lock.shared(), lock.shared():
-        loader = started(alone)
+        loader = started(exclusive)
         assert waiting.wait(SOON)
-        while not lock._wish_to_be_alone:
+        while not lock._waiting_exclusive:
             pass
         reader = started(shared)
         reader.join(0.1)
@@ -140,13 +144,13 @@ def test_who_is_alone_waits_for_those_who_share_and_goes_before_the_next() -> No
 
 
 def test_while_one_is_alone_nobody_shares() -> None:
-    lock, seen = SharedLock(), list[str]()
+    lock, seen = ReadersWriterLock(), list[str]()
 
     def shared() -> None:
         with lock.shared():
             seen.append("shared")
 
-    with lock.alone():
+    with lock.exclusive():
         reader = started(shared)
         reader.join(0.1)
         assert seen == []
@@ -155,19 +159,19 @@ def test_while_one_is_alone_nobody_shares() -> None:
 
 
 def test_a_broken_lock_fails_who_waits_and_who_comes() -> None:
-    lock, told = SharedLock(), list[str]()
+    lock, told = ReadersWriterLock(), list[str]()
 
     def wait() -> None:
         try:
-            with lock.alone():
+            with lock.exclusive():
                 pass
         except EnvError as error:
             told.append(str(error))
 
     with lock.shared():
         waiter = started(wait)
-        assert lock.break_off("the JVM died")
-        assert not lock.break_off("and was buried")
+        assert lock.mark_broken("the JVM died")
+        assert not lock.mark_broken("and was buried")
         waiter.join(SOON)
     assert told == ["the JVM died"]
     with pytest.raises(EnvError, match="the JVM died"), lock.shared():
@@ -194,19 +198,19 @@ def test_the_wire_reads_answers_and_refusals() -> None:
     connection = Connection(answering(b"!yv\n", b"!ysa\\nb\\\\n\n!yd0.5\n", refused), "token")
     answers = connection.call_all("o0", [("step", "look"), ("getScore",)], seconds=SOON)
     assert answers == ["a\nb\\n", 0.5]
-    with pytest.raises(Refused, match=r"^java\.lang\.Error: no$"):
+    with pytest.raises(RemoteError, match=r"^java\.lang\.Error: no$"):
         connection.call("o0", "step", "look", seconds=SOON)
-    with pytest.raises(Broken, match=r"closed|broke"):
+    with pytest.raises(ConnectionLostError, match=r"closed|broke"):
         connection.call("o0", "step", "look", seconds=SOON)
     connection.close()
-    with pytest.raises(Broken):
+    with pytest.raises(ConnectionLostError):
         connection.call("o0", "step", "look", seconds=SOON)
 
 
 def test_an_exception_is_asked_what_it_says() -> None:
     answers = (b"!yv\n", b"!xro12\n", b"!ysjava.lang.Error: no\n", b"!yv\n", b"!yi3\n")
     connection = Connection(answering(*answers), "token")
-    with pytest.raises(Refused, match=r"^java\.lang\.Error: no$"):
+    with pytest.raises(RemoteError, match=r"^java\.lang\.Error: no$"):
         connection.call("o0", "step", "look", seconds=SOON)
     assert connection.call("o0", "getScore", seconds=SOON) == 3, "nothing is left unread"
     connection.close()
@@ -220,7 +224,7 @@ def test_half_a_character_does_not_break_the_wire() -> None:
 
 def test_an_answer_that_does_not_come_breaks_the_connection() -> None:
     connection = Connection(answering(b"!yv\n", b"!ys half a li"), "token")
-    with pytest.raises(Broken, match=r"no answer within 0\.2 s|closed"):
+    with pytest.raises(ConnectionLostError, match=r"no answer within 0\.2 s|closed"):
         connection.call("o0", "step", "look", seconds=0.2)
     connection.close()
 
@@ -228,14 +232,14 @@ def test_an_answer_that_does_not_come_breaks_the_connection() -> None:
 def test_nobody_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    with pytest.raises(Broken, match="no connection"):
+    with pytest.raises(ConnectionLostError, match="no connection"):
         Connection(port, "token")
 
 
 def test_it_says_how_to_get_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "package_folder", lambda: tmp_path)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    told = java.missing()
+    told = java.missing_requirements()
     assert told is not None
     assert f"needs Java, and {tmp_path}/bin/java can't be run" in told
     assert "apt install default-jre-headless" in told
@@ -263,7 +267,7 @@ def test_it_says_that_java_is_too_old(
     program.chmod(0o755)
     monkeypatch.setattr(java, "package_folder", lambda: tmp_path)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    told = java.missing()
+    told = java.missing_requirements()
     assert told is None if fine else (told is not None and "is Java 7" in told)
 
 
@@ -272,7 +276,7 @@ def test_it_says_how_to_get_the_package(monkeypatch: pytest.MonkeyPatch) -> None
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(java, "distribution", distribution)
-    assert java.missing() == java.NO_PACKAGE
+    assert java.missing_requirements() == java.NO_PACKAGE
     assert "pip install 'agentfly[scienceworld]'" in java.NO_PACKAGE
     for function in (java.class_path, java.package_folder):
         with pytest.raises(ConfigError, match=r"agentfly\[scienceworld\]"):

@@ -15,8 +15,8 @@ from tests.environments.scienceworld.scienceworld_play import (
 )
 
 from agentfly.environments.scienceworld.gold import gold_path
-from agentfly.environments.scienceworld.simulator.fleet import fleet
-from agentfly.environments.scienceworld.simulator.lock import SharedLock
+from agentfly.environments.scienceworld.simulator.jvm_pool import jvm_pool
+from agentfly.environments.scienceworld.simulator.readers_writer_lock import ReadersWriterLock
 from agentfly.environments.scienceworld.tasks import VARIATIONS
 from agentfly.errors import EnvError
 
@@ -62,12 +62,12 @@ def test_without_the_lock_some_are_wrong(monkeypatch: pytest.MonkeyPatch) -> Non
         gold_path(name, variation, "")
 
     @contextmanager
-    def free(lock: SharedLock) -> Iterator[None]:
+    def free(lock: ReadersWriterLock) -> Iterator[None]:
         del lock
         yield
 
-    monkeypatch.setattr(SharedLock, "alone", free)
-    monkeypatch.setattr(SharedLock, "shared", free)
+    monkeypatch.setattr(ReadersWriterLock, "alone", free)
+    monkeypatch.setattr(ReadersWriterLock, "shared", free)
     points = (score for _ in range(10) for score in scores(episodes) if isinstance(score, int))
     assert any(score != 100 for score in points)
 
@@ -78,7 +78,7 @@ def test_a_jvm_killed_in_the_middle_fails_its_own_chains_only() -> None:
         gold_path(name, variation, "")
     with ThreadPoolExecutor(1) as thread:
         playing = thread.submit(scores, episodes)
-        while not (busy := [jvm for jvm in fleet().jvms if jvm.worlds >= ENVIRONMENTS]):
+        while not (busy := [jvm for jvm in jvm_pool().jvms if jvm.worlds >= ENVIRONMENTS]):
             assert not playing.done()
         victim = busy[0].pid
         os.kill(victim, signal.SIGKILL)
@@ -88,8 +88,8 @@ def test_a_jvm_killed_in_the_middle_fails_its_own_chains_only() -> None:
         )
     assert set(counted) == {100, "EnvError"}
     assert counted["EnvError"] <= ENVIRONMENTS
-    survivors = [jvm.pid for jvm in fleet().jvms]
+    survivors = [jvm.pid for jvm in jvm_pool().jvms]
     assert survivors
     assert victim not in survivors
-    fleet().close()
+    jvm_pool().close()
     assert not any(map(is_running, (victim, *survivors)))

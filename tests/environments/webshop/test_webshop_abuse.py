@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from agentfly.environments.webshop import Goal, WebShop, WebShopOptions, judge, shop, storefront
+from agentfly.environments.webshop.navigation import AtDetail, AtEnd, AtItem, AtResults
 from agentfly.environments.webshop.page import Label
 from agentfly.environments.webshop.shop import open_shop
-from agentfly.environments.webshop.spot import AtDetail, AtEnd, AtItem, AtResults
 from agentfly.environments.webshop.tasks import training_tasks
 from agentfly.types import Seed, Step, Task
 
@@ -61,14 +61,14 @@ class Fuzzer:
         self.log.append((None, said))
 
     def step(self) -> None:
-        before, action = self.session.spot, self.action()
+        before, action = self.session.location, self.action()
         step = self.session.step(action)
         self.log.append((action, step))
         assert step.observation
-        assert step.state_key == self.session.spot.key
+        assert step.state_key == self.session.location.key
         assert self.session.goal.id == self.task.id
         if "invalid" in step.info:
-            assert self.session.spot == before
+            assert self.session.location == before
         if step.done:
             self.check_purchase(step)
             self.begin()
@@ -86,21 +86,21 @@ class Fuzzer:
         return f"click[{self.random.choice(list(self.session.page.clickables))}]"
 
     def check_place(self) -> None:
-        spot = self.session.spot
-        if isinstance(spot, AtResults):
-            assert 1 <= spot.number <= 13
-        if isinstance(spot, AtDetail):
-            assert spot.detail in ("Description", "Features", "Reviews")
-            spot = spot.item
-        if isinstance(spot, AtItem):
-            offered = dict(self.shop.product(spot.asin).options)
-            assert all(value in offered[name] for name, value in spot.chosen)
+        location = self.session.location
+        if isinstance(location, AtResults):
+            assert 1 <= location.number <= 13
+        if isinstance(location, AtDetail):
+            assert location.detail in ("Description", "Features", "Reviews")
+            location = location.item
+        if isinstance(location, AtItem):
+            offered = dict(self.shop.product(location.asin).options)
+            assert all(value in offered[name] for name, value in location.chosen)
 
     def check_purchase(self, step: Step) -> None:
-        assert isinstance(self.session.spot, AtEnd)
+        assert isinstance(self.session.location, AtEnd)
         assert step.reward is not None
         assert 0.0 <= step.reward <= 1.0
-        item, goal = self.session.spot.item, Goal.from_row(self.task.fields)
+        item, goal = self.session.location.item, Goal.from_row(self.task.fields)
         assert step.info["asin"] == item.asin
         chosen = [value for _, value in item.chosen]
         verdict = judge(self.shop.product(item.asin), chosen, goal, self.shop.product(goal.asin))

@@ -190,12 +190,12 @@ def test_an_impossible_action_changes_nothing_and_says_what_is_possible(
     folder: str, before: tuple[str, ...], action: str, says: str
 ) -> None:
     shop = session(folder, *before)
-    spot, page = shop.spot, shop.page
+    location, page = shop.location, shop.page
     step = shop.step(action)
     assert step.observation == f"{says} Possible: {', '.join(page.actions)}"
-    assert (shop.spot, shop.page, shop.verdict) == (spot, page, None)
+    assert (shop.location, shop.page, shop.verdict) == (location, page, None)
     assert not step.done
-    assert step.state_key == spot.key
+    assert step.state_key == location.key
 
 
 def test_a_query_of_a_megabyte_is_refused_in_few_words(folder: str) -> None:
@@ -223,13 +223,13 @@ def test_after_the_purchase_nothing_happens_any_more(folder: str) -> None:
 def test_states_have_equal_keys_only_if_they_are_equal(folder: str) -> None:
     one = session(folder, *TO_MUG, "click[red]", "click[small]")
     other = session(folder, *TO_MUG, "click[small]", "click[blue]", "click[red]")
-    assert one.spot.key == other.spot.key
+    assert one.location.key == other.location.key
     third = session(folder, *TO_MUG, "click[red]")
-    assert one.spot.key != third.spot.key
-    assert third.spot.key != session(folder, *TO_MUG).spot.key
+    assert one.location.key != third.location.key
+    assert third.location.key != session(folder, *TO_MUG).location.key
     assert (
-        session(folder, "search[red mug]", "click[next >]").spot.key
-        != session(folder, "search[red mug]").spot.key
+        session(folder, "search[red mug]", "click[next >]").location.key
+        != session(folder, "search[red mug]").location.key
     )
 
 
@@ -237,7 +237,7 @@ def test_sessions_of_the_same_choices_share_everything_but_their_state(folder: s
     one, other = session(folder, *TO_MUG), session(folder, *TO_MUG)
     assert one.page is other.page
     one.step("click[red]")
-    assert other.spot != one.spot
+    assert other.location != one.location
 
 
 def test_a_task_of_another_catalog_is_a_mistake(folder: str) -> None:

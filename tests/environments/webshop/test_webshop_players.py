@@ -11,7 +11,7 @@ from tests.environments import kit_play
 from agentfly.environments import Kit, Player, Say, Scene, call
 from agentfly.environments.webshop import WEBSHOP, WebShopOptions
 from agentfly.environments.webshop.action import Search
-from agentfly.environments.webshop.players import Moves, play_expert, speaking
+from agentfly.environments.webshop.players import ActionPlayer, play_expert, to_player
 from agentfly.resources import EnvironmentManager
 from agentfly.types import ToolStatus, Trajectory
 
@@ -61,7 +61,7 @@ async def test_the_random_player_gets_little() -> None:
     assert sum(scores) / len(scores) < 0.15
 
 
-def knowing_no_query(moves: Moves) -> Moves:
+def knowing_no_query(moves: ActionPlayer) -> ActionPlayer:
     """The same player, who searches for something else."""
 
     def play(scene: Scene) -> Generator[Any, str, None]:
@@ -79,7 +79,7 @@ def knowing_no_query(moves: Moves) -> Moves:
 
 async def test_the_expert_without_its_search_gets_next_to_nothing() -> None:
     kit = kit_of(level="medium", products=1000)
-    blind = speaking(knowing_no_query(play_expert), "tools")
+    blind = to_player(knowing_no_query(play_expert), "tools")
     scores = await rewards(kit, blind, some(kit.eval_tasks, 40))
     assert max(scores) < 1.0
     assert sum(scores) / len(scores) < 0.1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agentfly.environments.webshop.catalog import Catalog
-from agentfly.environments.webshop.search import HITS, LUCENE_STOP_WORDS, SearchIndex
+from agentfly.environments.webshop.product_search import LUCENE_STOP_WORDS, MAX_HITS, SearchIndex
 from agentfly.errors import ConfigError
 
 bm25s = pytest.importorskip("bm25s")
@@ -42,7 +42,7 @@ def test_bm25_by_hand() -> None:
 
 def test_of_equals_the_first_one_is_first_and_the_rest_is_left_out() -> None:
     index = SearchIndex(["red mug"] * 60 + ["plate"])
-    assert index.find("mug") == tuple(range(HITS))
+    assert index.find("mug") == tuple(range(MAX_HITS))
 
 
 @pytest.mark.parametrize("query", ["s", "", "the of and", "zzzz", "!!!", "☃ ☃"])
@@ -89,7 +89,7 @@ def test_the_same_as_bm25s_own_retriever(
         # Sums in another order differ in the last digits, so places may be swapped among equals.
         theirs = sorted((round(float(score), 4) for score in scores), reverse=True)
         ours = [round(float(scores[place]), 4) for place in found]
-        assert ours == pytest.approx([score for score in theirs[:HITS] if score > 0], abs=2e-4)
+        assert ours == pytest.approx([score for score in theirs[:MAX_HITS] if score > 0], abs=2e-4)
 
 
 def test_a_product_with_every_word_of_a_stored_query_is_found_first(

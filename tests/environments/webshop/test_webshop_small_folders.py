@@ -12,7 +12,7 @@ from agentfly.cli.main import app
 from agentfly.config import SourceSettings
 from agentfly.environments.webshop import WEBSHOP, WebShop, WebShopOptions
 from agentfly.environments.webshop.tasks import held_out_tasks, training_tasks
-from agentfly.environments.webshop.web import shop_site
+from agentfly.environments.webshop.website import shop_site
 from agentfly.errors import ConfigError
 from agentfly.types import Seed, Task
 

@@ -13,8 +13,8 @@ import pytest
 
 from agentfly.environments.webshop import WebShopOptions
 from agentfly.environments.webshop import visit as visiting
-from agentfly.environments.webshop.web import MAX_BODY, shop_site
-from agentfly.environments.webshop.web_page import visit_page
+from agentfly.environments.webshop.website import MAX_BODY, shop_site
+from agentfly.environments.webshop.website_html import visit_page
 from agentfly.runtime.http.address import split_token
 
 SCRIPT = "<script>alert('x')</script>"

@@ -9,12 +9,11 @@ from agentfly.config import Settings
 from agentfly.environments.alfworld.engine import textworld
 from agentfly.environments.alfworld.engine.goal import TASK_TYPES, TaskType
 from agentfly.environments.alfworld.environment import Alfworld, AlfworldTextWorld
-from agentfly.environments.alfworld.players.expert import expert
-from agentfly.environments.alfworld.players.knowing import gold, random
+from agentfly.environments.alfworld.game_generator import Rooms, Size
+from agentfly.environments.alfworld.official_games import GoalText
+from agentfly.environments.alfworld.players import expert, gold, random
 from agentfly.environments.alfworld.reward import share_of_the_way, success
-from agentfly.environments.alfworld.source.generator import Rooms, Size
-from agentfly.environments.alfworld.source.official import GoalText
-from agentfly.environments.alfworld.source.rows import generated_rows, official_rows
+from agentfly.environments.alfworld.tasks import generated_rows, official_rows
 from agentfly.environments.alfworld.tools import act, commands
 from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.errors import ConfigError

@@ -5,11 +5,11 @@ from typing import ClassVar, Protocol
 
 from agentfly.environments.alfworld.engine.fast import FastEngine
 from agentfly.environments.alfworld.engine.game import Game
-from agentfly.environments.alfworld.engine.progress import progress
+from agentfly.environments.alfworld.engine.goal_progress import progress
 from agentfly.environments.alfworld.engine.state import State
 from agentfly.environments.alfworld.engine.textworld import TextWorldEngine
 from agentfly.environments.alfworld.engine.wording import WELCOME
-from agentfly.environments.alfworld.source.rows import game_of, require_own_file, script_of
+from agentfly.environments.alfworld.tasks import load_game, load_script, require_file_in_data
 from agentfly.errors import EnvError
 from agentfly.resources import ClientOptions, Pooling
 from agentfly.types import Seed, Step, Task
@@ -78,7 +78,7 @@ class Alfworld:
     def reset(self, task: Task, seed: Seed) -> Step:
         """Begin a task's game, which is the same whatever the seed."""
         del seed
-        require_own_file(task.fields, self._data)
+        require_file_in_data(task.fields, self._data)
         with self._lock:
             self._engine = self._open(task)
             said = self._engine.start().removeprefix(WELCOME)
@@ -112,7 +112,7 @@ class Alfworld:
         self._engine = None
 
     def _open(self, task: Task) -> Engine:
-        return FastEngine(game_of(task.fields))
+        return FastEngine(load_game(task.fields))
 
     def _playing(self) -> Engine:
         if self._engine is None:
@@ -147,4 +147,4 @@ class AlfworldTextWorld(Alfworld):
     )
 
     def _open(self, task: Task) -> Engine:
-        return TextWorldEngine(script_of(task.fields))
+        return TextWorldEngine(load_script(task.fields))

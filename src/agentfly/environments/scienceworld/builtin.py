@@ -98,5 +98,5 @@ SCIENCEWORLD = EnvironmentDefinition(
     summary="30 kinds of school experiments in a house of text, by the benchmark's own simulator",
     options=ScienceWorldOptions,
     make=make_scienceworld,
-    requires=java.missing,
+    requires=java.missing_requirements,
 )

@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 from agentfly.environments.scienceworld.simulator.world import (
     LOAD_SECONDS,
     STEP_SECONDS,
-    Moment,
+    StepResult,
     World,
 )
 from agentfly.environments.scienceworld.suggestion import NOT_UNDERSTOOD, nearest_action
-from agentfly.environments.scienceworld.tasks import loaded
+from agentfly.environments.scienceworld.tasks import read_row
 from agentfly.errors import EnvError
 from agentfly.resources import ClientOptions, Pooling
 from agentfly.types import Seed, Step, Task
@@ -60,29 +60,29 @@ class ScienceWorld:
         del seed
         with self._lock:
             world = self._living_world()
-            world.load(*loaded(task.fields))
-            moment = world.step("look around")
-            self.score, self._over = moment.score, False
-            first = [world.description(), moment.said]
-            shown = first + self._shown(moment, besides=("task", "look"))
-            return Step(observation="\n".join(shown), state_key=_key(moment))
+            world.load(*read_row(task.fields))
+            result = world.step("look around")
+            self.score, self._over = result.score, False
+            first = [world.description(), result.said]
+            shown = first + self._shown(result, besides=("task", "look"))
+            return Step(observation="\n".join(shown), state_key=_key(result))
 
     def step(self, action: str) -> Step:
         """Do what an action says; one that is not understood changes nothing."""
         with self._lock:
             if self._over:
                 return Step(observation=OVER, reward=0.0, done=True)
-            moment = self._playing().step(action)
-            before, self.score = self.score, self._points(moment)
-            wrong = moment.score < 0
-            self._over = moment.completed or wrong or moment.moves >= self._max_moves
-            said = [self._answer(action, moment)]
+            result = self._playing().step(action)
+            before, self.score = self.score, self._points(result)
+            wrong = result.score < 0
+            self._over = result.completed or wrong or result.moves >= self._max_moves
+            said = [self._answer(action, result)]
             return Step(
-                observation="\n".join(said if self._over else said + self._shown(moment)),
+                observation="\n".join(said if self._over else said + self._shown(result)),
                 reward=(self.score - before) / 100,
                 done=self._over,
-                info={"score": self.score, "moves": moment.moves, "wrong_focus": wrong},
-                state_key=_key(moment),
+                info={"score": self.score, "moves": result.moves, "wrong_focus": wrong},
+                state_key=_key(result),
             )
 
     def things(self) -> str:
@@ -116,28 +116,28 @@ class ScienceWorld:
             raise EnvError("no task is being played: call reset with a task first")
         return self._world
 
-    def _points(self, moment: Moment) -> int:
-        return moment.score if self._penalty else max(moment.score, 0)
+    def _points(self, result: StepResult) -> int:
+        return result.score if self._penalty else max(result.score, 0)
 
-    def _answer(self, action: str, moment: Moment) -> str:
-        if moment.said != NOT_UNDERSTOOD:
-            return moment.said
+    def _answer(self, action: str, result: StepResult) -> str:
+        if result.said != NOT_UNDERSTOOD:
+            return result.said
         world = self._playing()
         meant = nearest_action(action, world.templates(), world.objects())
-        return f"{moment.said} Did you mean: {meant}" if meant else moment.said
+        return f"{result.said} Did you mean: {meant}" if meant else result.said
 
-    def _shown(self, moment: Moment, besides: tuple[Shown, ...] = ()) -> list[str]:
+    def _shown(self, result: StepResult, besides: tuple[Shown, ...] = ()) -> list[str]:
         world = self._playing()
         ways: dict[Shown, Callable[[], str]] = {
-            "look": lambda: moment.look,
-            "inventory": lambda: moment.inventory,
+            "look": lambda: result.look,
+            "inventory": lambda: result.inventory,
             "task": world.description,
             "actions": lambda: "You can: " + ", ".join(world.valid_actions()),
         }
         return [ways[what]() for what in self._show if what not in besides]
 
 
-def _key(moment: Moment) -> str:
+def _key(result: StepResult) -> str:
     """Name a state by what can be seen of it: the room, what is carried, the score."""
-    seen = "\0".join((moment.look, moment.inventory, str(moment.score)))
+    seen = "\0".join((result.look, result.inventory, str(result.score)))
     return hashlib.blake2b(seen.encode(), digest_size=16).hexdigest()

@@ -29,12 +29,12 @@ def gold_path(task: str, variation: int, simplifications: str) -> list[str]:
         file = _file(task, variation, simplifications)
         found = _read(file)
         if found is None:
-            found = _searched(task, variation, simplifications)
+            found = _search_path(task, variation, simplifications)
             _write(file, found)
         return found
 
 
-def _searched(task: str, variation: int, simplifications: str) -> list[str]:
+def _search_path(task: str, variation: int, simplifications: str) -> list[str]:
     world = World()
     try:
         found = world.gold_path(task, variation, simplifications)

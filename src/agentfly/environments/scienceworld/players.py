@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable, Iterator
 from agentfly.environments.player import Say, Scene, call
 from agentfly.environments.scienceworld.gold import gold_path
 from agentfly.environments.scienceworld.simulator.world import World
-from agentfly.environments.scienceworld.tasks import loaded
+from agentfly.environments.scienceworld.tasks import read_row
 
 Play = Generator[Say, str, None]
 
@@ -19,17 +19,17 @@ TIMED = ("identify-life-stages-1", "identify-life-stages-2")
 
 def gold(scene: Scene) -> Play:
     """Play the simulator's own path, word for word."""
-    for action in gold_path(*loaded(scene.task.fields)):
+    for action in gold_path(*read_row(scene.task.fields)):
         yield call("act", action=action)
     yield Say("That should have been it.")
 
 
 def expert(scene: Scene) -> Play:
     """Play the gold path, but teleport where that is possible."""
-    task, variation, simplifications = loaded(scene.task.fields)
+    task, variation, simplifications = read_row(scene.task.fields)
     path = gold_path(task, variation, simplifications)
     short = task not in TIMED and can_teleport(simplifications)
-    for action in shortened(path) if short else path:
+    for action in shorten_path(path) if short else path:
         yield call("act", action=action)
     yield Say("That should have been it.")
 
@@ -39,7 +39,7 @@ def random(scene: Scene) -> Play:
     # It keeps a world of its own to know what is, so that it needs no turn to ask.
     world = World()
     try:
-        world.load(*loaded(scene.task.fields))
+        world.load(*read_row(scene.task.fields))
         while True:
             action = scene.random.choice(world.valid_actions())
             world.step(action)
@@ -53,10 +53,11 @@ def can_teleport(simplifications: str) -> bool:
     return bool({"easy", "teleportAction"} & set(simplifications.split(",")))
 
 
-def shortened(path: Iterable[str]) -> Iterator[str]:
+def shorten_path(path: Iterable[str]) -> Iterator[str]:
     """Leave out doors, looks and rooms that are only passed through.
 
-    >>> list(shortened(["open door to hall", "go to hall", "go to lab", "look around", "eat pea"]))
+    >>> path = ["open door to hall", "go to hall", "go to lab", "look around", "eat pea"]
+    >>> list(shorten_path(path))
     ['teleport to lab', 'eat pea']
     """
     target: str | None = None

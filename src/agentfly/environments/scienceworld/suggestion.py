@@ -6,9 +6,9 @@ from difflib import SequenceMatcher, get_close_matches
 
 NOT_UNDERSTOOD = "No known action matches that input."
 """What the simulator says then."""
-ENOUGH = 0.6
+MIN_SIMILARITY = 0.6
 """How alike two actions must be, from 0 to 1, before one is taken for the other."""
-ENOUGH_OF_A_NAME = 0.5
+MIN_NAME_SIMILARITY = 0.5
 """The same of two names of things, which are often said in part."""
 NOT_SUGGESTED = ("reset task",)
 
@@ -28,7 +28,7 @@ def nearest_action(action: str, templates: Iterable[str], objects: Sequence[str]
         for one in _filled(template, said, objects)
     }
     best = max(likeness, key=likeness.__getitem__, default=None)
-    return best if best is not None and likeness[best] >= ENOUGH else None
+    return best if best is not None and likeness[best] >= MIN_SIMILARITY else None
 
 
 def _filled(template: str, said: str, objects: Sequence[str]) -> Iterator[str]:
@@ -52,4 +52,4 @@ def _filled(template: str, said: str, objects: Sequence[str]) -> Iterator[str]:
 
 
 def _closest(name: str, objects: Sequence[str]) -> str | None:
-    return next(iter(get_close_matches(name, objects, n=1, cutoff=ENOUGH_OF_A_NAME)), None)
+    return next(iter(get_close_matches(name, objects, n=1, cutoff=MIN_NAME_SIMILARITY)), None)

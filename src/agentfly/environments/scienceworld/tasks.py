@@ -108,10 +108,10 @@ def require_solvable(tasks: Iterable[str], simplifications: Collection[str]) -> 
         )
 
 
-def loaded(fields: object) -> tuple[str, int, str]:
+def read_row(fields: object) -> tuple[str, int, str]:
     """Read what of a row the simulator is told; ConfigError if it is no row of this environment.
 
-    >>> loaded({"task": "boil", "variation": 3, "simplifications": ""})
+    >>> read_row({"task": "boil", "variation": 3, "simplifications": ""})
     ('boil', 3, '')
     """
     match fields:
@@ -120,7 +120,7 @@ def loaded(fields: object) -> tuple[str, int, str]:
                 raise ConfigError(
                     f"{task} has the variations 0 to {VARIATIONS[task] - 1}, got {number}"
                 )
-            require_known(simplified)
+            require_known_simplifications(simplified)
             return task, number, simplified
     raise ConfigError(
         "a row of scienceworld has a task, a variation and simplifications, such as "
@@ -128,7 +128,7 @@ def loaded(fields: object) -> tuple[str, int, str]:
     )
 
 
-def require_known(simplified: str) -> None:
+def require_known_simplifications(simplified: str) -> None:
     """Raise ConfigError for a simplification that there isn't: the simulator would not."""
     for name in filter(None, simplified.split(",")):
         look_up(name, dict.fromkeys(SIMPLIFICATIONS), "simplification")

@@ -3,7 +3,7 @@
 from agentfly.environments.scienceworld.environment import ScienceWorld
 from agentfly.types import Step
 
-MOST_LISTED = 40
+MAX_LISTED = 40
 """How many valid actions an answer names: there are often a thousand."""
 
 
@@ -32,6 +32,6 @@ def valid(about: str, env: ScienceWorld) -> str:
         env: The chain's own world.
     """
     found = [action for action in env.valid_actions() if about in action]
-    more = len(found) - MOST_LISTED
-    listed = ", ".join(found[:MOST_LISTED]) or f"No valid action contains {about!r}."
+    more = len(found) - MAX_LISTED
+    listed = ", ".join(found[:MAX_LISTED]) or f"No valid action contains {about!r}."
     return f"{listed} and {more} more" if more > 0 else listed

@@ -4,6 +4,6 @@ from agentfly.environments.webshop.builtin import WEBSHOP
 from agentfly.environments.webshop.environment import WebShop
 from agentfly.environments.webshop.goal import Goal
 from agentfly.environments.webshop.options import WebShopOptions
-from agentfly.environments.webshop.scoring import Verdict, judge
+from agentfly.environments.webshop.purchase import Verdict, judge
 
 __all__ = ["WEBSHOP", "Goal", "Verdict", "WebShop", "WebShopOptions", "judge"]

@@ -23,10 +23,10 @@ class Click:
     label: str
 
 
-def read_action(text: str) -> Search | Click | None:
+def parse_action(text: str) -> Search | Click | None:
     """Read `search[words]` or `click[label]`; None if it is neither.
 
-    >>> read_action("search[Red Mug]"), read_action("Click[Buy Now]"), read_action("buy a mug")
+    >>> parse_action("search[Red Mug]"), parse_action("Click[Buy Now]"), parse_action("buy a mug")
     (Search(query='red mug'), Click(label='buy now'), None)
     """
     found = _ACTION.fullmatch(text)

@@ -6,7 +6,7 @@ from functools import partial
 from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.environments.webshop.environment import WebShop
 from agentfly.environments.webshop.options import WebShopOptions
-from agentfly.environments.webshop.players import gold_in, play_expert, play_random, speaking
+from agentfly.environments.webshop.players import gold_player, play_expert, play_random, to_player
 from agentfly.environments.webshop.reward import purchase_reward
 from agentfly.environments.webshop.tasks import held_out_tasks, training_tasks
 from agentfly.environments.webshop.tools import one_tool, three_tools
@@ -15,7 +15,7 @@ from agentfly.runtime.http import require_server_packages
 from agentfly.runtime.http.address import Listen
 from agentfly.types import EnvSpec, Tool
 
-_TOLD = {
+_SYSTEM_PROMPTS = {
     "tools": "Buy what the instruction asks for: search, open a product, click its options, buy.",
     "tool": "Buy what the instruction asks for: search[words], click[product], click[option], "
     "click[buy now].",
@@ -34,11 +34,11 @@ def make_webshop(options: WebShopOptions) -> Kit:
         tools=_tools(options, shop),
         reward=purchase_reward(shop),
         environment=shop,
-        system_prompt=_TOLD[options.actions],
+        system_prompt=_SYSTEM_PROMPTS[options.actions],
         max_turns=options.max_turns,
-        expert=speaking(play_expert, options.actions),
-        gold=speaking(gold_in(options), options.actions),
-        random=speaking(play_random, options.actions),
+        expert=to_player(play_expert, options.actions),
+        gold=to_player(gold_player(options), options.actions),
+        random=to_player(play_random, options.actions),
         pages=partial(_site, options),
     )
 
@@ -51,7 +51,7 @@ def _tools(options: WebShopOptions, shop: EnvSpec) -> tuple[Tool, ...]:
 
 def _site(options: WebShopOptions, listen: Listen) -> AbstractContextManager[str]:
     require_server_packages("the shop as a site")
-    from agentfly.environments.webshop.web import shop_site
+    from agentfly.environments.webshop.website import shop_site
 
     return shop_site(options, listen)
 

@@ -2,14 +2,14 @@
 
 from typing import Any, ClassVar
 
-from agentfly.environments.webshop.action import MAX_QUERY, Click, Search, read_action
+from agentfly.environments.webshop.action import MAX_QUERY, Click, Search, parse_action
 from agentfly.environments.webshop.goal import Goal
+from agentfly.environments.webshop.navigation import AtEnd, AtItem, AtResults, AtSearch, Location
 from agentfly.environments.webshop.observation import with_instruction
 from agentfly.environments.webshop.options import WebShopOptions
 from agentfly.environments.webshop.page import SEARCH_PAGE, Label, Page
-from agentfly.environments.webshop.scoring import Verdict, judge
-from agentfly.environments.webshop.spot import AtEnd, AtItem, AtResults, AtSearch, Spot
-from agentfly.environments.webshop.storefront import Storefront, follow, open_storefront
+from agentfly.environments.webshop.purchase import Verdict, judge
+from agentfly.environments.webshop.storefront import Storefront, follow_click, open_storefront
 from agentfly.errors import EnvError
 from agentfly.resources import ClientOptions, Pooling
 from agentfly.types import Seed, Step, Task
@@ -33,13 +33,13 @@ class WebShop:
         "page_size": tuple(range(1, 51)),
     }
 
-    __slots__ = ("_front", "_goal", "options", "page", "spot", "verdict")
+    __slots__ = ("_front", "_goal", "location", "options", "page", "verdict")
 
     def __init__(self, **choices: Any) -> None:
         self.options = WebShopOptions(**choices)
         self.verdict: Verdict | None = None
         """What the purchase is worth; None before it."""
-        self.spot: Spot = AtSearch()
+        self.location: Location = AtSearch()
         """Where the session stands."""
         self.page: Page = SEARCH_PAGE
         """What is there."""
@@ -53,13 +53,13 @@ class WebShop:
         front = open_storefront(self.options)
         front.shop.product(goal.asin)
         self._front, self._goal = front, goal
-        self.spot, self.page = AtSearch(), SEARCH_PAGE
+        self.location, self.page = AtSearch(), SEARCH_PAGE
         self.verdict = None
-        return Step(observation=self._observation(), state_key=self.spot.key)
+        return Step(observation=self._observation(), state_key=self.location.key)
 
     def step(self, action: str) -> Step:
         """Do what `search[words]` or `click[label]` says; anything else changes nothing."""
-        match read_action(action):
+        match parse_action(action):
             case Search(query):
                 return self.search(query)
             case Click(label):
@@ -83,7 +83,7 @@ class WebShop:
         piece = self.page.clickables.get(label.strip().lower())
         if piece is None:
             return self._refuse(f"There is no {label.strip()[:80]!r} to click on this page.")
-        return self._go(follow(self.spot, piece))
+        return self._go(follow_click(self.location, piece))
 
     def buy(self) -> Step:
         """Buy the product of this page with what is chosen, which ends the session."""
@@ -105,11 +105,11 @@ class WebShop:
             raise EnvError("the session has not begun: call reset(task, seed) first")
         return self._front
 
-    def _go(self, spot: Spot) -> Step:
-        self.spot, self.page = spot, self._shop_front.page(spot)
-        if isinstance(spot, AtEnd):
-            return self._bought(spot.item)
-        return Step(observation=self._observation(), state_key=spot.key)
+    def _go(self, location: Location) -> Step:
+        self.location, self.page = location, self._shop_front.page(location)
+        if isinstance(location, AtEnd):
+            return self._bought(location.item)
+        return Step(observation=self._observation(), state_key=location.key)
 
     def _bought(self, item: AtItem) -> Step:
         shop, goal = self._shop_front.shop, self.goal
@@ -117,26 +117,26 @@ class WebShop:
         verdict = judge(shop.product(item.asin), chosen, goal, shop.product(goal.asin))
         self.verdict = verdict
         return Step(
-            observation=self._shop_front.show(self.page, self.spot),
+            observation=self._shop_front.show(self.page, self.location),
             reward=verdict.reward,
             done=True,
             info={"asin": item.asin, "chosen": dict(item.chosen), **verdict.parts},
-            state_key=self.spot.key,
+            state_key=self.location.key,
         )
 
     def _refuse(self, problem: str) -> Step:
         """Say what is wrong and what can be done."""
-        if isinstance(self.spot, AtEnd):
+        if isinstance(self.location, AtEnd):
             text = "The purchase is made and the session has ended."
         else:
             text = f"{problem} {self._possible(SHOWN_ACTIONS)}"
-        done = isinstance(self.spot, AtEnd)
+        done = isinstance(self.location, AtEnd)
         info = {"invalid": True}
-        return Step(observation=text, done=done, info=info, state_key=self.spot.key)
+        return Step(observation=text, done=done, info=info, state_key=self.location.key)
 
     def _observation(self) -> str:
-        options, at_search = self.options, isinstance(self.spot, AtSearch)
-        text = self._shop_front.show(self.page, self.spot)
+        options, at_search = self.options, isinstance(self.location, AtSearch)
+        text = self._shop_front.show(self.page, self.location)
         if at_search or options.repeat_instruction:
             text = with_instruction(
                 options.observation, self.goal.instruction, text, welcome=at_search

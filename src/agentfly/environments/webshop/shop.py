@@ -8,7 +8,7 @@ from agentfly.environments.webshop.catalog import Catalog, Product, load_catalog
 from agentfly.environments.webshop.generated import generate_catalog
 from agentfly.environments.webshop.goal import Split, human_goals, split_goals, written_goals
 from agentfly.environments.webshop.options import WebShopOptions
-from agentfly.environments.webshop.search import SearchIndex
+from agentfly.environments.webshop.product_search import SearchIndex
 from agentfly.errors import ConfigError
 
 _opening = threading.Lock()

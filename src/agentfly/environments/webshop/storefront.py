@@ -3,6 +3,14 @@
 import threading
 from functools import lru_cache
 
+from agentfly.environments.webshop.navigation import (
+    AtDetail,
+    AtEnd,
+    AtItem,
+    AtResults,
+    AtSearch,
+    Location,
+)
 from agentfly.environments.webshop.observation import FORMS, Chosen
 from agentfly.environments.webshop.options import WebShopOptions
 from agentfly.environments.webshop.page import (
@@ -17,7 +25,6 @@ from agentfly.environments.webshop.page import (
     results_page,
 )
 from agentfly.environments.webshop.shop import Shop, open_shop
-from agentfly.environments.webshop.spot import AtDetail, AtEnd, AtItem, AtResults, AtSearch, Spot
 
 CACHED_PAGES = 4096
 """How many pages of each kind, and how many observations, are kept ready."""
@@ -38,9 +45,9 @@ class Storefront:
         self._detail = keep(self._make_detail)
         self._shown = lru_cache(CACHED_PAGES)(self._form)
 
-    def page(self, spot: Spot) -> Page:
-        """Return the page at a spot; what is chosen there is no part of it."""
-        match spot:
+    def page(self, location: Location) -> Page:
+        """Return the page at a location; what is chosen there is no part of it."""
+        match location:
             case AtItem(_, asin):
                 return self._item(asin)
             case AtResults(query, number):
@@ -52,9 +59,9 @@ class Storefront:
             case _:
                 return SEARCH_PAGE
 
-    def show(self, page: Page, spot: Spot) -> str:
-        """Return the page at a spot as the agent reads it, without the instruction."""
-        chosen: Chosen = spot.chosen if isinstance(spot, AtItem) else ()
+    def show(self, page: Page, location: Location) -> str:
+        """Return the page at a location as the agent reads it, without the instruction."""
+        chosen: Chosen = location.chosen if isinstance(location, AtItem) else ()
         return self._shown(page, chosen)
 
     def _make_results(self, query: str, number: int) -> Page:
@@ -67,28 +74,28 @@ class Storefront:
         return detail_page(self.shop.product(asin), detail)
 
 
-def follow(spot: Spot, clicked: Piece) -> Spot:
-    """Return where a click leads. What was clicked must be on the page of the spot."""
+def follow_click(location: Location, clicked: Piece) -> Location:
+    """Return where a click leads. What was clicked must be on the page of the location."""
     if clicked.kind is Kind.BUTTON and clicked.text == Label.BACK_TO_SEARCH:
         return AtSearch()
-    match spot:
+    match location:
         case AtItem():
-            return _from_item(spot, clicked)
+            return _from_item(location, clicked)
         case AtResults():
-            return _from_results(spot, clicked)
+            return _from_results(location, clicked)
         case AtDetail(item):
             return item
-    raise AssertionError(f"{clicked} is not on the page at {spot}")
+    raise AssertionError(f"{clicked} is not on the page at {location}")
 
 
-def _from_results(results: AtResults, clicked: Piece) -> Spot:
+def _from_results(results: AtResults, clicked: Piece) -> Location:
     if clicked.kind is Kind.LINK:
         return AtItem(results, clicked.text)
     step = 1 if clicked.text == Label.NEXT else -1
     return AtResults(results.query, results.number + step)
 
 
-def _from_item(item: AtItem, clicked: Piece) -> Spot:
+def _from_item(item: AtItem, clicked: Piece) -> Location:
     if clicked.kind is Kind.OPTION:
         return item.choose(clicked.option, clicked.text)
     if clicked.text == Label.BUY:

@@ -11,7 +11,7 @@ from typing import Any
 from agentfly.environments.webshop.environment import WebShop
 from agentfly.environments.webshop.options import WebShopOptions
 from agentfly.environments.webshop.tasks import held_out_tasks
-from agentfly.environments.webshop.visiting_expert import VisitingExpert
+from agentfly.environments.webshop.visiting_expert import SiteExpert
 from agentfly.types import Seed, Task
 
 MAX_VISITS = 1000
@@ -21,7 +21,7 @@ MAX_HISTORY = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deed:
+class HistoryEntry:
     """One thing that was done in the shop."""
 
     action: str
@@ -39,26 +39,26 @@ class Visit:
     session: WebShop
     observation: str
     """What the agent would read now."""
-    history: deque[Deed] = field(default_factory=lambda: deque(maxlen=MAX_HISTORY))
+    history: deque[HistoryEntry] = field(default_factory=lambda: deque(maxlen=MAX_HISTORY))
     """The last deeds."""
-    undisturbed: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Lock = field(default_factory=threading.Lock)
     """Held while something is done or shown."""
-    expert: VisitingExpert
+    expert: SiteExpert
 
     def act(self, action: str) -> None:
         """Do what an agent would do by this action."""
-        with self.undisturbed:
+        with self.lock:
             self.expert.forget()  # It is no longer where it was.
             self._do(action, by_expert=False)
 
     def let_expert_act(self) -> None:
         """Let the expert do its next action."""
-        with self.undisturbed:
+        with self.lock:
             self._expert_acts()
 
     def let_expert_finish(self) -> None:
         """Let the expert play until it has bought something or given up."""
-        with self.undisturbed:
+        with self.lock:
             while self._expert_acts():
                 pass
 
@@ -70,7 +70,9 @@ class Visit:
 
     def _do(self, action: str, *, by_expert: bool) -> None:
         self.observation = self.session.step(action).observation
-        self.history.append(Deed(action=action, observation=self.observation, by_expert=by_expert))
+        self.history.append(
+            HistoryEntry(action=action, observation=self.observation, by_expert=by_expert)
+        )
 
 
 class Visits:
@@ -93,7 +95,7 @@ class Visits:
             task=task,
             session=session,
             observation=opening,
-            expert=VisitingExpert(task, opening),
+            expert=SiteExpert(task, opening),
         )
         with self._lock:
             self._open[visit.id] = visit

@@ -6,13 +6,13 @@ from random import Random
 from agentfly.environments.player import Scene
 from agentfly.environments.webshop.action import Click, Search
 from agentfly.environments.webshop.environment import WebShop
+from agentfly.environments.webshop.navigation import AtEnd, AtSearch
 from agentfly.environments.webshop.page import Label
-from agentfly.environments.webshop.players import play_expert, written
-from agentfly.environments.webshop.spot import AtEnd, AtSearch
+from agentfly.environments.webshop.players import play_expert, write_action
 from agentfly.types import Task
 
 
-class VisitingExpert:
+class SiteExpert:
     """Says what the expert would do next. Wherever the session stands, it begins with a search."""
 
     def __init__(self, task: Task, opening: str) -> None:
@@ -27,12 +27,12 @@ class VisitingExpert:
 
     def next_action(self, session: WebShop, observation: str) -> str | None:
         """Return its next action after what was seen last; None if there is nothing left to do."""
-        if isinstance(session.spot, AtEnd) or self.gave_up:
+        if isinstance(session.location, AtEnd) or self.gave_up:
             return None
-        if self._playing is None and not isinstance(session.spot, AtSearch):
-            return written(Click(Label.BACK_TO_SEARCH.lower()))
+        if self._playing is None and not isinstance(session.location, AtSearch):
+            return write_action(Click(Label.BACK_TO_SEARCH.lower()))
         try:
-            return written(self._next_move(observation))
+            return write_action(self._next_move(observation))
         except StopIteration:
             self.gave_up = True
             return None

@@ -4,7 +4,7 @@ from functools import partial
 
 from agentfly.environments.alfworld.engine.actions import Action, actions_here, go_to
 from agentfly.environments.alfworld.engine.game import Game
-from agentfly.environments.alfworld.engine.progress import is_won
+from agentfly.environments.alfworld.engine.goal_progress import is_won
 from agentfly.environments.alfworld.engine.state import State
 from agentfly.environments.alfworld.engine.wording import NOTHING_HAPPENS, introduction
 
@@ -28,21 +28,21 @@ class FastEngine:
     def step(self, command: str) -> str:
         """Do what a command says, and return what is said of it."""
         world, command = self.game.world, command.strip()
-        receptacle = world.journeys.get(command)
-        action = self._here().get(command) if receptacle is None else self._journey(receptacle)
+        receptacle = world.go_commands.get(command)
+        action = self._here().get(command) if receptacle is None else self._going(receptacle)
         if action is None:
             return NOTHING_HAPPENS
         self._actions = None
         return action(world, self.state)
 
-    def obeys(self, command: str) -> bool:
+    def try_step(self, command: str) -> bool:
         """Do what a command says; tell whether it was possible."""
         return self.step(command) != NOTHING_HAPPENS
 
     def commands(self) -> list[str]:
         """Return what can be done now, in the order of the alphabet."""
-        journeys = self.game.world.journeys.items()
-        away = [command for command, receptacle in journeys if self._journey(receptacle)]
+        go_commands = self.game.world.go_commands.items()
+        away = [command for command, receptacle in go_commands if self._going(receptacle)]
         return sorted([*away, *self._here()])
 
     @property
@@ -54,7 +54,7 @@ class FastEngine:
         """Return a copy that plays on by itself."""
         return FastEngine(self.game, self.state.clone())
 
-    def _journey(self, receptacle: int) -> Action | None:
+    def _going(self, receptacle: int) -> Action | None:
         """Return the way to a receptacle; None if one stands before it already."""
         if self.game.world.receptacles[receptacle].place == self.state.place:
             return None

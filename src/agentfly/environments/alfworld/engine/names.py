@@ -7,10 +7,10 @@ BAR = "_bar_"
 """What stands for the bar between kind and position in an id."""
 
 
-def names_of(ids: Iterable[str]) -> dict[str, str]:
+def display_names(ids: Iterable[str]) -> dict[str, str]:
     """Number the things of each kind, from the last in order to the first.
 
-    >>> names_of(["mug_bar_a", "mug_bar_b", "sink_bar_1_bar_sinkbasin", "agent1"])
+    >>> display_names(["mug_bar_a", "mug_bar_b", "sink_bar_1_bar_sinkbasin", "agent1"])
     {'mug_bar_a': 'mug 2', 'mug_bar_b': 'mug 1', 'sink_bar_1_bar_sinkbasin': 'sinkbasin 1'}
     """
     kinds = {thing: _kind(thing) for thing in sorted(ids) if BAR in thing}
@@ -23,7 +23,7 @@ def names_of(ids: Iterable[str]) -> dict[str, str]:
 
 
 def make_id(kind: str, number: int) -> str:
-    """Make an id of which `names_of` finds the kind.
+    """Make an id of which `display_names` finds the kind.
 
     >>> make_id("drawer", 3), make_id("sinkbasin", 1)
     ('drawer_bar_03', 'sink_bar_01_bar_sinkbasin')

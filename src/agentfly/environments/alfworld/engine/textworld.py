@@ -110,13 +110,13 @@ def _new_environment() -> Any:
     textworld = import_module("textworld")
     pddl = import_module("textworld.envs.pddl")
     wrapper = import_module("alfworld.agents.environment.alfred_tw_env")
-    _spare_needless_work()
+    _cache_repeated_work()
     infos = textworld.EnvInfos(won=True, admissible_commands=True)
     return wrapper.AlfredDemangler(pddl.PddlEnv(infos))
 
 
 @lru_cache(maxsize=1)
-def _spare_needless_work() -> None:
+def _cache_repeated_work() -> None:
     """Keep TextWorld from doing again and again what takes nine tenths of its time.
 
     It translates and parses the same texts, and copies what nobody changes. What it answers stays

@@ -25,10 +25,10 @@ HELP = """Available commands:
 """
 
 
-def listed(names: Sequence[str]) -> str:
+def join_names(names: Sequence[str]) -> str:
     """List things.
 
-    >>> listed([]), listed(["a mug 1"]), listed(["a mug 1", "a pen 2"])
+    >>> join_names([]), join_names(["a mug 1"]), join_names(["a mug 1", "a pen 2"])
     ('nothing', 'a mug 1', 'a mug 1, and a pen 2')
     """
     if len(names) < 2:
@@ -51,7 +51,7 @@ def surroundings(world: World, state: State) -> str:
     if not here:
         # The grammar lists what stands at this place, and in the middle of a room that is nothing.
         return _in_the_middle([])
-    facing = listed([world.receptacles[number].name for number in here])
+    facing = join_names([world.receptacles[number].name for number in here])
     beside = [
         f"a {world.items[thing].name}"
         for thing, place in sorted(state.lying)
@@ -59,7 +59,7 @@ def surroundings(world: World, state: State) -> str:
         for receptacle in here
         if (thing, receptacle) in state.left
     ]
-    return f"You are facing the {facing}. Next to it, you see {listed(beside)}."
+    return f"You are facing the {facing}. Next to it, you see {join_names(beside)}."
 
 
 def contents(world: World, state: State, number: int) -> str:
@@ -67,7 +67,7 @@ def contents(world: World, state: State, number: int) -> str:
     receptacle = world.receptacles[number]
     if receptacle.openable and number not in state.opened:
         return f"The {receptacle.name} is closed."
-    seen = listed(_with_articles(world, state.inside[number]))
+    seen = join_names(_with_articles(world, state.inside[number]))
     if receptacle.openable:
         return f"The {receptacle.name} is open. In it, you see {seen}."
     return f"On the {receptacle.name}, you see {seen}."
@@ -84,7 +84,7 @@ def description(world: World, state: State, thing: int) -> str:
     """Word what is seen of a thing in the hand."""
     item = world.items[thing]
     if "isreceptacleobject" in item.abilities:
-        seen = listed(_with_articles(world, item.contents))
+        seen = join_names(_with_articles(world, item.contents))
         return f"This is a normal {item.name}. In it, you see {seen}."
     for holds, words in _CONDITIONS:
         if holds(state, thing):
@@ -117,7 +117,9 @@ _CONDITIONS: tuple[tuple[_Condition, str], ...] = (
 
 
 def _in_the_middle(seen: Sequence[str]) -> str:
-    return f"You are in the middle of a room. Looking quickly around you, you see {listed(seen)}."
+    return (
+        f"You are in the middle of a room. Looking quickly around you, you see {join_names(seen)}."
+    )
 
 
 def _with_articles(world: World, things: Iterable[int]) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from agentfly.environments.alfworld.engine.goal import Goal
-from agentfly.environments.alfworld.engine.names import names_of
+from agentfly.environments.alfworld.engine.names import display_names
 from agentfly.environments.alfworld.engine.problem import Problem
 from agentfly.errors import FormatError
 
@@ -59,7 +59,7 @@ class World:
         return found
 
     @cached_property
-    def journeys(self) -> Mapping[str, int]:
+    def go_commands(self) -> Mapping[str, int]:
         """The commands that lead to each receptacle, from any other place."""
         return {f"go to {receptacle.name}": n for n, receptacle in enumerate(self.receptacles)}
 
@@ -104,7 +104,7 @@ def _positions(ids: set[str]) -> dict[str, int]:
 def make_world(problem: Problem) -> World:
     """Make the world of a problem."""
     index = Index.of(problem)
-    names = names_of(problem.ids())
+    names = display_names(problem.ids())
     starts = problem.pairs("atlocation")
     if len(starts) != 1:
         raise FormatError(

@@ -25,7 +25,7 @@ _GET_JAVA = (
 )
 
 
-def missing() -> str | None:
+def missing_requirements() -> str | None:
     """Say what is missing and how to get it; None if all is there."""
     try:
         package_folder()
@@ -45,7 +45,7 @@ def java() -> Path:
 
 def class_path() -> str:
     """Return the archives: the bridge first, for the simulator carries an older one inside."""
-    problem = missing()
+    problem = missing_requirements()
     if problem is not None:
         raise ConfigError(problem)
     bridge: str = import_module("py4j.java_gateway").find_jar_path()

@@ -7,8 +7,8 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 
 from agentfly.environments.scienceworld.simulator.java import class_path, java, package_folder
-from agentfly.environments.scienceworld.simulator.lock import SharedLock
-from agentfly.environments.scienceworld.simulator.wire import Broken, Connection
+from agentfly.environments.scienceworld.simulator.py4j_client import Connection, ConnectionLostError
+from agentfly.environments.scienceworld.simulator.readers_writer_lock import ReadersWriterLock
 from agentfly.errors import AgentFlyError, EnvError
 from agentfly.runtime.background import in_background
 from agentfly.runtime.process import PIPE, Child, start
@@ -22,7 +22,7 @@ START_SECONDS = 120.0
 """From nothing to listening: half a second, but a hundred times that on a crowded machine."""
 LIFETIME = 24 * 3600.0
 """After a day it is replaced, whatever it does."""
-LAST_WORDS = 300
+OUTPUT_TAIL_BYTES = 300
 """How many bytes of what it printed last an error tells."""
 END_SECONDS = 10.0
 """How long to wait for its end."""
@@ -44,12 +44,12 @@ class Jvm:
     """
 
     def __init__(self) -> None:
-        self.lock = SharedLock()
+        self.lock = ReadersWriterLock()
         """Held by whoever asks it anything."""
         self.worlds = 0
-        """How many are in it; counted by the fleet."""
+        """How many are in it; counted by the pool."""
         self.idle_since = 0.0
-        """When the last of them left; noted by the fleet."""
+        """When the last of them left; noted by the pool."""
         self._listening: Future[Address] = Future()
         self._over = threading.Event()
         self._command = (str(java()), *OPTIONS, "-classpath", class_path(), *_GATEWAY)
@@ -70,13 +70,13 @@ class Jvm:
         address = self._address()
         try:
             return Connection(address.port, address.token)
-        except Broken as error:
+        except ConnectionLostError as error:
             self.end(f"the simulator's JVM can't be reached: {error}")
             raise EnvError(f"the simulator's JVM can't be reached: {error}") from error
 
     def end(self, reason: str) -> None:
         """Kill it without waiting; whoever is in it fails with this reason."""
-        if self.lock.break_off(reason):
+        if self.lock.mark_broken(reason):
             # Once only: a second cancellation would hit the killing itself.
             self._life.cancel()
 
@@ -109,10 +109,10 @@ class Jvm:
             try:
                 await self._serve(child)
             finally:
-                self.lock.break_off("the simulator's JVM was ended")
+                self.lock.mark_broken("the simulator's JVM was ended")
                 await child.close(grace=0)
         except AgentFlyError as error:
-            self.lock.break_off(f"the simulator's JVM can't be started: {error}")
+            self.lock.mark_broken(f"the simulator's JVM can't be started: {error}")
         finally:
             self._listening.cancel()
             self._over.set()
@@ -129,7 +129,7 @@ class Jvm:
                 self._listening.set_result(address)
             said = await _end_of(child.stdout)
         told = complaint.result() or said
-        self.lock.break_off(_last_words(child.pid, await child.wait(), told))
+        self.lock.mark_broken(_describe_exit(child.pid, await child.wait(), told))
 
 
 _GATEWAY = ("py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0")
@@ -140,10 +140,10 @@ async def _end_of(stream: asyncio.StreamReader) -> str:
     """Hear a stream out, and return its last words on one line."""
     tail = b""
     while heard := await stream.read(1 << 16):
-        tail = (tail + heard)[-LAST_WORDS:]
+        tail = (tail + heard)[-OUTPUT_TAIL_BYTES:]
     return " ".join(tail.decode(errors="replace").split())
 
 
-def _last_words(pid: int, code: int, told: str) -> str:
+def _describe_exit(pid: int, code: int, told: str) -> str:
     how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
     return f"the simulator's JVM (process {pid}) ended {how}" + (f": {told}" if told else "")

@@ -5,8 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from agentfly.environments.scienceworld.simulator.fleet import Fleet, fleet
-from agentfly.environments.scienceworld.simulator.wire import Broken, Reference, Refused
+from agentfly.environments.scienceworld.simulator.jvm_pool import JvmPool, jvm_pool
+from agentfly.environments.scienceworld.simulator.py4j_client import (
+    ConnectionLostError,
+    Reference,
+    RemoteError,
+)
 from agentfly.errors import EnvError
 
 STEP_SECONDS = 60.0
@@ -20,7 +24,7 @@ _CLASS = "scienceworld.runtime.pythonapi.PythonInterface"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class StepResult:
     """How things stand after an action."""
 
     said: str
@@ -36,9 +40,9 @@ class Moment:
 class World:
     """Plays one task at a time, for one caller at a time. Whatever breaks is an EnvError."""
 
-    def __init__(self, home: Fleet | None = None) -> None:
-        self._fleet = home or fleet()
-        self._jvm = self._fleet.enter()
+    def __init__(self, pool: JvmPool | None = None) -> None:
+        self._jvm_pool = pool or jvm_pool()
+        self._jvm = self._jvm_pool.acquire()
         self._inside = True
         try:
             self._connection = self._jvm.connect()
@@ -66,13 +70,13 @@ class World:
         self._load(task, variation, simplifications, gold=True, seconds=GOLD_SECONDS)
         return self._texts("getGoldActionSequence")
 
-    def step(self, action: str) -> Moment:
+    def step(self, action: str) -> StepResult:
         """Do what an action says."""
         asked = (("step", action), *_STANDING)
-        with self._asking(f"doing {action!r}"), self._jvm.lock.shared():
+        with self._simulator_errors(f"doing {action!r}"), self._jvm.lock.shared():
             answers: list[Any] = self._connection.call_all(self._me, asked, seconds=STEP_SECONDS)
         said, score, completed, moves, look, inventory = answers
-        return Moment(
+        return StepResult(
             said=said.strip(),
             score=round(100 * score),
             completed=completed,
@@ -83,7 +87,7 @@ class World:
 
     def description(self) -> str:
         """Return the task in words."""
-        with self._asking("describing the task"), self._jvm.lock.shared():
+        with self._simulator_errors("describing the task"), self._jvm.lock.shared():
             told = self._connection.call(self._me, "getTaskDescription", seconds=STEP_SECONDS)
         return str(told).strip()
 
@@ -105,7 +109,7 @@ class World:
             return
         try:
             if self._jvm.alive:
-                with self._asking("leaving"), self._jvm.lock.shared():
+                with self._simulator_errors("leaving"), self._jvm.lock.shared():
                     self._connection.forget(self._me, seconds=STEP_SECONDS)
         except EnvError:
             pass  # A JVM that has died has forgotten it too.
@@ -115,7 +119,7 @@ class World:
 
     def _made(self) -> Reference:
         try:
-            with self._asking("making a world"), self._jvm.lock.alone():
+            with self._simulator_errors("making a world"), self._jvm.lock.exclusive():
                 return self._connection.make(_CLASS, seconds=LOAD_SECONDS)
         except BaseException:
             self._connection.close()
@@ -123,18 +127,18 @@ class World:
 
     def _leave(self) -> None:
         self._inside = False
-        self._fleet.leave(self._jvm)
+        self._jvm_pool.release(self._jvm)
 
     def _load(
         self, task: str, variation: int, simplifications: str, *, gold: bool, seconds: float
     ) -> None:
         arguments = (task, variation, simplifications, gold)
-        with self._asking(f"loading {task} {variation}"), self._jvm.lock.alone():
+        with self._simulator_errors(f"loading {task} {variation}"), self._jvm.lock.exclusive():
             self._connection.call(self._me, "load", *arguments, seconds=seconds)
 
     def _texts(self, method: str) -> list[str]:
         """Call what returns a list of texts, and fetch them all at once."""
-        with self._asking(method), self._jvm.lock.shared():
+        with self._simulator_errors(method), self._jvm.lock.shared():
             listed = self._connection.call(self._me, method, seconds=STEP_SECONDS)
             assert isinstance(listed, Reference), "lists stay in the JVM"
             joined = self._connection.call(*_JOIN, listed, seconds=STEP_SECONDS)
@@ -142,13 +146,13 @@ class World:
         return str(joined).split("\n") if joined else []
 
     @contextmanager
-    def _asking(self, doing: str) -> Iterator[None]:
+    def _simulator_errors(self, doing: str) -> Iterator[None]:
         """Turn what goes wrong into an EnvError. A JVM that broke off or hangs is ended."""
         try:
             yield
-        except Refused as error:
+        except RemoteError as error:
             raise EnvError(f"{doing}: the simulator raised {error}") from error
-        except Broken as error:
+        except ConnectionLostError as error:
             reason = f"{doing}: the simulator's JVM failed, {error}"
             self._jvm.end(f"the simulator's JVM failed in another chain, {error}")
             raise EnvError(reason) from error

@@ -33,9 +33,11 @@ def generate_catalog(level: str, products: int | None = None) -> Catalog:
     seed = Seed(0).child("webshop", level)
     training_brands, held_out_brands = brand_names(seed.child("brands").random())
     made = []
-    for number, (department, kind) in enumerate(_shelves(recipe, products or recipe.products)):
+    for number, (department, kind) in enumerate(
+        _kinds_in_turn(recipe, products or recipe.products)
+    ):
         held_out = number % HELD_OUT_SHARE == HELD_OUT_SHARE - 1
-        maker = _Maker(
+        maker = _ProductDraw(
             recipe=recipe,
             department=department,
             kind=kind,
@@ -52,7 +54,7 @@ def generate_catalog(level: str, products: int | None = None) -> Catalog:
     )
 
 
-def _shelves(recipe: Level, count: int) -> Iterator[tuple[Department, str]]:
+def _kinds_in_turn(recipe: Level, count: int) -> Iterator[tuple[Department, str]]:
     """Go through all kinds of things again and again."""
     shelves = [
         (department, kind)
@@ -63,7 +65,7 @@ def _shelves(recipe: Level, count: int) -> Iterator[tuple[Department, str]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Maker:
+class _ProductDraw:
     """One product's draw."""
 
     recipe: Level

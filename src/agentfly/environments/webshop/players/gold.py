@@ -8,11 +8,11 @@ from agentfly.environments.webshop.goal import Goal
 from agentfly.environments.webshop.options import WebShopOptions
 from agentfly.environments.webshop.page import Label
 from agentfly.environments.webshop.players.reading import visible_pieces
-from agentfly.environments.webshop.players.voice import Moves
+from agentfly.environments.webshop.players.voice import ActionPlayer
 from agentfly.environments.webshop.shop import open_shop
 
 
-def gold_in(options: WebShopOptions) -> Moves:
+def gold_player(options: WebShopOptions) -> ActionPlayer:
     """Return the gold player of the shop of these options, which it opens when it plays."""
 
     def play_gold(scene: Scene) -> Generator[Search | Click, str, None]:

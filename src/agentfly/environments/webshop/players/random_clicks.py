@@ -6,12 +6,12 @@ from agentfly.environments.player import Scene
 from agentfly.environments.webshop.action import Click, Search
 from agentfly.environments.webshop.page import Label
 from agentfly.environments.webshop.players.reading import visible_pieces
-from agentfly.environments.webshop.players.wish import read_wish
+from agentfly.environments.webshop.players.wish import parse_instruction
 
 
 def play_random(scene: Scene) -> Generator[Search | Click, str, None]:
     """Play for ever: the chain's turns end it."""
-    words = read_wish(scene.observation).words
+    words = parse_instruction(scene.observation).words
     seen = visible_pieces(scene.observation)
     while True:
         if Label.BACK_TO_SEARCH in seen:

@@ -6,11 +6,11 @@ from agentfly.environments.player import Player, Say, Scene, call
 from agentfly.environments.webshop.action import Click, Search
 from agentfly.environments.webshop.page import Label
 
-Moves = Callable[[Scene], Generator[Search | Click, str, None]]
+ActionPlayer = Callable[[Scene], Generator[Search | Click, str, None]]
 """A player that yields moves and is sent observations."""
 
 
-def speaking(moves: Moves, actions: str) -> Player:
+def to_player(moves: ActionPlayer, actions: str) -> Player:
     """Make a player of moves, for one of the choices of `WebShopOptions.actions`."""
     say = {"tools": _by_three_tools, "tool": _by_one_tool, "text": _in_text}[actions]
 
@@ -27,7 +27,7 @@ def speaking(moves: Moves, actions: str) -> Player:
     return player
 
 
-def written(move: Search | Click) -> str:
+def write_action(move: Search | Click) -> str:
     """Write a move as an action.
 
     >>> written(Click("buy now"))
@@ -43,8 +43,8 @@ def _by_three_tools(move: Search | Click) -> Say:
 
 
 def _by_one_tool(move: Search | Click) -> Say:
-    return call("act", action=written(move))
+    return call("act", action=write_action(move))
 
 
 def _in_text(move: Search | Click) -> Say:
-    return Say(written(move))
+    return Say(write_action(move))

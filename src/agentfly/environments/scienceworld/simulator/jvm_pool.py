@@ -17,7 +17,7 @@ IDLE_SECONDS = 120.0
 """A JVM without worlds is kept this long: training steps leave their environments for minutes."""
 
 
-class Fleet:
+class JvmPool:
     """JVMs that are started when they are needed and ended when they are idle."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Fleet:
         with self._lock:
             return tuple(self._living())
 
-    def enter(self) -> Jvm:
+    def acquire(self) -> Jvm:
         """Return the JVM for one more world: the emptiest, or a new one."""
         with self._lock:
             living = self._living()
@@ -42,7 +42,7 @@ class Fleet:
             emptiest.worlds += 1
             return emptiest
 
-    def leave(self, jvm: Jvm) -> None:
+    def release(self, jvm: Jvm) -> None:
         """Count one world less."""
         with self._lock:
             jvm.worlds -= 1
@@ -70,14 +70,14 @@ class Fleet:
                 jvm.end("the simulator's JVM was idle")
 
 
-def fleet() -> Fleet:
-    """Return this process's own fleet."""
-    return _fleet(os.getpid())
+def jvm_pool() -> JvmPool:
+    """Return this process's own pool."""
+    return _jvm_pool(os.getpid())
 
 
 @cache
-def _fleet(pid: int) -> Fleet:
+def _jvm_pool(pid: int) -> JvmPool:
     """Make it; what a forked process inherits belongs to its parent."""
-    made = Fleet()
+    made = JvmPool()
     atexit.register(lambda: made.close() if os.getpid() == pid else None)
     return made

@@ -15,10 +15,10 @@ from typing import Any
 from agentfly.environments.webshop.catalog import Product
 from agentfly.environments.webshop.color import plain_color
 from agentfly.environments.webshop.goal import Goal
-from agentfly.environments.webshop.words import content_words
+from agentfly.environments.webshop.text_match import content_words
 from agentfly.runtime.extra import import_extra
 
-ALIKE = 85
+SIMILAR_ABOVE = 85
 """Two texts whose similarity, of at most 100, is above this say the same."""
 TITLE_WITHOUT_NOUNS = 0.2
 _NOT_ASCII = dict.fromkeys(range(128, 256))
@@ -95,7 +95,7 @@ def _type_factor(bought: Product, wanted: Product, title_score: float) -> float:
 
 
 def _has_attribute(product: Product, attribute: str) -> bool:
-    if any(similarity(own, attribute) > ALIKE for own in product.attributes):
+    if any(similarity(own, attribute) > SIMILAR_ABOVE for own in product.attributes):
         return True
     texts = (product.title, " ".join(product.features), product.description)
     return any(attribute in text.lower() for text in texts)
@@ -104,7 +104,8 @@ def _has_attribute(product: Product, attribute: str) -> bool:
 def _option_hits(chosen: Sequence[str], wanted: Sequence[str]) -> int:
     plain = [plain_color(value) for value in chosen]
     return sum(
-        any(similarity(own, value) > ALIKE for own in plain) for value in map(plain_color, wanted)
+        any(similarity(own, value) > SIMILAR_ABOVE for own in plain)
+        for value in map(plain_color, wanted)
     )
 
 

@@ -6,8 +6,8 @@ r"""One connection to a JVM, in the line protocol of its bridge (py4j).
     m\nd\no0\ne\n                      →  !yv              the object may go
 
 The bridge's own client keeps no deadlines per call, retries by itself and logs through the root
-logger. Here a call ends in one of three ways: with an answer, `Refused` by the simulator, or
-`Broken`, after which nothing is known of the JVM and it has to go.
+logger. Here a call ends in one of three ways: with an answer, `RemoteError` by the simulator, or
+`ConnectionLostError`, after which nothing is known of the JVM and it has to go.
 """
 
 import re
@@ -27,11 +27,11 @@ class Reference(str):
     __slots__ = ()
 
 
-class Broken(Exception):  # noqa: N818 - a state of the connection
+class ConnectionLostError(Exception):
     """The JVM is gone, or did not answer in time."""
 
 
-class Refused(Exception):  # noqa: N818 - an answer like any other
+class RemoteError(Exception):
     """The simulator raised."""
 
 
@@ -42,7 +42,7 @@ class Connection:
         try:
             self._socket = socket.create_connection((HOST, port), timeout=CONNECT_SECONDS)
         except OSError as error:
-            raise Broken(f"no connection: {error}") from error
+            raise ConnectionLostError(f"no connection: {error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._answers = self._socket.makefile("rb")
         try:
@@ -85,11 +85,11 @@ class Connection:
             self._socket.sendall("".join(commands).encode(errors="replace"))
             lines = [self._answers.readline() for _ in commands]
         except TimeoutError as error:
-            raise Broken(f"no answer within {seconds:g} s") from error
+            raise ConnectionLostError(f"no answer within {seconds:g} s") from error
         except (OSError, ValueError) as error:  # ValueError: closed by another thread
-            raise Broken(f"the connection broke: {error}") from error
+            raise ConnectionLostError(f"the connection broke: {error}") from error
         if not all(line.endswith(b"\n") for line in lines):
-            raise Broken("the connection was closed")
+            raise ConnectionLostError("the connection was closed")
         return [self._answer(line.decode().removesuffix("\n"), seconds) for line in lines]
 
     def _answer(self, line: str, seconds: float) -> Value:
@@ -98,7 +98,7 @@ class Connection:
             raised = Reference(line.removeprefix(_RAISED))
             told = self.call(raised, "toString", seconds=seconds)
             self.forget(raised, seconds=seconds)
-            raise Refused(str(told))
+            raise RemoteError(str(told))
         return _read(line)
 
 
@@ -125,7 +125,7 @@ def _read(line: str) -> Value:
     """
     status, kind, text = line[1:2], line[2:3], line[3:]
     if status != "y":
-        raise Refused(_unescaped(text).partition("\n")[0] or "for no reason that it gave")
+        raise RemoteError(_unescaped(text).partition("\n")[0] or "for no reason that it gave")
     match kind:
         case "s":
             return _unescaped(text)

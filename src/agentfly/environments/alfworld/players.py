@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, field
 
+from agentfly.environments.alfworld.engine.fast import FastEngine
 from agentfly.environments.alfworld.engine.goal import Goal
-from agentfly.environments.alfworld.engine.solution import APPLIANCES
+from agentfly.environments.alfworld.engine.solver import APPLIANCES, solve
 from agentfly.environments.alfworld.engine.wording import NOTHING_HAPPENS
-from agentfly.environments.alfworld.source.household import HOMES, OPENABLE
-from agentfly.environments.alfworld.source.rows import goal_of
+from agentfly.environments.alfworld.household import OPENABLE, RECEPTACLES_FOR
+from agentfly.environments.alfworld.tasks import load_game, row_goal
 from agentfly.environments.player import Say, Scene, call
 
 Play = Generator[Say, str, None]
@@ -26,7 +27,7 @@ _NAME = re.compile(r"\ba (\w+ \d+)")
 
 def expert(scene: Scene) -> Play:
     """Search, fetch, treat and bring."""
-    player = _Searcher(goal=goal_of(scene.task.fields), receptacles=_names(scene.observation))
+    player = _Searcher(goal=row_goal(scene.task.fields), receptacles=_names(scene.observation))
     if player.goal.lamp:
         yield from player.look_under_lamp()
     else:
@@ -107,7 +108,7 @@ class _Searcher:
 
     def promise(self, place: str, kind: str) -> float:
         """Say how much a look is worth: how likely it is there, for how many commands."""
-        homes = HOMES.get(kind, ())
+        homes = RECEPTACLES_FOR.get(kind, ())
         likely = 1 / (1 + homes.index(_kind(place))) if _kind(place) in homes else 0.01
         alike = Counter(map(_kind, self.receptacles))[_kind(place)]
         return likely / alike / (2 if _kind(place) in OPENABLE else 1)
@@ -150,3 +151,20 @@ def _names(observation: str) -> list[str]:
 
 def _kind(name: str) -> str:
     return name.partition(" ")[0]
+
+
+def gold(scene: Scene) -> Generator[Say, str, None]:
+    """Win in as few commands as can be."""
+    for command in solve(load_game(scene.task.fields)) or ():
+        yield call("act", command=command)
+    yield Say("This game can't be won.")
+
+
+def random(scene: Scene) -> Generator[Say, str, None]:
+    """Give any of the commands that are possible, for ever."""
+    # It keeps a game of its own to know them, so that it needs no turn to ask.
+    engine = FastEngine(load_game(scene.task.fields))
+    while True:
+        command = scene.random.choice(engine.commands())
+        engine.step(command)
+        yield call("act", command=command)

@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from agentfly.environments.webshop.options import WebShopOptions
 from agentfly.environments.webshop.visit import Visit, Visits
-from agentfly.environments.webshop.web_page import message_page, visit_page
+from agentfly.environments.webshop.website_html import message_page, visit_page
 from agentfly.runtime.http.address import Listen
 from agentfly.runtime.http.guard import Application, BodyLimits
 from agentfly.runtime.http.messages import RefusalError, run_in_thread

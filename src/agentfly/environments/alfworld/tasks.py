@@ -9,8 +9,8 @@ from typing import Any
 
 from agentfly.environments.alfworld.engine.game import Game, Script
 from agentfly.environments.alfworld.engine.goal import Goal, TaskType
-from agentfly.environments.alfworld.source.generator import Recipe, Rooms, Size, Split, generate
-from agentfly.environments.alfworld.source.official import (
+from agentfly.environments.alfworld.game_generator import Recipe, Rooms, Size, Split, generate
+from agentfly.environments.alfworld.official_games import (
     GoalText,
     OfficialGame,
     data_folder,
@@ -18,7 +18,7 @@ from agentfly.environments.alfworld.source.official import (
     official_script,
     read_problem,
 )
-from agentfly.environments.alfworld.source.official import Split as OfficialSplit
+from agentfly.environments.alfworld.official_games import Split as OfficialSplit
 from agentfly.errors import ConfigError
 
 Row = Mapping[str, Any]
@@ -51,7 +51,7 @@ def official_rows(
             yield _official_row(game, goal, goal_text)
 
 
-def script_of(fields: Mapping[str, Any]) -> Script:
+def load_script(fields: Mapping[str, Any]) -> Script:
     """Return the game that a row is about."""
     if "recipe" in fields:
         return generate(Recipe(**fields["recipe"]))
@@ -63,7 +63,7 @@ def script_of(fields: Mapping[str, Any]) -> Script:
     )
 
 
-def require_own_file(fields: Mapping[str, Any], data: str | None) -> None:
+def require_file_in_data(fields: Mapping[str, Any], data: str | None) -> None:
     """Raise ConfigError if a row names a file outside the folder of games.
 
     The rows of an environment server come from its clients, who may read nothing else there.
@@ -82,7 +82,7 @@ def require_own_file(fields: Mapping[str, Any], data: str | None) -> None:
         raise ConfigError("this task's file is outside the folder of games, the option `data`")
 
 
-def game_of(fields: Mapping[str, Any]) -> Game:
+def load_game(fields: Mapping[str, Any]) -> Game:
     """Return the same ready to be played, made once for all chains of a group."""
     needed = {name: fields[name] for name in _NEEDED if name in fields}
     return _game(json.dumps(needed, sort_keys=True))
@@ -90,13 +90,13 @@ def game_of(fields: Mapping[str, Any]) -> Game:
 
 @lru_cache(maxsize=256)
 def _game(row: str) -> Game:
-    return Game.of(script_of(json.loads(row)))
+    return Game.of(load_script(json.loads(row)))
 
 
 _NEEDED = ("recipe", "file", "line", "goal")
 
 
-def goal_of(fields: Mapping[str, Any]) -> Goal:
+def row_goal(fields: Mapping[str, Any]) -> Goal:
     """Return the goal that a row tells openly."""
     return Goal(**{name: fields[name] for name in ("task_type", "item", "receptacle", "lamp")})
 

@@ -11,7 +11,7 @@ from typing import Any
 from agentfly.errors import ConfigError
 from agentfly.runtime.extra import import_extra
 
-HITS = 50
+MAX_HITS = 50
 """How many products a search finds at most."""
 CACHED_QUERIES = 8192
 K1, B = 0.9, 0.4
@@ -65,11 +65,11 @@ class SearchIndex:
     def _best(self, scores: Any) -> Sequence[int]:
         numpy = self._numpy
         found = scores.nonzero()[0]
-        if len(found) > HITS:
-            least = -numpy.partition(-scores[found], HITS - 1)[HITS - 1]
+        if len(found) > MAX_HITS:
+            least = -numpy.partition(-scores[found], MAX_HITS - 1)[MAX_HITS - 1]
             found = found[scores[found] >= least]
         order = numpy.argsort(-scores[found], kind="stable")
-        best: list[int] = found[order][:HITS].tolist()
+        best: list[int] = found[order][:MAX_HITS].tolist()
         return best
 
     def _terms(self, text: str) -> list[str]:

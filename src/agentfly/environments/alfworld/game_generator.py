@@ -16,16 +16,16 @@ from agentfly.environments.alfworld.engine.goal import (
 )
 from agentfly.environments.alfworld.engine.names import make_id
 from agentfly.environments.alfworld.engine.problem import Fact, Problem
-from agentfly.environments.alfworld.engine.solution import APPLIANCES
-from agentfly.environments.alfworld.source.floor_plans import floor_plan
-from agentfly.environments.alfworld.source.household import (
+from agentfly.environments.alfworld.engine.solver import APPLIANCES
+from agentfly.environments.alfworld.household import (
     ABILITIES,
     FURNITURE,
-    HOMES,
     LAMP,
     OPENABLE,
+    RECEPTACLES_FOR,
     THINGS,
     Room,
+    floor_plan,
 )
 
 Split = Literal["train", "eval"]
@@ -47,7 +47,7 @@ EVAL_SHARE = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
+class RoomSize:
     """How much is in a room, each from least to most."""
 
     receptacles: tuple[int, int]
@@ -56,10 +56,10 @@ class Extent:
     """The share of receptacles before which one stands already when one stands before another."""
 
 
-EXTENTS: dict[Size, Extent] = {
-    "small": Extent(receptacles=(4, 6), things=(3, 6), shared_places=0.0),
-    "medium": Extent(receptacles=(9, 14), things=(10, 18), shared_places=0.15),
-    "large": Extent(receptacles=(18, 26), things=(25, 40), shared_places=0.15),
+ROOM_SIZES: dict[Size, RoomSize] = {
+    "small": RoomSize(receptacles=(4, 6), things=(3, 6), shared_places=0.0),
+    "medium": RoomSize(receptacles=(9, 14), things=(10, 18), shared_places=0.15),
+    "large": RoomSize(receptacles=(18, 26), things=(25, 40), shared_places=0.15),
 }
 
 
@@ -80,7 +80,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Furniture:
     """A piece of furniture."""
 
     kind: str
@@ -89,10 +89,10 @@ class Piece:
 
     def takes(self, thing: str) -> bool:
         """Tell whether a kind of thing may be put there."""
-        return self.kind in HOMES[thing]
+        return self.kind in RECEPTACLES_FOR[thing]
 
 
-Put = tuple[str, int]
+Placement = tuple[str, int]
 """A kind of thing, and the position of the piece that it is in."""
 
 
@@ -103,10 +103,10 @@ def generate(recipe: Recipe) -> Script:
         room = random.choice(ROOMS[recipe.task_type])
         goal = _draw_goal(random, recipe.task_type, room)
         pieces = _furnish(random, recipe, room, goal)
-        puts = _fill(random, EXTENTS[recipe.size], room, goal, pieces)
-        if puts is not None and _split_of(goal, pieces, puts, recipe) == recipe.split:
+        placements = _fill(random, ROOM_SIZES[recipe.size], room, goal, pieces)
+        if placements is not None and _split_of(goal, pieces, placements, recipe) == recipe.split:
             form = random.randrange(len(SENTENCES[goal.task_type]))
-            return Script(problem=_problem(goal, pieces, puts), task=goal.sentence(form))
+            return Script(problem=_problem(goal, pieces, placements), task=goal.sentence(form))
 
 
 def _draw_goal(random: Random, task_type: TaskType, room: Room) -> Goal:
@@ -116,7 +116,7 @@ def _draw_goal(random: Random, task_type: TaskType, room: Room) -> Goal:
     able = ABILITIES[_ABLE[treatment] if treatment else "pickupable"]
     elsewhere = set(FURNITURE[room]) - {APPLIANCES[treatment] if treatment else ""}
     targets = {
-        thing: [home for home in HOMES[thing] if home in elsewhere]
+        thing: [home for home in RECEPTACLES_FOR[thing] if home in elsewhere]
         for thing in THINGS[room]
         if thing in able
     }
@@ -128,43 +128,45 @@ def _draw_goal(random: Random, task_type: TaskType, room: Room) -> Goal:
 _ABLE: dict[Treatment, str] = {"clean": "cleanable", "heat": "heatable", "cool": "coolable"}
 
 
-def _furnish(random: Random, recipe: Recipe, room: Room, goal: Goal) -> Sequence[Piece]:
+def _furnish(random: Random, recipe: Recipe, room: Room, goal: Goal) -> Sequence[Furniture]:
     if recipe.rooms == "floor_plans":
         return [
-            Piece(*piece) for piece in floor_plan(random, room, held_out=recipe.split == "eval")
+            Furniture(*piece) for piece in floor_plan(random, room, held_out=recipe.split == "eval")
         ]
-    extent = EXTENTS[recipe.size]
+    room_size = ROOM_SIZES[recipe.size]
     needed = _needed(random, room, goal)
     spare = [kind for kind, most in FURNITURE[room].items() for _ in range(most)]
     for kind in needed:
         spare.remove(kind)
-    wanted = max(random.randint(*extent.receptacles), len(needed))
+    wanted = max(random.randint(*room_size.receptacles), len(needed))
     kinds = needed + random.sample(spare, min(wanted - len(needed), len(spare)))
     random.shuffle(kinds)
-    return list(_placed(random, kinds, extent.shared_places))
+    return list(_placed(random, kinds, room_size.shared_places))
 
 
 def _needed(random: Random, room: Room, goal: Goal) -> list[str]:
     """List what the goal can't be reached without: source, appliance, target or lamp's stand."""
     here = FURNITURE[room]
-    sources = [home for home in HOMES[goal.item] if home in here and home != goal.receptacle]
-    stands = [home for home in HOMES[LAMP] if home in here]
+    sources = [
+        home for home in RECEPTACLES_FOR[goal.item] if home in here and home != goal.receptacle
+    ]
+    stands = [home for home in RECEPTACLES_FOR[LAMP] if home in here]
     last = random.choice(stands) if goal.lamp else goal.receptacle
     appliance = [APPLIANCES[goal.treatment]] if goal.treatment else []
     return list(dict.fromkeys([random.choice(sources), *appliance, last]))
 
 
-def _placed(random: Random, kinds: Sequence[str], shared: float) -> Iterator[Piece]:
+def _placed(random: Random, kinds: Sequence[str], shared: float) -> Iterator[Furniture]:
     place = 0  # in the middle of the room, where nothing stands
     for kind in kinds:
         if place == 0 or random.random() >= shared:
             place += 1
-        yield Piece(kind, place)
+        yield Furniture(kind, place)
 
 
 def _fill(
-    random: Random, extent: Extent, room: Room, goal: Goal, pieces: Sequence[Piece]
-) -> list[Put] | None:
+    random: Random, room_size: RoomSize, room: Room, goal: Goal, pieces: Sequence[Furniture]
+) -> list[Placement] | None:
     """Put things where they belong; None if the goal can't be reached in such a room."""
     kinds = {piece.kind for piece in pieces}
     if not kinds.issuperset(_asked_for(goal)):
@@ -173,17 +175,17 @@ def _fill(
         *[goal.item] * random.randint(goal.count, goal.count + 1),
         *([LAMP] if goal.lamp else []),
     ]
-    others = random.choices(THINGS[room], k=random.randint(*extent.things))
-    puts = []
+    others = random.choices(THINGS[room], k=random.randint(*room_size.things))
+    placements = []
     for thing in (*fixed, *(other for other in others if other != goal.item)):
         homes = [n for n, piece in enumerate(pieces) if piece.takes(thing)]
         if thing == goal.item:
             homes = [n for n in homes if pieces[n].kind != goal.receptacle]
         if homes:
-            puts.append((thing, random.choice(homes)))
+            placements.append((thing, random.choice(homes)))
         elif thing in fixed:
             return None
-    return puts
+    return placements
 
 
 def _asked_for(goal: Goal) -> set[str]:
@@ -192,41 +194,47 @@ def _asked_for(goal: Goal) -> set[str]:
     return kinds - {""}
 
 
-def _split_of(goal: Goal, pieces: Sequence[Piece], puts: Sequence[Put], recipe: Recipe) -> Split:
+def _split_of(
+    goal: Goal, pieces: Sequence[Furniture], placements: Sequence[Placement], recipe: Recipe
+) -> Split:
     """Assign a room to a split by its contents alone, so that none is ever in both."""
     if recipe.rooms == "floor_plans":
         return recipe.split  # they are held out as a whole
     # Two that differ in nothing but the order in which they were drawn are the same room.
-    contents = sorted((thing, pieces[number].kind) for thing, number in puts)
+    contents = sorted((thing, pieces[number].kind) for thing, number in placements)
     room = (goal, sorted(piece.kind for piece in pieces), contents)
     digest = hashlib.blake2b(repr(room).encode(), digest_size=4).digest()
     return "eval" if int.from_bytes(digest) % EVAL_SHARE == 0 else "train"
 
 
-def _problem(goal: Goal, pieces: Sequence[Piece], puts: Sequence[Put]) -> Problem:
+def _problem(goal: Goal, pieces: Sequence[Furniture], placements: Sequence[Placement]) -> Problem:
     ids = _numbered([piece.kind for piece in pieces])
-    things = _numbered([thing for thing, _ in puts])
+    things = _numbered([thing for thing, _ in placements])
     places = [make_id("loc", piece.place) for piece in pieces]
     facts: dict[str, tuple[Fact, ...]] = {
         "atlocation": (("agent1", make_id("loc", 0)),),
         "receptacletype": tuple((i, f"{p.kind}type") for i, p in zip(ids, pieces, strict=True)),
         "receptacleatlocation": tuple(zip(ids, places, strict=True)),
         "openable": tuple((i,) for i, p in zip(ids, pieces, strict=True) if p.kind in OPENABLE),
-        "objecttype": tuple((o, f"{kind}type") for o, (kind, _) in zip(things, puts, strict=True)),
-        "inreceptacle": tuple((o, ids[n]) for o, (_, n) in zip(things, puts, strict=True)),
-        "objectatlocation": tuple((o, places[n]) for o, (_, n) in zip(things, puts, strict=True)),
-        "cancontain": tuple(_can_contain(pieces, puts)),
+        "objecttype": tuple(
+            (o, f"{kind}type") for o, (kind, _) in zip(things, placements, strict=True)
+        ),
+        "inreceptacle": tuple((o, ids[n]) for o, (_, n) in zip(things, placements, strict=True)),
+        "objectatlocation": tuple(
+            (o, places[n]) for o, (_, n) in zip(things, placements, strict=True)
+        ),
+        "cancontain": tuple(_can_contain(pieces, placements)),
     }
     for ability, kinds in ABILITIES.items():
-        able = tuple((o,) for o, (kind, _) in zip(things, puts, strict=True) if kind in kinds)
+        able = tuple((o,) for o, (kind, _) in zip(things, placements, strict=True) if kind in kinds)
         facts[ability] = able
     return Problem(facts=facts, goal=goal)
 
 
-def _can_contain(pieces: Sequence[Piece], puts: Sequence[Put]) -> Iterator[Fact]:
+def _can_contain(pieces: Sequence[Furniture], placements: Sequence[Placement]) -> Iterator[Fact]:
     for kind in sorted({piece.kind for piece in pieces}):
-        for thing in sorted({thing for thing, _ in puts} & ABILITIES["pickupable"]):
-            if kind in HOMES[thing]:
+        for thing in sorted({thing for thing, _ in placements} & ABILITIES["pickupable"]):
+            if kind in RECEPTACLES_FOR[thing]:
                 yield f"{kind}type", f"{thing}type"
 
 

@@ -1,4 +1,4 @@
-"""Where in the shop a session stands. A spot is a value: equal spots are the same page."""
+"""Where in the shop a session stands. A location is a value: equal spots are the same page."""
 
 from dataclasses import dataclass, replace
 
@@ -75,4 +75,4 @@ class AtEnd:
         return f"bought {self.item.key}"
 
 
-Spot = AtSearch | AtResults | AtItem | AtDetail | AtEnd
+Location = AtSearch | AtResults | AtItem | AtDetail | AtEnd

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from agentfly.errors import EnvError
 
 
-class SharedLock:
+class ReadersWriterLock:
     """A readers-writer lock that can be broken: then it fails whoever waits or comes.
 
     Who wants to be alone goes before those who come later, or it would wait for ever.
@@ -20,15 +20,15 @@ class SharedLock:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._sharing = 0
-        self._alone = False
-        self._wish_to_be_alone = 0
+        self._exclusive = False
+        self._waiting_exclusive = 0
         self._broken: str | None = None
 
     @contextmanager
     def shared(self) -> Iterator[None]:
         """Hold it together with others."""
         with self._changed:
-            self._wait_until(lambda: not self._alone and not self._wish_to_be_alone)
+            self._wait_until(lambda: not self._exclusive and not self._waiting_exclusive)
             self._sharing += 1
         try:
             yield
@@ -38,24 +38,24 @@ class SharedLock:
                 self._changed.notify_all()
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def exclusive(self) -> Iterator[None]:
         """Hold it while nobody else does."""
         with self._changed:
-            self._wish_to_be_alone += 1
+            self._waiting_exclusive += 1
             try:
-                self._wait_until(lambda: not self._alone and not self._sharing)
-                self._alone = True
+                self._wait_until(lambda: not self._exclusive and not self._sharing)
+                self._exclusive = True
             finally:
-                self._wish_to_be_alone -= 1
+                self._waiting_exclusive -= 1
                 self._changed.notify_all()
         try:
             yield
         finally:
             with self._changed:
-                self._alone = False
+                self._exclusive = False
                 self._changed.notify_all()
 
-    def break_off(self, reason: str) -> bool:
+    def mark_broken(self, reason: str) -> bool:
         """Fail all who wait and all who come, with an EnvError that says this.
 
         Only the first reason counts; returns whether it is this one.

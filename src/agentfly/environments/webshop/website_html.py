@@ -3,9 +3,9 @@
 from html import escape
 
 from agentfly.environments.webshop.action import MAX_QUERY
+from agentfly.environments.webshop.navigation import AtItem
 from agentfly.environments.webshop.page import Kind, Label, Piece, Row
-from agentfly.environments.webshop.spot import AtItem
-from agentfly.environments.webshop.visit import Deed, Visit
+from agentfly.environments.webshop.visit import HistoryEntry, Visit
 
 _STYLE = """
 body { margin: 0; font: 15px/1.5 system-ui, sans-serif; color: #222; background: #f6f5f2 }
@@ -26,7 +26,7 @@ details { margin: 4px 0 } .reward { font-size: 24px }
 def visit_page(visit: Visit) -> str:
     """Show the shop, and beside it the session as an agent sees it."""
     goal = escape(visit.session.goal.instruction)
-    with visit.undisturbed:
+    with visit.lock:
         shop, agent = _shop(visit), _agent(visit)
     return _document(
         f"<header>{_form('/', 'Another goal')}<b>WebShop</b><br>{goal}</header>"
@@ -84,8 +84,8 @@ def _piece(piece: Piece, visit: Visit) -> str:
 
 
 def _look(piece: Piece, visit: Visit) -> str:
-    spot = visit.session.spot
-    if isinstance(spot, AtItem) and (piece.option, piece.text) in spot.chosen:
+    location = visit.session.location
+    if isinstance(location, AtItem) and (piece.option, piece.text) in location.chosen:
         return "chosen"
     return "buy" if piece.kind is Kind.BUTTON and piece.text == Label.BUY else ""
 
@@ -121,7 +121,7 @@ def _expert(visit: Visit) -> str:
     return f"<p>{step}{game}</p>"
 
 
-def _past(number: int, deed: Deed) -> str:
+def _past(number: int, deed: HistoryEntry) -> str:
     who = " (expert)" if deed.by_expert else ""
     return (
         f"<details><summary>{number}. {escape(deed.action)}{who}</summary>"

@@ -13,7 +13,7 @@ APPLIANCES: dict[Treatment, str] = {"clean": "sinkbasin", "heat": "microwave", "
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class Subtask:
     """Something to be done at one receptacle."""
 
     verb: str
@@ -40,16 +40,16 @@ def solve(game: Game) -> list[str] | None:
     """
     if FastEngine(game).won:
         return []
-    tried = (_commands(game, errands) for errands in _ways(game))
+    tried = (_commands(game, subtasks) for subtasks in _plans(game))
     return min((commands for commands in tried if commands), key=len, default=None)
 
 
-def _ways(game: Game) -> Iterator[tuple[Errand, ...]]:
+def _plans(game: Game) -> Iterator[tuple[Subtask, ...]]:
     world, goal = game.world, game.world.goal
     fetches = list(_fetches(game))
     if goal.lamp:
         for fetch, (lamp, receptacle) in product(fetches, _where_is(game, goal.lamp)):
-            yield fetch, Errand("use", lamp, receptacle)
+            yield fetch, Subtask("use", lamp, receptacle)
         return
     targets = [n for n, r in enumerate(world.receptacles) if r.kind == goal.receptacle]
     if goal.treatment is None:
@@ -59,24 +59,24 @@ def _ways(game: Game) -> Iterator[tuple[Errand, ...]]:
     kind = APPLIANCES[goal.treatment]
     appliances = [n for n, r in enumerate(world.receptacles) if r.kind == kind]
     for fetch, appliance, target in product(fetches, appliances, targets):
-        treat = Errand(goal.treatment, fetch.thing, appliance)
-        deliver = Errand("move", fetch.thing, target)
+        treat = Subtask(goal.treatment, fetch.thing, appliance)
+        deliver = Subtask("move", fetch.thing, target)
         yield fetch, treat, deliver
         yield fetch, deliver
 
 
-def _collections(game: Game, fetches: list[Errand], target: int) -> Iterator[tuple[Errand, ...]]:
+def _collections(game: Game, fetches: list[Subtask], target: int) -> Iterator[tuple[Subtask, ...]]:
     """Bring as many things as are still missing, in every order."""
     goal, items = game.world.goal, game.world.items
     present = {t for t in game.first_state.inside[target] if items[t].kind == goal.item}
     absent = [fetch for fetch in fetches if fetch.thing not in present]
     for chosen in permutations(absent, goal.count - len(present)):
-        yield tuple(e for fetch in chosen for e in (fetch, Errand("move", fetch.thing, target)))
+        yield tuple(e for fetch in chosen for e in (fetch, Subtask("move", fetch.thing, target)))
 
 
-def _fetches(game: Game) -> Iterator[Errand]:
+def _fetches(game: Game) -> Iterator[Subtask]:
     for thing, receptacle in _where_is(game, game.world.goal.item):
-        yield Errand("take", thing, receptacle)
+        yield Subtask("take", thing, receptacle)
 
 
 def _where_is(game: Game, kind: str) -> Iterator[tuple[int, int]]:
@@ -86,30 +86,30 @@ def _where_is(game: Game, kind: str) -> Iterator[tuple[int, int]]:
                 yield thing, number
 
 
-def _commands(game: Game, errands: tuple[Errand, ...]) -> list[str] | None:
-    """Play errands one after another; None if one is impossible or they don't win."""
+def _commands(game: Game, subtasks: tuple[Subtask, ...]) -> list[str] | None:
+    """Play subtasks one after another; None if one is impossible or they don't win."""
     engine = FastEngine(game)
     commands: list[str] = []
-    for errand in errands:
-        for command in _to_do(engine, errand):
+    for subtask in subtasks:
+        for command in _preparations(engine, subtask):
             engine.step(command)
             commands.append(command)
-        if not engine.obeys(errand.words(game)):
+        if not engine.try_step(subtask.words(game)):
             return None
-        commands.append(errand.words(game))
+        commands.append(subtask.words(game))
         if engine.won:
             return commands
     return None
 
 
-def _to_do(engine: FastEngine, errand: Errand) -> Iterator[str]:
+def _preparations(engine: FastEngine, subtask: Subtask) -> Iterator[str]:
     """Say what comes first: to go there, and to open it."""
-    receptacle = engine.game.world.receptacles[errand.receptacle]
+    receptacle = engine.game.world.receptacles[subtask.receptacle]
     if receptacle.place != engine.state.place:
         yield f"go to {receptacle.name}"
     if (
-        errand.verb in _PREPOSITIONS
+        subtask.verb in _PREPOSITIONS
         and receptacle.openable
-        and errand.receptacle not in engine.state.opened
+        and subtask.receptacle not in engine.state.opened
     ):
         yield f"open {receptacle.name}"

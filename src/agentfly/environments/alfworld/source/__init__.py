@@ -1,1 +1,0 @@
-"""Where games come from: the benchmark's files, or a generator."""
