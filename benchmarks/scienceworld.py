@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from agentfly.environments.scienceworld import ScienceWorld
-from agentfly.environments.scienceworld.gold import gold_path
+from agentfly.environments.scienceworld.players import gold_path
 from agentfly.environments.scienceworld.simulator import java
 from agentfly.environments.scienceworld.simulator.jvm_pool import jvm_pool
 from agentfly.types import Seed, Task

@@ -14,7 +14,7 @@ from random import Random
 
 from agentfly.environments.webshop import WebShop, WebShopOptions
 from agentfly.environments.webshop.page import Label
-from agentfly.environments.webshop.tasks import held_out_tasks, training_tasks
+from agentfly.environments.webshop.shop import held_out_tasks, training_tasks
 from agentfly.types import Seed, Task
 
 STEPS = 60_000

@@ -17,11 +17,10 @@ from tests.environments.alfworld.alfworld_comparison import (
     planned,
 )
 
-from agentfly.environments.alfworld.engine.game import Game, Script
+from agentfly.environments.alfworld.engine.game import Game, Index, Script
 from agentfly.environments.alfworld.engine.goal import TASK_TYPES
 from agentfly.environments.alfworld.engine.solver import solve
 from agentfly.environments.alfworld.engine.textworld import TextWorldEngine, is_installed
-from agentfly.environments.alfworld.engine.world import Index
 from agentfly.environments.alfworld.game_generator import Size
 from agentfly.environments.alfworld.official_games import Split
 from agentfly.environments.alfworld.tasks import (

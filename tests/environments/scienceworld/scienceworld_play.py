@@ -6,7 +6,7 @@ import pytest
 
 from agentfly.environments import Kit, Player, Say, Scene, call
 from agentfly.environments.scienceworld import SCIENCEWORLD, ScienceWorld, ScienceWorldOptions
-from agentfly.environments.scienceworld.gold import gold_path
+from agentfly.environments.scienceworld.players import gold_path
 from agentfly.environments.scienceworld.simulator.java import missing_requirements
 from agentfly.runtime.launch import read_stat
 from agentfly.types import Seed, Task

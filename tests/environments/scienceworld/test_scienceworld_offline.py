@@ -12,6 +12,7 @@ import pytest
 from tests.environments.scienceworld.scienceworld_play import kit
 from tests.patience import PATIENCE
 
+from agentfly.environments.scienceworld.environment import nearest_action
 from agentfly.environments.scienceworld.simulator import java
 from agentfly.environments.scienceworld.simulator.py4j_client import (
     Connection,
@@ -19,7 +20,6 @@ from agentfly.environments.scienceworld.simulator.py4j_client import (
     RemoteError,
 )
 from agentfly.environments.scienceworld.simulator.readers_writer_lock import ReadersWriterLock
-from agentfly.environments.scienceworld.suggestion import nearest_action
 from agentfly.environments.scienceworld.tasks import VARIATIONS, read_row, variations
 from agentfly.errors import ConfigError, EnvError
 

@@ -14,7 +14,7 @@ from tests.environments.scienceworld.scienceworld_play import (
     needs_simulator,
 )
 
-from agentfly.environments.scienceworld.gold import gold_path
+from agentfly.environments.scienceworld.players import gold_path
 from agentfly.environments.scienceworld.simulator.jvm_pool import jvm_pool
 from agentfly.environments.scienceworld.simulator.readers_writer_lock import ReadersWriterLock
 from agentfly.environments.scienceworld.tasks import VARIATIONS

@@ -16,9 +16,8 @@ from tests.environments.scienceworld.scienceworld_play import (
 )
 
 from agentfly.environments import Say, Scene, call
-from agentfly.environments.scienceworld import SCIENCEWORLD, ScienceWorld
-from agentfly.environments.scienceworld import gold as gold_paths
-from agentfly.environments.scienceworld.gold import gold_path
+from agentfly.environments.scienceworld import SCIENCEWORLD, ScienceWorld, players
+from agentfly.environments.scienceworld.players import gold_path
 from agentfly.environments.scienceworld.simulator.java import package_folder
 from agentfly.environments.scienceworld.simulator.world import World
 from agentfly.environments.scienceworld.tasks import SIMPLIFICATIONS, VARIATIONS, Split, variations
@@ -188,7 +187,7 @@ def test_gold_paths_are_kept_on_disk(own_cache: Path, monkeypatch: pytest.Monkey
     folder = own_cache / "scienceworld" / version("scienceworld")
     file = folder / "find-non-living-thing" / "3-easy.json"
     assert json.loads(file.read_text()) == path
-    monkeypatch.setattr(gold_paths, "World", None)  # no simulator is asked again
+    monkeypatch.setattr(players, "World", None)  # no simulator is asked again
     assert gold_path("find-non-living-thing", 3, "easy") == path
     monkeypatch.undo()
     file.write_text("[1")

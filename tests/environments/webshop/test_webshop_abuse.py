@@ -14,8 +14,7 @@ import pytest
 from agentfly.environments.webshop import Goal, WebShop, WebShopOptions, judge, shop, storefront
 from agentfly.environments.webshop.navigation import AtDetail, AtEnd, AtItem, AtResults
 from agentfly.environments.webshop.page import Label
-from agentfly.environments.webshop.shop import open_shop
-from agentfly.environments.webshop.tasks import training_tasks
+from agentfly.environments.webshop.shop import open_shop, training_tasks
 from agentfly.types import Seed, Step, Task
 
 SESSIONS = 500

@@ -8,7 +8,7 @@ import pytest
 from agentfly.environments.webshop.catalog import Catalog, load_catalog
 from agentfly.environments.webshop.catalog import json_array as arrays
 from agentfly.environments.webshop.catalog.json_array import read_array
-from agentfly.environments.webshop.catalog.record import read_product
+from agentfly.environments.webshop.catalog.product_record import read_product
 from agentfly.errors import ConfigError, FormatError
 
 MUG = {

@@ -5,11 +5,14 @@ from itertools import product as combinations
 import pytest
 
 from agentfly.environments.webshop import WebShopOptions, judge
-from agentfly.environments.webshop.generated import LEVELS, generate_catalog
-from agentfly.environments.webshop.generated.wording import HELD_OUT, TRAINING
+from agentfly.environments.webshop.catalog.generated import (
+    HELD_OUT,
+    LEVELS,
+    TRAINING,
+    generate_catalog,
+)
 from agentfly.environments.webshop.page import Label
-from agentfly.environments.webshop.shop import open_shop
-from agentfly.environments.webshop.tasks import held_out_tasks, training_tasks
+from agentfly.environments.webshop.shop import held_out_tasks, open_shop, training_tasks
 from agentfly.tasks import load_tasks
 
 SHOPS = [
@@ -90,7 +93,7 @@ def test_products_and_levels_can_be_chosen() -> None:
 
 def test_every_process_makes_the_same_shop() -> None:
     code = (
-        "from agentfly.environments.webshop.generated import generate_catalog\n"
+        "from agentfly.environments.webshop.catalog.generated import generate_catalog\n"
         "for p in generate_catalog('hard', 100).products:\n"
         "    print((p.title, p.price, p.options, p.features))"
     )

@@ -10,7 +10,7 @@ from tests.environments import kit_play
 
 from agentfly.environments import Kit, Player, Say, Scene, call
 from agentfly.environments.webshop import WEBSHOP, WebShopOptions
-from agentfly.environments.webshop.action import Search
+from agentfly.environments.webshop.navigation import Search
 from agentfly.environments.webshop.players import ActionPlayer, play_expert, to_player
 from agentfly.resources import EnvironmentManager
 from agentfly.types import ToolStatus, Trajectory

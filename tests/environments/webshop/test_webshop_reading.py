@@ -3,9 +3,9 @@
 import pytest
 
 from agentfly.environments.webshop.catalog import Catalog, Product
-from agentfly.environments.webshop.observation import FORMS
 from agentfly.environments.webshop.page import item_page, results_page
-from agentfly.environments.webshop.players.reading import Result, read_results, visible_pieces
+from agentfly.environments.webshop.page_reader import Result, read_results, visible_pieces
+from agentfly.environments.webshop.storefront import FORMS
 
 TITLES = ("Mug (Red)", "[2 Pack] Mug", "Mug (a) [b] Set", "Mug :) (9", "Mug", "(Mug) $3 off")
 VALUES = ("9 oz (pack of 2)", "(9 oz)", "9 oz [new]", "9 oz :)", "9 oz")

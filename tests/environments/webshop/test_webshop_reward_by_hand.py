@@ -10,8 +10,7 @@ import pytest
 
 from agentfly.environments.webshop import Goal, judge
 from agentfly.environments.webshop.catalog import Product
-from agentfly.environments.webshop.color import plain_color
-from agentfly.environments.webshop.purchase import similarity
+from agentfly.environments.webshop.text_match import plain_color, similarity
 
 
 @dataclass(frozen=True, kw_only=True)

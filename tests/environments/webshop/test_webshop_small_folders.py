@@ -11,7 +11,7 @@ from agentfly.agents.source_parts import resolve_source
 from agentfly.cli.main import app
 from agentfly.config import SourceSettings
 from agentfly.environments.webshop import WEBSHOP, WebShop, WebShopOptions
-from agentfly.environments.webshop.tasks import held_out_tasks, training_tasks
+from agentfly.environments.webshop.shop import held_out_tasks, training_tasks
 from agentfly.environments.webshop.website import shop_site
 from agentfly.errors import ConfigError
 from agentfly.types import Seed, Task

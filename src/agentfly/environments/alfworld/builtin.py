@@ -1,7 +1,7 @@
 """ALFWorld as an entry of the catalog."""
 
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -12,14 +12,41 @@ from agentfly.environments.alfworld.environment import Alfworld, AlfworldTextWor
 from agentfly.environments.alfworld.game_generator import Rooms, Size
 from agentfly.environments.alfworld.official_games import GoalText
 from agentfly.environments.alfworld.players import expert, gold, random
-from agentfly.environments.alfworld.reward import share_of_the_way, success
 from agentfly.environments.alfworld.tasks import generated_rows, official_rows
-from agentfly.environments.alfworld.tools import act, commands
 from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.errors import ConfigError
 from agentfly.rewards import reward
 from agentfly.tools import tool
-from agentfly.types import EnvSpec
+from agentfly.types import EnvSpec, Step, Trajectory
+
+
+def success(env: Alfworld) -> dict[str, Any]:
+    """1 for a game that is won."""
+    return {"reward": float(env.won), "won": float(env.won)}
+
+
+def share_of_the_way(trajectory: Trajectory, env: Alfworld) -> dict[str, Any]:
+    """1 for a game that is won, else the share of the way that was gone; turn by turn."""
+    per_turn = [turn.reward or 0.0 for turn in trajectory.turns]
+    return {"reward": sum(per_turn), "won": float(env.won), "per_turn": per_turn}
+
+
+def act(command: str, env: Alfworld) -> Step:
+    """Do one thing in the room and see what happens.
+
+    Args:
+        command: One of: go to X, open X, close X, take Y from X, move Y to X, clean Y with X,
+            heat Y with X, cool Y with X, slice Y with Z, use Y, examine X, look, inventory. Name
+            things with their numbers, such as "take mug 1 from desk 2".
+        env: The chain's own room.
+    """
+    return env.step(command)
+
+
+def commands(env: Alfworld) -> str:
+    """List all commands that are possible now."""
+    return ", ".join(env.commands())
+
 
 SYSTEM_PROMPT = (
     "You are in a room and have a task. Act step by step: find the things that you need, "

@@ -4,9 +4,8 @@ from threading import Lock
 from typing import ClassVar, Protocol
 
 from agentfly.environments.alfworld.engine.fast import FastEngine
-from agentfly.environments.alfworld.engine.game import Game
+from agentfly.environments.alfworld.engine.game import Game, State
 from agentfly.environments.alfworld.engine.goal_progress import progress
-from agentfly.environments.alfworld.engine.state import State
 from agentfly.environments.alfworld.engine.textworld import TextWorldEngine
 from agentfly.environments.alfworld.engine.wording import WELCOME
 from agentfly.environments.alfworld.tasks import load_game, load_script, require_file_in_data

@@ -14,8 +14,7 @@ from agentfly.environments.alfworld.engine.goal import (
     TaskType,
     Treatment,
 )
-from agentfly.environments.alfworld.engine.names import make_id
-from agentfly.environments.alfworld.engine.problem import Fact, Problem
+from agentfly.environments.alfworld.engine.problem import Fact, Problem, make_id
 from agentfly.environments.alfworld.engine.solver import APPLIANCES
 from agentfly.environments.alfworld.household import (
     ABILITIES,

@@ -1,7 +1,7 @@
 """ScienceWorld as an entry of the catalog."""
 
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -9,7 +9,6 @@ from agentfly.config import Settings
 from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.environments.scienceworld.environment import ScienceWorld, Shown
 from agentfly.environments.scienceworld.players import expert, gold, random
-from agentfly.environments.scienceworld.reward import final_score
 from agentfly.environments.scienceworld.simulator import java
 from agentfly.environments.scienceworld.tasks import (
     VARIATIONS,
@@ -19,10 +18,54 @@ from agentfly.environments.scienceworld.tasks import (
     require_solvable,
     rows,
 )
-from agentfly.environments.scienceworld.tools import act, things, valid
 from agentfly.rewards import reward
 from agentfly.tools import tool
-from agentfly.types import EnvSpec
+from agentfly.types import EnvSpec, Step, Trajectory
+
+
+def final_score(trajectory: Trajectory, env: ScienceWorld) -> dict[str, Any]:
+    """The score at the end as a share of 100; turn by turn what each turn changed of it."""
+    return {
+        "reward": env.score / 100,
+        "score": env.score,
+        "won": float(env.score == 100),
+        "per_turn": [turn.reward or 0.0 for turn in trajectory.turns],
+    }
+
+
+MAX_LISTED = 40
+"""How many valid actions an answer names: there are often a thousand."""
+
+
+def act(action: str, env: ScienceWorld) -> Step:
+    """Do one thing and see what happens.
+
+    Args:
+        action: Such as: look around, look at X, inventory, task, go to X, teleport to X, open X,
+            pick up X, put down X, move X to Y, pour X in Y, use X on Y, connect X to Y,
+            activate X, read X, mix X, eat X, wait, focus on X. Focus only on what the task names.
+        env: The chain's own world.
+    """
+    return env.step(action)
+
+
+def things(env: ScienceWorld) -> str:
+    """List the kinds of actions, and the things that are here."""
+    return env.things()
+
+
+def valid(about: str, env: ScienceWorld) -> str:
+    """List the actions that would do something now. This is slow.
+
+    Args:
+        about: A word that the actions must contain, such as the name of a thing.
+        env: The chain's own world.
+    """
+    found = [action for action in env.valid_actions() if about in action]
+    more = len(found) - MAX_LISTED
+    listed = ", ".join(found[:MAX_LISTED]) or f"No valid action contains {about!r}."
+    return f"{listed} and {more} more" if more > 0 else listed
+
 
 SYSTEM_PROMPT = (
     "You are in a house and have a task. Act step by step, one action at a time. Focus on a thing "

@@ -7,13 +7,27 @@ from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.environments.webshop.environment import WebShop
 from agentfly.environments.webshop.options import WebShopOptions
 from agentfly.environments.webshop.players import gold_player, play_expert, play_random, to_player
-from agentfly.environments.webshop.reward import purchase_reward
-from agentfly.environments.webshop.tasks import held_out_tasks, training_tasks
+from agentfly.environments.webshop.shop import held_out_tasks, training_tasks
 from agentfly.environments.webshop.tools import one_tool, three_tools
+from agentfly.rewards import reward
 from agentfly.runtime.extra import missing_packages
 from agentfly.runtime.http import require_server_packages
 from agentfly.runtime.http.address import Listen
-from agentfly.types import EnvSpec, Tool
+from agentfly.types import EnvSpec, Reward, Score, Tool
+
+
+def purchase_reward(shop: EnvSpec) -> Reward:
+    """Return the reward that looks at the session of this environment."""
+
+    @reward(name="purchase", env=shop, range=(0, 1))
+    def purchase(env: WebShop) -> Score:
+        verdict = env.verdict
+        if verdict is None:
+            return Score(value=0.0, parts={"success": 0.0, "bought": 0.0})
+        return Score(value=verdict.reward, parts={**verdict.parts, "bought": 1.0})
+
+    return purchase
+
 
 _SYSTEM_PROMPTS = {
     "tools": "Buy what the instruction asks for: search, open a product, click its options, buy.",

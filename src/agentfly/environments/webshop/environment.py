@@ -1,28 +1,37 @@
-"""One session in the shop: what an agent leases."""
+"""The environment: one session in the shop for one chain."""
 
 from typing import Any, ClassVar
 
-from agentfly.environments.webshop.action import MAX_QUERY, Click, Search, parse_action
 from agentfly.environments.webshop.goal import Goal
-from agentfly.environments.webshop.navigation import AtEnd, AtItem, AtResults, AtSearch, Location
-from agentfly.environments.webshop.observation import with_instruction
+from agentfly.environments.webshop.navigation import (
+    MAX_QUERY,
+    AtEnd,
+    AtItem,
+    AtResults,
+    AtSearch,
+    Click,
+    Location,
+    Search,
+    follow_click,
+    parse_action,
+)
 from agentfly.environments.webshop.options import WebShopOptions
 from agentfly.environments.webshop.page import SEARCH_PAGE, Label, Page
 from agentfly.environments.webshop.purchase import Verdict, judge
-from agentfly.environments.webshop.storefront import Storefront, follow_click, open_storefront
+from agentfly.environments.webshop.storefront import Storefront, open_storefront, with_instruction
 from agentfly.errors import EnvError
 from agentfly.resources import ClientOptions, Pooling
 from agentfly.types import Seed, Step, Task
 
 SHOWN_ACTIONS = 40
-"""How many possible actions are named after an impossible one."""
+"""Maximum number of possible actions that are listed after an impossible one."""
 
 
 class WebShop:
-    """A shop that speaks first, and answers `search[words]` and `click[label]`.
+    """A shop that answers the actions `search[words]` and `click[label]`.
 
-    Made with the choices of `WebShopOptions`: `WebShop(level="easy", page_size=3)`. A session holds
-    its goal and its place; catalog, index and pages are shared by all sessions of the process.
+    Takes the fields of `WebShopOptions`: `WebShop(level="easy", page_size=3)`. A session holds
+    its goal and its location; catalog, index and pages are shared by all sessions of the process.
     """
 
     pooling: ClassVar[Pooling] = Pooling(max_instances=10_000)
@@ -38,16 +47,16 @@ class WebShop:
     def __init__(self, **choices: Any) -> None:
         self.options = WebShopOptions(**choices)
         self.verdict: Verdict | None = None
-        """What the purchase is worth; None before it."""
+        """Score of the purchase; None before it."""
         self.location: Location = AtSearch()
-        """Where the session stands."""
+        """Current location in the shop."""
         self.page: Page = SEARCH_PAGE
-        """What is there."""
+        """Page at that location."""
         self._front: Storefront | None = None
         self._goal: Goal | None = None
 
     def reset(self, task: Task, seed: Seed) -> Step:
-        """Begin a session with a task's goal. Nothing in the shop is left to chance."""
+        """Start a session with a task's goal. The seed is unused: nothing in the shop is random."""
         del seed
         goal = Goal.from_row(task.fields)
         front = open_storefront(self.options)
@@ -58,7 +67,7 @@ class WebShop:
         return Step(observation=self._observation(), state_key=self.location.key)
 
     def step(self, action: str) -> Step:
-        """Do what `search[words]` or `click[label]` says; anything else changes nothing."""
+        """Perform `search[words]` or `click[label]`; any other text changes nothing."""
         match parse_action(action):
             case Search(query):
                 return self.search(query)
@@ -68,7 +77,7 @@ class WebShop:
                 return self._refuse("An action is search[words] or click[label].")
 
     def search(self, query: str) -> Step:
-        """Look for words. Only the search page has a search box."""
+        """Search for words. Only the search page has a search box."""
         query = " ".join(query.lower().split())
         if not self.page.has_search_box:
             return self._refuse("There is no search box on this page.")
@@ -79,22 +88,22 @@ class WebShop:
         return self._go(AtResults(query))
 
     def click(self, label: str) -> Step:
-        """Click what is written so on the page."""
+        """Click the button, link or option with this text."""
         piece = self.page.clickables.get(label.strip().lower())
         if piece is None:
             return self._refuse(f"There is no {label.strip()[:80]!r} to click on this page.")
         return self._go(follow_click(self.location, piece))
 
     def buy(self) -> Step:
-        """Buy the product of this page with what is chosen, which ends the session."""
+        """Buy this page's product with the chosen options, which ends the session."""
         return self.click(Label.BUY)
 
     def close(self) -> None:
-        """Leave. There is nothing to free."""
+        """Do nothing: a session holds no resources."""
 
     @property
     def goal(self) -> Goal:
-        """What this session is asked to buy."""
+        """Goal of the session."""
         if self._goal is None:
             raise EnvError("the session has not begun: call reset(task, seed) first")
         return self._goal
@@ -125,7 +134,7 @@ class WebShop:
         )
 
     def _refuse(self, problem: str) -> Step:
-        """Say what is wrong and what can be done."""
+        """Return an observation with the problem and the possible actions."""
         if isinstance(self.location, AtEnd):
             text = "The purchase is made and the session has ended."
         else:

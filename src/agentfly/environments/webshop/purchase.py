@@ -9,19 +9,14 @@ here all content words are taken for nouns.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from typing import Any
 
 from agentfly.environments.webshop.catalog import Product
-from agentfly.environments.webshop.color import plain_color
 from agentfly.environments.webshop.goal import Goal
-from agentfly.environments.webshop.text_match import content_words
-from agentfly.runtime.extra import import_extra
+from agentfly.environments.webshop.text_match import content_words, plain_color, similarity
 
 SIMILAR_ABOVE = 85
 """Two texts whose similarity, of at most 100, is above this say the same."""
 TITLE_WITHOUT_NOUNS = 0.2
-_NOT_ASCII = dict.fromkeys(range(128, 256))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,25 +102,3 @@ def _option_hits(chosen: Sequence[str], wanted: Sequence[str]) -> int:
         any(similarity(own, value) > SIMILAR_ABOVE for own in plain)
         for value in map(plain_color, wanted)
     )
-
-
-@lru_cache(1 << 14)
-def similarity(one: str, other: str) -> int:
-    """Return how much of two texts' words is the same, from 0 to 100, rounded as published.
-
-    >>> similarity("essential oils", "oils, essential"), similarity("red", "redwood")
-    (100, 60)
-    """
-    fuzz, default_process = _rapidfuzz()
-    texts = [default_process(text.translate(_NOT_ASCII)) for text in (one, other)]
-    ratio: float = fuzz.token_set_ratio(*texts)
-    return round(ratio)
-
-
-@cache
-def _rapidfuzz() -> tuple[Any, Any]:
-    fuzz, utils = (
-        import_extra(f"rapidfuzz.{part}", extra="webshop", purpose="WebShop")
-        for part in ("fuzz", "utils")
-    )
-    return fuzz, utils.default_process

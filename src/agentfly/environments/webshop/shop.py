@@ -1,12 +1,14 @@
 """The shop: one read-only catalog and index, shared by all sessions of a process."""
 
 import threading
+from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 from agentfly.environments.webshop.catalog import Catalog, Product, load_catalog
-from agentfly.environments.webshop.generated import generate_catalog
-from agentfly.environments.webshop.goal import Split, human_goals, split_goals, written_goals
+from agentfly.environments.webshop.catalog.generated import generate_catalog
+from agentfly.environments.webshop.goal import Goal, Split, human_goals, split_goals, written_goals
 from agentfly.environments.webshop.options import WebShopOptions
 from agentfly.environments.webshop.product_search import SearchIndex
 from agentfly.errors import ConfigError
@@ -71,3 +73,38 @@ def _shop(data: Path | None, *, full: bool, level: str, products: int | None) ->
     if data is None:
         return Shop(generate_catalog(level, products))
     return Shop(load_catalog(data, full=full, limit=products))
+
+
+def training_tasks(options: WebShopOptions) -> list[dict[str, Any]]:
+    """Return the goals to train on, as rows."""
+    shop = open_shop(options)
+    goals = _split(shop, options).train
+    if not goals:
+        raise ConfigError(
+            "the catalog has one goal only, which is held out: training needs another one"
+        )
+    return list(_rows(shop, goals))
+
+
+def held_out_tasks(options: WebShopOptions) -> list[dict[str, Any]]:
+    """Return the goals to test on: the published 500, or those of the held-out products."""
+    shop = open_shop(options)
+    return list(_rows(shop, _split(shop, options).test))
+
+
+def _split(shop: Shop, options: WebShopOptions) -> Split:
+    return shop.human_goals if options.goals == "human" else shop.goals
+
+
+def _rows(shop: Shop, goals: Iterable[Goal]) -> Iterator[dict[str, Any]]:
+    for goal in goals:
+        yield {
+            "id": goal.id,
+            "instruction": goal.instruction,
+            "asin": goal.asin,
+            "name": shop.product(goal.asin).title,
+            "attributes": list(goal.attributes),
+            "options": list(goal.options),
+            "price_upper": goal.price_upper,
+            "weight": goal.weight,
+        }

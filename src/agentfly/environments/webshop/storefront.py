@@ -1,17 +1,17 @@
 """The storefront: the shop's pages as they are shown, and where each click leads."""
 
 import threading
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from types import MappingProxyType
 
 from agentfly.environments.webshop.navigation import (
     AtDetail,
     AtEnd,
     AtItem,
     AtResults,
-    AtSearch,
     Location,
 )
-from agentfly.environments.webshop.observation import FORMS, Chosen
 from agentfly.environments.webshop.options import WebShopOptions
 from agentfly.environments.webshop.page import (
     END_PAGE,
@@ -25,6 +25,78 @@ from agentfly.environments.webshop.page import (
     results_page,
 )
 from agentfly.environments.webshop.shop import Shop, open_shop
+
+SEPARATOR = " [SEP] "
+Chosen = tuple[tuple[str, str], ...]
+"""Options by name and value."""
+
+
+def as_text(page: Page, chosen: Chosen = ()) -> str:
+    """Join all visible texts. What is chosen can't be seen.
+
+    >>> as_text(Page(((Piece(Kind.BUTTON, "< Prev"),), (Piece(Kind.TEXT, "A mug"),))))
+    '< Prev [SEP] A mug'
+    """
+    del chosen
+    return SEPARATOR.join(piece.text for piece in page.pieces)
+
+
+def as_rich(page: Page, chosen: Chosen = ()) -> str:
+    """Put each text on a line, buttons marked, and first of all what is chosen.
+
+    >>> print(as_rich(Page(((Piece(Kind.OPTION, "red", "color"),),)), (("color", "red"),)))
+    You have clicked red.
+    [clicked button] red [clicked button_]
+    """
+    told = [f"You have clicked {value}." for _, value in chosen]
+    return "\n".join([*told, *(_rich_line(piece, chosen) for piece in page.pieces)])
+
+
+def as_compact(page: Page, chosen: Chosen = ()) -> str:
+    """Write each row on a line, what can be clicked in brackets, what is chosen in round ones.
+
+    >>> row = (Piece(Kind.TEXT, "size"), Piece(Kind.OPTION, "s", "size"),
+    ...     Piece(Kind.OPTION, "m", "size"))
+    >>> as_compact(Page((row,)), (("size", "m"),))
+    'size [s] (m)'
+    """
+    return "\n".join(" ".join(_compact(piece, chosen) for piece in row) for row in page.rows)
+
+
+FORMS: Mapping[str, Callable[[Page, Chosen], str]] = MappingProxyType(
+    {"compact": as_compact, "text": as_text, "rich": as_rich}
+)
+_INSTRUCTION = {
+    "compact": "Instruction: {}\n",
+    "text": f"Instruction:{SEPARATOR}{{}}{SEPARATOR}",
+    "rich": "Instruction:\n{}\n",
+}
+_WELCOME = {"compact": "", "text": f"WebShop{SEPARATOR}", "rich": "WebShop\n"}
+
+
+def with_instruction(form: str, instruction: str, body: str, *, welcome: bool) -> str:
+    """Put the instruction over a page.
+
+    >>> with_instruction("text", "Find me a mug", "Search", welcome=True)
+    'WebShop [SEP] Instruction: [SEP] Find me a mug [SEP] Search'
+    """
+    heading = _WELCOME[form] if welcome else ""
+    return heading + _INSTRUCTION[form].format(instruction.strip()) + body
+
+
+def _rich_line(piece: Piece, chosen: Chosen) -> str:
+    if piece.kind is Kind.TEXT:
+        return piece.text
+    if (piece.option, piece.text) in chosen:
+        return f"[clicked button] {piece.text} [clicked button_]"
+    return f"[button] {piece.text} [button_]"
+
+
+def _compact(piece: Piece, chosen: Chosen) -> str:
+    if piece.kind is Kind.TEXT or piece.kind is Kind.BOX:
+        return piece.text
+    return f"({piece.text})" if (piece.option, piece.text) in chosen else f"[{piece.text}]"
+
 
 CACHED_PAGES = 4096
 """How many pages of each kind, and how many observations, are kept ready."""
@@ -72,35 +144,6 @@ class Storefront:
 
     def _make_detail(self, asin: str, detail: Label) -> Page:
         return detail_page(self.shop.product(asin), detail)
-
-
-def follow_click(location: Location, clicked: Piece) -> Location:
-    """Return where a click leads. What was clicked must be on the page of the location."""
-    if clicked.kind is Kind.BUTTON and clicked.text == Label.BACK_TO_SEARCH:
-        return AtSearch()
-    match location:
-        case AtItem():
-            return _from_item(location, clicked)
-        case AtResults():
-            return _from_results(location, clicked)
-        case AtDetail(item):
-            return item
-    raise AssertionError(f"{clicked} is not on the page at {location}")
-
-
-def _from_results(results: AtResults, clicked: Piece) -> Location:
-    if clicked.kind is Kind.LINK:
-        return AtItem(results, clicked.text)
-    step = 1 if clicked.text == Label.NEXT else -1
-    return AtResults(results.query, results.number + step)
-
-
-def _from_item(item: AtItem, clicked: Piece) -> Location:
-    if clicked.kind is Kind.OPTION:
-        return item.choose(clicked.option, clicked.text)
-    if clicked.text == Label.BUY:
-        return AtEnd(item)
-    return item.results if clicked.text == Label.PREVIOUS else AtDetail(item, clicked.text)
 
 
 def open_storefront(options: WebShopOptions) -> Storefront:

@@ -1,6 +1,10 @@
 """Words of titles and queries."""
 
 import re
+from functools import cache, lru_cache
+from typing import Any
+
+from agentfly.runtime.extra import import_extra
 
 _CLOSED_CLASSES = """
 a about above across after against all along also am among an and any are around as at be
@@ -15,6 +19,7 @@ which while who whom whose why will with within without would you your yours
 FUNCTION_WORDS = frozenset(_CLOSED_CLASSES.split())
 """English words of the closed classes: all but nouns, adjectives, verbs and most adverbs."""
 
+_NOT_ASCII = dict.fromkeys(range(128, 256))
 _WORD = re.compile(r"\b[^\W\d_]\w*")
 
 
@@ -27,3 +32,50 @@ def content_words(text: str) -> list[str]:
     ['sofa', 'table', 'sofas']
     """
     return [word for word in _WORD.findall(text.lower()) if word not in FUNCTION_WORDS]
+
+
+_NAMES = """
+alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown
+burgundy camel camo caramel champagne charcoal cheetah chestnut chocolate christmas coffee
+cognac copper coral cranberry cream crystal dark denim eggplant elephant espresso fuchsia gold
+granite grape graphite grass gray green grey heather indigo ivory ivy khaki lavender lemon
+leopard light lilac lime magenta maroon mauve merlot midnight mint mocha multicolor mushroom
+mustard natural navy nude olive orange peach pewter pink plum purple rainbow red rose royal
+rust sand sapphire seashell silver skull slate steel stone stonewash sunflower tan taupe teal
+tiger turquoise violet walnut wheat white wine yellow
+"""
+COLORS = tuple(_NAMES.split())
+"""In the order in which the published reward looks for them (arXiv:2207.01206)."""
+
+
+def plain_color(value: str) -> str:
+    """Return the first color of the list that occurs in a value; without one, the value.
+
+    Any value is looked at, and anywhere within words, as the published reward does.
+
+    >>> plain_color("dark navy blue"), plain_color("tailored"), plain_color("x-large")
+    ('blue', 'red', 'x-large')
+    """
+    return next((color for color in COLORS if color in value), value)
+
+
+@lru_cache(1 << 14)
+def similarity(one: str, other: str) -> int:
+    """Return how much of two texts' words is the same, from 0 to 100, rounded as published.
+
+    >>> similarity("essential oils", "oils, essential"), similarity("red", "redwood")
+    (100, 60)
+    """
+    fuzz, default_process = _rapidfuzz()
+    texts = [default_process(text.translate(_NOT_ASCII)) for text in (one, other)]
+    ratio: float = fuzz.token_set_ratio(*texts)
+    return round(ratio)
+
+
+@cache
+def _rapidfuzz() -> tuple[Any, Any]:
+    fuzz, utils = (
+        import_extra(f"rapidfuzz.{part}", extra="webshop", purpose="WebShop")
+        for part in ("fuzz", "utils")
+    )
+    return fuzz, utils.default_process

@@ -1,18 +1,55 @@
-"""A person's visit to the shop in a browser: one session, and what happened in it."""
+"""A person's visit to the shop in a browser: one session, its history and the expert in it."""
 
 import secrets
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from random import Random
 from typing import Any
 
+from agentfly.environments.player import Scene
 from agentfly.environments.webshop.environment import WebShop
+from agentfly.environments.webshop.navigation import AtEnd, AtSearch, Click, Search, write_action
 from agentfly.environments.webshop.options import WebShopOptions
-from agentfly.environments.webshop.tasks import held_out_tasks
-from agentfly.environments.webshop.visiting_expert import SiteExpert
+from agentfly.environments.webshop.page import Label
+from agentfly.environments.webshop.players import play_expert
+from agentfly.environments.webshop.shop import held_out_tasks
 from agentfly.types import Seed, Task
+
+
+class SiteExpert:
+    """The scripted expert in a person's session. It always starts with a search."""
+
+    def __init__(self, task: Task, opening: str) -> None:
+        self._scene = Scene(task=task, observation=opening, random=Random(0))
+        self._playing: Generator[Search | Click, str, None] | None = None
+        self.gave_up = False
+        """Whether it found nothing to buy."""
+
+    def forget(self) -> None:
+        """Begin anew with the next action."""
+        self._playing, self.gave_up = None, False
+
+    def next_action(self, session: WebShop, observation: str) -> str | None:
+        """Return its next action after what was seen last; None if there is nothing left to do."""
+        if isinstance(session.location, AtEnd) or self.gave_up:
+            return None
+        if self._playing is None and not isinstance(session.location, AtSearch):
+            return write_action(Click(Label.BACK_TO_SEARCH.lower()))
+        try:
+            return write_action(self._next_move(observation))
+        except StopIteration:
+            self.gave_up = True
+            return None
+
+    def _next_move(self, observation: str) -> Search | Click:
+        if self._playing is not None:
+            return self._playing.send(observation)
+        self._playing = play_expert(self._scene)
+        return next(self._playing)
+
 
 MAX_VISITS = 1000
 """When there are more, the one that was left alone longest is forgotten."""

@@ -2,8 +2,7 @@
 
 from html import escape
 
-from agentfly.environments.webshop.action import MAX_QUERY
-from agentfly.environments.webshop.navigation import AtItem
+from agentfly.environments.webshop.navigation import MAX_QUERY, AtItem
 from agentfly.environments.webshop.page import Kind, Label, Piece, Row
 from agentfly.environments.webshop.visit import HistoryEntry, Visit
 

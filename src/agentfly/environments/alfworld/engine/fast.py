@@ -1,12 +1,156 @@
 """The fast engine: the benchmark's games as a small state machine."""
 
+from collections.abc import Callable, Iterator
 from functools import partial
 
-from agentfly.environments.alfworld.engine.actions import Action, actions_here, go_to
-from agentfly.environments.alfworld.engine.game import Game
+from agentfly.environments.alfworld.engine import wording
+from agentfly.environments.alfworld.engine.game import Game, State, World
 from agentfly.environments.alfworld.engine.goal_progress import is_won
-from agentfly.environments.alfworld.engine.state import State
 from agentfly.environments.alfworld.engine.wording import NOTHING_HAPPENS, introduction
+
+Action = Callable[[World, State], str]
+
+_KNIVES = ("knife", "butterknife")
+
+
+def actions_here(world: World, state: State) -> dict[str, Action]:
+    """Return what can be done without going elsewhere, by command."""
+    here = world.at_place[state.place]
+    possible: dict[str, Action] = {
+        "help": lambda world, state: wording.HELP,
+        "inventory": wording.inventory,
+        "look": wording.surroundings,
+    }
+    for number in here:
+        possible.update(_with_receptacle(world, state, number))
+    if state.held is not None:
+        name = world.items[state.held].name
+        possible[f"examine {name}"] = partial(_examine_thing, thing=state.held)
+        possible.update(_slicing(world, state, state.held))
+    return possible
+
+
+def go_to(world: World, state: State, number: int) -> str:
+    """Go to a receptacle."""
+    receptacle = world.receptacles[number]
+    state.place = receptacle.place
+    return f"You arrive at {receptacle.name}. {wording.contents(world, state, number)}"
+
+
+def _with_receptacle(world: World, state: State, number: int) -> Iterator[tuple[str, Action]]:
+    receptacle = world.receptacles[number]
+    name = receptacle.name
+    yield f"examine {name}", partial(wording.contents, number=number)
+    if receptacle.openable and number not in state.opened:
+        yield f"open {name}", partial(_open, number=number)
+    else:
+        yield from _reaching_into(world, state, number)
+    if receptacle.openable and number in state.opened:
+        yield f"close {name}", partial(_close, number=number)
+    for thing in state.inside[number]:
+        if "toggleable" in world.items[thing].abilities:
+            yield f"use {world.items[thing].name}", partial(_use, thing=thing)
+    if state.held is not None:
+        yield from _treating(world, state.held, number)
+
+
+def _reaching_into(world: World, state: State, number: int) -> Iterator[tuple[str, Action]]:
+    receptacle = world.receptacles[number]
+    if state.held is None:
+        for thing in state.inside[number]:
+            item = world.items[thing]
+            if "pickupable" in item.abilities:
+                take = partial(_take, thing=thing, number=number)
+                yield f"take {item.name} from {receptacle.name}", take
+    elif world.items[state.held].kind in receptacle.takes:
+        item = world.items[state.held]
+        move = partial(_move, thing=state.held, number=number)
+        yield f"move {item.name} to {receptacle.name}", move
+
+
+def _treating(world: World, held: int, number: int) -> Iterator[tuple[str, Action]]:
+    item, receptacle = world.items[held], world.receptacles[number]
+    ability, verb, treat = _TREATMENTS.get(receptacle.kind, ("", "", None))
+    if treat is not None and ability in item.abilities:
+        yield (
+            f"{verb} {item.name} with {receptacle.name}",
+            partial(treat, thing=held, number=number),
+        )
+
+
+def _slicing(world: World, state: State, knife: int) -> Iterator[tuple[str, Action]]:
+    if world.items[knife].kind not in _KNIVES:
+        return
+    for thing, place in state.lying:
+        if place == state.place and "sliceable" in world.items[thing].abilities:
+            command = f"slice {world.items[thing].name} with {world.items[knife].name}"
+            yield command, partial(_slice, thing=thing, knife=knife)
+
+
+def _examine_thing(world: World, state: State, thing: int) -> str:
+    return wording.description(world, state, thing)
+
+
+def _open(world: World, state: State, number: int) -> str:
+    state.opened.add(number)
+    name = world.receptacles[number].name
+    return f"You open the {name}. {wording.contents(world, state, number)}"
+
+
+def _close(world: World, state: State, number: int) -> str:
+    state.opened.remove(number)
+    return f"You close the {world.receptacles[number].name}."
+
+
+def _take(world: World, state: State, thing: int, number: int) -> str:
+    state.held = thing
+    state.inside[number] = tuple(other for other in state.inside[number] if other != thing)
+    state.left.add((thing, number))
+    state.lying.discard((thing, state.place))
+    return f"You pick up the {world.items[thing].name} from the {world.receptacles[number].name}."
+
+
+def _move(world: World, state: State, thing: int, number: int) -> str:
+    state.held = None
+    state.inside[number] = tuple(sorted({*state.inside[number], thing}))
+    state.left.discard((thing, number))
+    state.lying.add((thing, state.place))
+    return f"You move the {world.items[thing].name} to the {world.receptacles[number].name}."
+
+
+def _use(world: World, state: State, thing: int) -> str:
+    state.toggled.add(thing)
+    return f"You turn on the {world.items[thing].name}."
+
+
+def _clean(world: World, state: State, thing: int, number: int) -> str:
+    state.clean.add(thing)
+    return f"You clean the {world.items[thing].name} using the {world.receptacles[number].name}."
+
+
+def _heat(world: World, state: State, thing: int, number: int) -> str:
+    state.hot.add(thing)
+    state.cool.discard(thing)
+    return f"You heat the {world.items[thing].name} using the {world.receptacles[number].name}."
+
+
+def _cool(world: World, state: State, thing: int, number: int) -> str:
+    state.cool.add(thing)
+    state.hot.discard(thing)
+    return f"You cool the {world.items[thing].name} using the {world.receptacles[number].name}."
+
+
+def _slice(world: World, state: State, thing: int, knife: int) -> str:
+    state.sliced.add(thing)
+    return f"You sliced the {world.items[thing].name} with the {world.items[knife].name}."
+
+
+_TREATMENTS: dict[str, tuple[str, str, Callable[..., str]]] = {
+    "sinkbasin": ("cleanable", "clean", _clean),
+    "microwave": ("heatable", "heat", _heat),
+    "fridge": ("coolable", "cool", _cool),
+}
+"""What a thing must be, and what can then be done to it, by the kind of receptacle."""
 
 
 class FastEngine:

@@ -1,8 +1,7 @@
 """How far a game is: whether its goal is reached, and which share of the way is done."""
 
+from agentfly.environments.alfworld.engine.game import State, World
 from agentfly.environments.alfworld.engine.goal import Goal, Treatment
-from agentfly.environments.alfworld.engine.state import State
-from agentfly.environments.alfworld.engine.world import World
 
 _MARKS: dict[Treatment, tuple[str, str]] = {
     "clean": ("cleanable", "clean"),

@@ -12,9 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from agentfly.environments.alfworld.engine.game import Game, Script
-from agentfly.environments.alfworld.engine.state import State
-from agentfly.environments.alfworld.engine.world import Index
+from agentfly.environments.alfworld.engine.game import Game, Index, Script, State
 from agentfly.errors import ConfigError
 
 MISSING = "TextWorld's engine needs the package alfworld: pip install 'agentfly[alfworld]'"

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from agentfly.environments.alfworld.engine.state import State
-from agentfly.environments.alfworld.engine.world import World
+from agentfly.environments.alfworld.engine.game import State, World
 
 NOTHING_HAPPENS = "Nothing happens."
 WELCOME = "-= Welcome to TextWorld, ALFRED! =-\n\n"

@@ -1,21 +1,112 @@
 """Making the catalog: the same level and number give the same shop, everywhere."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import cycle, islice
 from random import Random
+from types import MappingProxyType
 
 from agentfly.environments.webshop.catalog import Catalog, Product, Request
-from agentfly.environments.webshop.catalog.record import category_names
-from agentfly.environments.webshop.generated.departments import DEPARTMENTS, Department
-from agentfly.environments.webshop.generated.level import LEVELS, Level
-from agentfly.environments.webshop.generated.wording import (
-    HELD_OUT,
-    TRAINING,
-    brand_names,
-    word_instruction,
-)
+from agentfly.environments.webshop.catalog.departments import DEPARTMENTS, Department
+from agentfly.environments.webshop.catalog.product_record import category_names
 from agentfly.types import Seed
+
+TRAINING = (
+    "Find me {attributes} {things}",
+    "I am looking for {attributes} {things}",
+    "Show me {things} that are {attributes}",
+    "I want to buy {things}, {attributes}",
+    "Help me choose {attributes} {things}",
+    "I would like {things} with {attributes}",
+)
+HELD_OUT = (
+    "I need {things} which should be {attributes}",
+    "Could you order {attributes} {things} for me",
+    "We are out of {things}, ideally get {attributes}",
+)
+_BEGINNINGS = "Bel Cor Dal Fen Gar Hol Jun Kes Lor Mar Nor Or Pel Quin Ros Sol Tam Ul Ver Wen"
+_ENDINGS = "ado beck caster dine ella fort gate hurst iro land mont nell ova pine quist rane"
+
+
+def brand_names(random: Random) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Make up brands: those of products to train on, and others for the held-out ones."""
+    names = [begin + end for begin in _BEGINNINGS.split() for end in _ENDINGS.split()]
+    random.shuffle(names)
+    cut = len(names) * 4 // 5
+    return tuple(names[:cut]), tuple(names[cut:])
+
+
+def word_instruction(template: str, things: str, attributes: tuple[str, ...]) -> str:
+    """Fill a template.
+
+    >>> word_instruction(TRAINING[0], "mugs", ("non stick", "bpa free"))
+    'Find me non stick, bpa free mugs'
+    """
+    return template.format(things=things, attributes=", ".join(attributes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """What products have and goals ask for."""
+
+    products: int
+    """How many there are unless told otherwise."""
+    kinds: int
+    """How many kinds of things each department sells."""
+    attributes: int
+    """True of each product."""
+    wanted_attributes: int
+    """Of which a goal asks for so many."""
+    titled_attributes: int
+    """And the title says so many."""
+    options: int
+    """Names of options at most: color, size."""
+    values: int
+    """Of each option at most."""
+    brands: bool
+    """Whether titles begin with a brand."""
+    price_ranges: float
+    """Share of products with two prices, of which the one that counts is not shown."""
+
+
+LEVELS: Mapping[str, Level] = MappingProxyType(
+    {
+        "easy": Level(
+            products=300,
+            kinds=2,
+            attributes=2,
+            wanted_attributes=1,
+            titled_attributes=2,
+            options=1,
+            values=3,
+            brands=False,
+            price_ranges=0.0,
+        ),
+        "medium": Level(
+            products=3000,
+            kinds=6,
+            attributes=4,
+            wanted_attributes=2,
+            titled_attributes=2,
+            options=2,
+            values=4,
+            brands=True,
+            price_ranges=0.0,
+        ),
+        "hard": Level(
+            products=3000,
+            kinds=6,
+            attributes=5,
+            wanted_attributes=3,
+            titled_attributes=1,
+            options=3,
+            values=5,
+            brands=True,
+            price_ranges=0.1,
+        ),
+    }
+)
+
 
 HELD_OUT_SHARE = 5
 """Every fifth product is asked for by held-out goals only. The number of kinds is no multiple of

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from agentfly.environments.webshop.observation import SEPARATOR
+from agentfly.environments.webshop.storefront import SEPARATOR
 
 _RICH = re.compile(r"\[(?:clicked )?button_?\]")
 _IN_BRACKETS = re.compile(r"(?:^|(?<= ))(?:\[(.+?)\]|\((.+?)\))(?= [\[(]|$)")

@@ -11,9 +11,8 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from agentfly.environments.webshop.catalog.json_array import read_array
 from agentfly.environments.webshop.catalog.json_text import read_json
-from agentfly.environments.webshop.catalog.product import Product
-from agentfly.environments.webshop.catalog.record import read_product
-from agentfly.environments.webshop.catalog.request import Catalog, Request
+from agentfly.environments.webshop.catalog.product import Catalog, Product, Request
+from agentfly.environments.webshop.catalog.product_record import read_product
 from agentfly.errors import ConfigError, FormatError
 
 SMALL = "1000"

@@ -1,0 +1,188 @@
+"""Scripted players of the shop.
+
+The expert uses only the instruction and what the pages show, gold looks up the goal's product in
+the catalog, and the random player clicks anything. Each is a generator of actions; `to_player`
+turns it into calls of tools or plain text.
+"""
+
+import re
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+
+from agentfly.environments.player import Player, Say, Scene, call
+from agentfly.environments.webshop.goal import Goal
+from agentfly.environments.webshop.navigation import MAX_QUERY, Click, Search, write_action
+from agentfly.environments.webshop.options import WebShopOptions
+from agentfly.environments.webshop.page import Label
+from agentfly.environments.webshop.page_reader import Result, read_results, visible_pieces
+from agentfly.environments.webshop.shop import open_shop
+from agentfly.environments.webshop.text_match import content_words
+
+ActionPlayer = Callable[[Scene], Generator[Search | Click, str, None]]
+"""A player that yields actions and receives observations."""
+
+MAX_INSPECTED = 3
+"""Number of products that the expert looks at before it buys the best of them."""
+
+_PRICE = re.compile(r",? and price lower than ([\d.]+) dollars")
+_OPTIONS = re.compile(r" with (?=(?:(?! with )[^:])+: )")
+_INSTRUCTION = re.compile(r"Instruction:(?:\s|\[SEP\])*(.+?)\s*(?:\[SEP\]|\n|$)")
+
+_AROUND = """
+find show looking want buy help choose need order ideally get search please something item
+"""
+FILLER_WORDS = frozenset(_AROUND.split())
+"""Words of an instruction that don't describe the product."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedInstruction:
+    """Parts of an instruction."""
+
+    words: tuple[str, ...]
+    """Kind of product and wanted attributes."""
+    options: tuple[str, ...]
+    """Values of options to choose."""
+    price: float
+    """Maximum price."""
+
+    @property
+    def query(self) -> str:
+        """Words to search for."""
+        return " ".join((*self.words, *self.options))
+
+
+def parse_instruction(observation: str) -> ParsedInstruction:
+    """Parse the instruction on the first page.
+
+    >>> parse_instruction("Instruction: Find me non stick pans with color: red, and size: 9 inch, "
+    ...     "and price lower than 40.00 dollars")
+    ParsedInstruction(words=('non', 'stick', 'pans'), options=('red', '9 inch'), price=40.0)
+    """
+    found = _INSTRUCTION.search(observation)
+    text = found.group(1) if found else observation
+    price = _PRICE.search(text)
+    asked, *options = _OPTIONS.split(_PRICE.sub("", text), maxsplit=1)
+    words = [word for word in content_words(asked) if word not in FILLER_WORDS]
+    return ParsedInstruction(
+        words=tuple(dict.fromkeys(words)),
+        options=tuple(
+            pair.partition(": ")[2] for pair in ", ".join(options).split(", and ") if pair
+        ),
+        price=float(price.group(1)) if price else float("inf"),
+    )
+
+
+def play_expert(scene: Scene) -> Generator[Search | Click, str, None]:
+    """Search, open the likeliest products, and buy the one that fits best."""
+    wanted = parse_instruction(scene.observation)
+    found = read_results((yield Search(wanted.query)))
+    # The results are in a good order already; too expensive products go last.
+    likeliest = sorted(found, key=lambda result: result.price > wanted.price)[:MAX_INSPECTED]
+    fits: dict[str, float] = {}
+    for result in likeliest:
+        fits[result.asin] = yield from _look_at(result, wanted)
+        if fits[result.asin] == 1:
+            yield from _buy(wanted)
+        yield _click(Label.PREVIOUS)
+    if fits:
+        yield _click(max(fits, key=lambda asin: fits[asin]))
+        yield from _buy(wanted)
+
+
+def _look_at(result: Result, wanted: ParsedInstruction) -> Generator[Search | Click, str, float]:
+    """Open a product, and its features if they could complete the fit; return the fit."""
+    page = yield _click(result.asin)
+    fit = _fit(wanted, result, page)
+    if fit == 1 or not _offers(wanted, page):
+        return fit
+    features = yield _click(Label.FEATURES)
+    yield _click(Label.PREVIOUS)
+    return _fit(wanted, result, f"{page}\n{features}")
+
+
+def _buy(wanted: ParsedInstruction) -> Generator[Search | Click, str, None]:
+    for value in wanted.options:
+        yield _click(value)
+    yield _click(Label.BUY)
+
+
+def _click(label: str) -> Click:
+    return Click(label.lower())
+
+
+def _offers(wanted: ParsedInstruction, page: str) -> bool:
+    return set(wanted.options) <= set(visible_pieces(page))
+
+
+def _fit(wanted: ParsedInstruction, result: Result, seen: str) -> float:
+    """Return the share of the instruction that the texts seen of a product meet."""
+    present = {_singular(word) for word in content_words(seen)}
+    met = [_singular(word) in present for word in wanted.words]
+    met += [result.price <= wanted.price, _offers(wanted, seen)]
+    return sum(met) / len(met)
+
+
+def _singular(word: str) -> str:
+    return word.removesuffix("s")
+
+
+def gold_player(options: WebShopOptions) -> ActionPlayer:
+    """Return the gold player for a shop. The shop is opened when it first plays."""
+
+    def play_gold(scene: Scene) -> Generator[Search | Click, str, None]:
+        """Search for the product's title, page to it, choose the goal's options and buy."""
+        goal = Goal.from_row(scene.task.fields)
+        page = yield Search(open_shop(options).product(goal.asin).title[:MAX_QUERY])
+        while goal.asin not in visible_pieces(page):
+            page = yield Click(Label.NEXT.lower())
+        yield Click(goal.asin.lower())
+        for value in goal.options:
+            yield Click(value)
+        yield Click(Label.BUY.lower())
+
+    return play_gold
+
+
+def play_random(scene: Scene) -> Generator[Search | Click, str, None]:
+    """Search for some of the instruction's words and click anything, without end."""
+    words = parse_instruction(scene.observation).words
+    seen = visible_pieces(scene.observation)
+    while True:
+        if Label.BACK_TO_SEARCH in seen:
+            observation = yield Click(scene.random.choice(seen).lower())
+        else:
+            picked = scene.random.sample(words, scene.random.randint(1, len(words)))
+            observation = yield Search(" ".join(picked))
+        seen = visible_pieces(observation)
+
+
+def to_player(play: ActionPlayer, actions: str) -> Player:
+    """Make a chat player, for one of the choices of `WebShopOptions.actions`."""
+    say = {"tools": _by_three_tools, "tool": _by_one_tool, "text": _in_text}[actions]
+
+    def player(scene: Scene) -> Generator[Say, str, None]:
+        playing = play(scene)
+        action = next(playing)
+        while True:
+            observation = yield say(action)
+            try:
+                action = playing.send(observation)
+            except StopIteration:
+                return
+
+    return player
+
+
+def _by_three_tools(action: Search | Click) -> Say:
+    if isinstance(action, Search):
+        return call("search", query=action.query)
+    return call("buy") if action.label == Label.BUY.lower() else call("click", label=action.label)
+
+
+def _by_one_tool(action: Search | Click) -> Say:
+    return call("act", action=write_action(action))
+
+
+def _in_text(action: Search | Click) -> Say:
+    return Say(write_action(action))
