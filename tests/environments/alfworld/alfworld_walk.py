@@ -3,7 +3,7 @@
 from random import Random
 
 from agentfly.environments.alfworld.engine.game import Game
-from agentfly.environments.alfworld.engine.solver import APPLIANCES
+from agentfly.environments.alfworld.engine.goal import APPLIANCES
 from agentfly.environments.alfworld.environment import Engine
 
 STRAY = 0.15

@@ -253,7 +253,7 @@ def test_a_machine_without_java_takes_that_of_a_package(monkeypatch: pytest.Monk
     monkeypatch.setenv("PATH", "")
     assert java.java() == packaged
     told = subprocess.run([java.java(), "-version"], capture_output=True, text=True, check=True)
-    assert (java.version_of(told.stderr) or 0) >= java.OLDEST
+    assert (java.parse_version(told.stderr) or 0) >= java.OLDEST
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the stand-in is a shell script")

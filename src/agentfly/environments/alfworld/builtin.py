@@ -1,4 +1,4 @@
-"""ALFWorld as an entry of the catalog."""
+"""ALFWorld as a built-in environment: its definition, tools and rewards."""
 
 from functools import partial
 from typing import Any, Literal
@@ -21,12 +21,12 @@ from agentfly.types import EnvSpec, Step, Trajectory
 
 
 def success(env: Alfworld) -> dict[str, Any]:
-    """1 for a game that is won."""
+    """Return 1 for a game that is won, else 0."""
     return {"reward": float(env.won), "won": float(env.won)}
 
 
 def share_of_the_way(trajectory: Trajectory, env: Alfworld) -> dict[str, Any]:
-    """1 for a game that is won, else the share of the way that was gone; turn by turn."""
+    """Return 1 for a game that is won, else the share of progress, as a sum over turns."""
     per_turn = [turn.reward or 0.0 for turn in trajectory.turns]
     return {"reward": sum(per_turn), "won": float(env.won), "per_turn": per_turn}
 
@@ -55,24 +55,24 @@ SYSTEM_PROMPT = (
 
 
 class AlfworldOptions(Settings):
-    """Which games are played, and what of them is shown and rewarded."""
+    """Games, observations and rewards of ALFWorld."""
 
     data: str | None = None
     """The folder of the benchmark's games, such as `$ALFWORLD_DATA`; without it games are
     generated."""
     eval_split: Literal["valid_seen", "valid_unseen"] = "valid_seen"
     """Which of the benchmark's games are held out: those in rooms of the training games, or in
-    others."""
+    other rooms."""
     goal_text: GoalText = "template"
-    """Whether the benchmark's goals are in its own words or in those of the people it asked."""
+    """Wording of the benchmark's goals: its own templates, or human annotations."""
     task_types: tuple[TaskType, ...] = Field(default=TASK_TYPES, min_length=1)
-    """Which of the six kinds of task."""
+    """Which of the six kinds of task to use."""
     games: int = Field(default=1200, ge=1)
-    """How many games to generate for training."""
+    """Number of games to generate for training."""
     eval_games: int = Field(default=120, ge=1)
-    """How many to generate for evaluation, in other rooms."""
+    """Number of games to generate for evaluation, in other rooms."""
     size: Size = "medium"
-    """How much is in a generated room: 4 to 6 receptacles, 9 to 14, or 18 to 26."""
+    """Size of a generated room: 4 to 6 receptacles, 9 to 14, or 18 to 26."""
     rooms: Rooms = "own"
     """Whether generated rooms are furnished at random, or as one of the benchmark's 120 floor plans
     (which needs the package alfworld)."""
@@ -80,16 +80,16 @@ class AlfworldOptions(Settings):
     """Whether each observation ends with the commands that are possible; otherwise a tool lists
     them."""
     subgoals: bool = False
-    """Whether each step is rewarded for the share of the way that it goes, for turn-level credit,
-    instead of the whole game for being won."""
+    """Whether each step is rewarded for its share of the progress, for turn-level credit, instead
+    of only the whole game for being won."""
     engine: Literal["fast", "textworld"] = "fast"
-    """What plays the games: the state machine, or TextWorld in processes of its own."""
+    """Engine of the games: our state machine, or TextWorld in separate processes."""
     max_turns: int = Field(default=50, ge=1)
-    """How many turns a game may take."""
+    """Maximum number of turns of a game."""
 
 
 def make_alfworld(options: AlfworldOptions) -> Kit:
-    """Make everything for one choice of options."""
+    """Make the kit for one choice of options."""
     if options.engine == "textworld" and not textworld.is_installed():
         raise ConfigError(textworld.MISSING)
     kind = Alfworld if options.engine == "fast" else AlfworldTextWorld
@@ -98,12 +98,11 @@ def make_alfworld(options: AlfworldOptions) -> Kit:
     spec = EnvSpec(kind, (*shown, *read))
     acting = (tool(act, env=spec),)
     asking = (tool(commands, env=spec),)
-    scored = share_of_the_way if options.subgoals else success
     return Kit(
         tasks=partial(_rows, options, held_out=False),
         eval_tasks=partial(_rows, options, held_out=True),
         tools=acting if options.show_commands else acting + asking,
-        reward=reward(env=spec, range=(0, 1))(scored),
+        reward=reward(env=spec, range=(0, 1))(share_of_the_way if options.subgoals else success),
         environment=spec,
         system_prompt=SYSTEM_PROMPT,
         max_turns=options.max_turns,

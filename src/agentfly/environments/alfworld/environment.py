@@ -1,4 +1,4 @@
-"""The environment: one game for one chain, behind either engine."""
+"""The environment: one game for one chain, played by either engine."""
 
 from threading import Lock
 from typing import ClassVar, Protocol
@@ -15,36 +15,36 @@ from agentfly.types import Seed, Step, Task
 
 OVER = "The game is over."
 COMMANDS = "\nYou can: "
-"""What stands between an observation and the commands that are possible."""
+"""Text between an observation and the list of possible commands."""
 
 
 class Engine(Protocol):
-    """Plays one game."""
+    """Interface of an engine that plays one game."""
 
     @property
     def game(self) -> Game:
-        """What is played."""
+        """Game that is played."""
 
     @property
     def state(self) -> State:
-        """Where everything is."""
+        """Current state of the game."""
 
     @property
     def won(self) -> bool:
         """Whether the goal is reached."""
 
     def start(self) -> str:
-        """Begin anew."""
+        """Restart the game; return its first text."""
 
     def step(self, command: str) -> str:
-        """Do what a command says."""
+        """Perform a command; return its text."""
 
     def commands(self) -> list[str]:
-        """List what can be done now."""
+        """List the commands that are possible now."""
 
 
 class Alfworld:
-    """A room in which things have to be found, treated and put somewhere, by commands in words."""
+    """A room in which objects have to be found, treated and put somewhere, by text commands."""
 
     pooling: ClassVar[Pooling] = Pooling(max_instances=4096)
     client_options: ClassVar[ClientOptions] = {
@@ -59,11 +59,10 @@ class Alfworld:
 
         Args:
             show_commands: Whether each observation ends with the commands that are possible.
-            subgoals: Whether a step is rewarded for the share of the way that it goes, instead of
-                the last one alone for all of it. Either way the rewards of a game that is won add
-                up to 1.
-            data: The folder of the benchmark's games. Files elsewhere are never read, whatever a
-                task says; without it only generated games can be played.
+            subgoals: Whether a step is rewarded for its share of the progress, instead of only the
+                last one for winning. Either way the rewards of a game that is won add up to 1.
+            data: The folder of the benchmark's games. Files elsewhere are never read, even if a
+                task names one; without it only generated games can be played.
         """
         self.won = False
         self._show_commands = show_commands
@@ -71,11 +70,11 @@ class Alfworld:
         self._data = data
         self._engine: Engine | None = None
         self._progress = self._start_progress = 0.0
-        # The calls of one turn run side by side.
+        # The calls of one turn run concurrently.
         self._lock = Lock()
 
     def reset(self, task: Task, seed: Seed) -> Step:
-        """Begin a task's game, which is the same whatever the seed."""
+        """Start a task's game. The seed is unused: a game has no randomness."""
         del seed
         require_file_in_data(task.fields, self._data)
         with self._lock:
@@ -86,7 +85,7 @@ class Alfworld:
             return Step(observation=self._shown(said), state_key=self._engine.state.key())
 
     def step(self, action: str) -> Step:
-        """Do what a command says; one that is not possible changes nothing."""
+        """Perform a command; an impossible one changes nothing."""
         with self._lock:
             engine = self._playing()
             if self.won:
@@ -107,7 +106,7 @@ class Alfworld:
             return self._playing().commands()
 
     def close(self) -> None:
-        """Forget the game."""
+        """Drop the game."""
         self._engine = None
 
     def _open(self, task: Task) -> Engine:
@@ -128,13 +127,13 @@ class Alfworld:
         return progress(engine.game.world, engine.state) if self._subgoals else float(engine.won)
 
     def _reward(self) -> float:
-        """Return what the last step added to the progress, as a share of all that was missing."""
+        """Return the progress of the last step, as a share of all that was missing at the start."""
         before, self._progress = self._progress, self._progress_now()
         return (self._progress - before) / (1.0 - self._start_progress)
 
 
 class AlfworldTextWorld(Alfworld):
-    """The same through TextWorld, in a process of its own, for it is not safe in threads."""
+    """The same environment through TextWorld, in a separate process as it is not thread-safe."""
 
     pooling: ClassVar[Pooling] = Pooling(
         where="process",

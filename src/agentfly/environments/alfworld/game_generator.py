@@ -1,4 +1,4 @@
-"""Unlimited games: a room, things in it, and a goal that can be reached."""
+"""Generated games: a room, objects in it, and a goal that can be reached."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -8,6 +8,7 @@ from typing import Literal
 
 from agentfly.environments.alfworld.engine.game import Script
 from agentfly.environments.alfworld.engine.goal import (
+    APPLIANCES,
     SENTENCES,
     TREATMENTS,
     Goal,
@@ -15,7 +16,6 @@ from agentfly.environments.alfworld.engine.goal import (
     Treatment,
 )
 from agentfly.environments.alfworld.engine.problem import Fact, Problem, make_id
-from agentfly.environments.alfworld.engine.solver import APPLIANCES
 from agentfly.environments.alfworld.household import (
     ABILITIES,
     FURNITURE,
@@ -39,20 +39,20 @@ ROOMS: dict[TaskType, tuple[Room, ...]] = {
     "pick_cool_then_place_in_recep": ("kitchen",),
     "pick_two_obj_and_place": ("kitchen", "livingroom", "bedroom", "bathroom"),
 }
-"""Where a kind of task may be set."""
+"""Rooms in which each kind of task can be set."""
 
 EVAL_SHARE = 5
-"""One room in so many is kept for evaluation."""
+"""One room in this many is kept for evaluation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoomSize:
-    """How much is in a room, each from least to most."""
+    """Ranges of how much is in a room."""
 
     receptacles: tuple[int, int]
     things: tuple[int, int]
     shared_places: float
-    """The share of receptacles before which one stands already when one stands before another."""
+    """Share of receptacles that stand at the same place as another."""
 
 
 ROOM_SIZES: dict[Size, RoomSize] = {
@@ -64,7 +64,9 @@ ROOM_SIZES: dict[Size, RoomSize] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What determines a game: the same recipe always gives the same.
+    """The parameters of a generated game: equal recipes give equal games.
+
+    Its `repr` seeds the generator, so renaming the class or a field changes every game.
 
     >>> recipe = Recipe(seed=3, task_type="pick_heat_then_place_in_recep", size="small")
     >>> generate(recipe).task
@@ -84,19 +86,19 @@ class Furniture:
 
     kind: str
     place: int
-    """Where one stands before it."""
+    """Place from which it is reached."""
 
     def takes(self, thing: str) -> bool:
-        """Tell whether a kind of thing may be put there."""
+        """Return whether a kind of object may be put there."""
         return self.kind in RECEPTACLES_FOR[thing]
 
 
 Placement = tuple[str, int]
-"""A kind of thing, and the position of the piece that it is in."""
+"""A kind of object, and the index of the furniture that it is in."""
 
 
 def generate(recipe: Recipe) -> Script:
-    """Make a game that can be won. Games for training and for evaluation share no room."""
+    """Generate a game that can be won. Training and evaluation share no room."""
     random = Random(repr(recipe))
     while True:
         room = random.choice(ROOMS[recipe.task_type])
@@ -119,7 +121,7 @@ def _draw_goal(random: Random, task_type: TaskType, room: Room) -> Goal:
         for thing in THINGS[room]
         if thing in able
     }
-    # What belongs to one sort of place alone could only be found where it has to go.
+    # An object with one usual receptacle could only be found where it has to go.
     item = random.choice([thing for thing, homes in targets.items() if len(homes) > 1])
     return Goal(task_type=task_type, item=item, receptacle=random.choice(targets[item]))
 
@@ -144,7 +146,7 @@ def _furnish(random: Random, recipe: Recipe, room: Room, goal: Goal) -> Sequence
 
 
 def _needed(random: Random, room: Room, goal: Goal) -> list[str]:
-    """List what the goal can't be reached without: source, appliance, target or lamp's stand."""
+    """List the furniture that the goal needs: source, appliance, target or lamp stand."""
     here = FURNITURE[room]
     sources = [
         home for home in RECEPTACLES_FOR[goal.item] if home in here and home != goal.receptacle
@@ -156,7 +158,7 @@ def _needed(random: Random, room: Room, goal: Goal) -> list[str]:
 
 
 def _placed(random: Random, kinds: Sequence[str], shared: float) -> Iterator[Furniture]:
-    place = 0  # in the middle of the room, where nothing stands
+    place = 0  # The middle of the room, where nothing stands.
     for kind in kinds:
         if place == 0 or random.random() >= shared:
             place += 1
@@ -166,7 +168,7 @@ def _placed(random: Random, kinds: Sequence[str], shared: float) -> Iterator[Fur
 def _fill(
     random: Random, room_size: RoomSize, room: Room, goal: Goal, pieces: Sequence[Furniture]
 ) -> list[Placement] | None:
-    """Put things where they belong; None if the goal can't be reached in such a room."""
+    """Place objects where they belong; return None if the goal can't be reached then."""
     kinds = {piece.kind for piece in pieces}
     if not kinds.issuperset(_asked_for(goal)):
         return None
@@ -198,8 +200,9 @@ def _split_of(
 ) -> Split:
     """Assign a room to a split by its contents alone, so that none is ever in both."""
     if recipe.rooms == "floor_plans":
-        return recipe.split  # they are held out as a whole
-    # Two that differ in nothing but the order in which they were drawn are the same room.
+        return recipe.split  # Floor plans are held out as a whole.
+    # Sorted, as rooms that differ only in the order of drawing are the same. The `repr` of the
+    # goal decides the split: renaming its class would move rooms between splits.
     contents = sorted((thing, pieces[number].kind) for thing, number in placements)
     room = (goal, sorted(piece.kind for piece in pieces), contents)
     digest = hashlib.blake2b(repr(room).encode(), digest_size=4).digest()
@@ -238,7 +241,7 @@ def _can_contain(pieces: Sequence[Furniture], placements: Sequence[Placement]) -
 
 
 def _numbered(kinds: Sequence[str]) -> list[str]:
-    """Make an id for each.
+    """Make an id for each kind in a list.
 
     >>> _numbered(["mug", "pen", "mug"])
     ['mug_bar_01', 'pen_bar_01', 'mug_bar_02']

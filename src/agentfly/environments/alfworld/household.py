@@ -1,4 +1,4 @@
-"""What is found in a house: rooms, their furniture, and which things belong where.
+"""Rooms, their furniture, and which objects belong where; the floor plans of the benchmark.
 
 The kinds, and what may be put where, are those of the benchmark's domain.
 """
@@ -68,7 +68,7 @@ FURNITURE: dict[Room, dict[str, int]] = {
         "cart": 1,
     },
 }
-"""How many of each there may be."""
+"""Maximum number of each kind of furniture in a room."""
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -152,7 +152,7 @@ RECEPTACLES_FOR: dict[str, tuple[str, ...]] = {
         "desklamp": "sidetable desk dresser shelf coffeetable",
     }.items()
 }
-"""Where a thing may be put, roughly from the likeliest place to find it to the least."""
+"""Kinds of receptacles that an object may be in, roughly the likeliest first."""
 
 LAMP = "desklamp"
 
@@ -169,7 +169,7 @@ ABILITIES: dict[str, frozenset[str]] = {
         "toggleable": LAMP,
     }.items()
 }
-"""What can be done to which things, by the domain's own word."""
+"""Objects by what can be done to them, in the domain's own words."""
 
 THINGS: dict[Room, tuple[str, ...]] = {
     "kitchen": _words(
@@ -190,7 +190,7 @@ THINGS: dict[Room, tuple[str, ...]] = {
         "toiletpaper"
     ),
 }
-"""What is found in each room, apart from lamps."""
+"""Objects found in each room, apart from lamps."""
 
 
 MISSING = "the floor plans come with the package alfworld: pip install 'agentfly[alfworld]'"
@@ -202,14 +202,14 @@ _HELD_OUT: dict[Room, tuple[int, ...]] = {
     "bedroom": (8, 15, 25),
     "bathroom": (4, 24, 25),
 }
-"""The rooms of each sort in which no training game of the benchmark is played."""
+"""Numbers of the floor plans without a training game of the benchmark."""
 _ALL = range(1, 31)
 
 _KNOWN = {kind for homes in RECEPTACLES_FOR.values() for kind in homes}
 
 
 def floor_plan(random: Random, room: Room, *, held_out: bool) -> Sequence[tuple[str, int]]:
-    """Draw a room: the kind of each receptacle, and where one stands before it."""
+    """Draw one of the benchmark's floor plans: the kind and place of each receptacle."""
     numbers = [number for number in _ALL if (number in _HELD_OUT[room]) == held_out]
     return _read(_FIRST[room] + random.choice(numbers))
 
@@ -224,7 +224,7 @@ def _read(number: int) -> tuple[tuple[str, int], ...]:
 
 
 def _kind(thing: str) -> str:
-    """Read the kind of an id such as `Sink|-00.70|+00.93|-00.65|SinkBasin`."""
+    """Return the kind of an id such as `Sink|-00.70|+00.93|-00.65|SinkBasin`."""
     first, *_, last = re.split(r"\|", thing)
     return (last if last.endswith("Basin") else first).lower()
 

@@ -1,4 +1,4 @@
-"""The benchmark's own games, in either layout in which people have them.
+"""The benchmark's own games, in either of the two usual layouts.
 
     $ALFWORLD_DATA/json_2.1.1/train/TASK/TRIAL/game.tw-pddl     a folder for each game
     FOLDER/train.jsonl.gz                                       a line for each game
@@ -34,19 +34,19 @@ _TASK = re.compile(r"Your task is to: (.*?)\s*\"")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfficialGame:
-    """What is known of a game without reading its problem."""
+    """One game of the benchmark, before its problem is parsed."""
 
     id: str
     """Such as `valid_seen/look_at_obj_in_light-Mug-None-DeskLamp-308/trial_T20190908`."""
     file: str
     line: int | None
-    """None where a game has a file of its own."""
+    """Line of the game in its file; None where each game has its own file."""
     pddl: str
     template: str
     human: tuple[str, ...]
 
     def words(self, goal_text: GoalText) -> str:
-        """Return the task in words. Of several people's, always the same one."""
+        """Return the task in words. Of several annotations, the choice is fixed by the id."""
         if goal_text == "template":
             return _sentence(self.template)
         if not self.human:
@@ -58,12 +58,12 @@ class OfficialGame:
 
 
 def data_folder(data: str) -> Path:
-    """Return the folder that a person named, `$ALFWORLD_DATA` or `~` resolved."""
+    """Return the folder with variables such as `$ALFWORLD_DATA` and `~` expanded."""
     return Path(os.path.expandvars(data)).expanduser()
 
 
 def official_games(data: str, split: Split) -> Iterator[OfficialGame]:
-    """Return the solvable games of a split; ConfigError if there are none."""
+    """Yield the solvable games of a split; raise ConfigError if there are none."""
     folder = data_folder(data)
     games_folder = folder / LAYOUT / split
     files = [folder / f"{split}.jsonl.gz", folder / f"{split}.jsonl"]
@@ -86,13 +86,13 @@ def official_games(data: str, split: Split) -> Iterator[OfficialGame]:
 
 
 def official_script(file: str, line: int | None, task: str) -> Script:
-    """Read one game, with its task in words as it was chosen before."""
+    """Read one game, with its task in the words of the row."""
     text = _game_file(Path(file))["pddl_problem"] if line is None else _line_text(file, line)
     return Script(problem=read_problem(text, file, line), task=task, text=text)
 
 
 def read_problem(text: str, file: str, line: int | None) -> Problem:
-    """Read a problem's text; FormatError that names file and line."""
+    """Parse a problem's text; raise a FormatError that names file and line."""
     try:
         return Problem.from_pddl(text)
     except FormatError as error:
@@ -153,34 +153,34 @@ def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    with _opened(path) as file:
+    with _open(path) as file:
         try:
             yield from file
         except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
             raise FormatError(f"{path} is cut short or damaged: {error}") from error
 
 
-def _opened(path: Path) -> IO[str]:
+def _open(path: Path) -> IO[str]:
     if path.suffix == ".gz":
         return gzip.open(path, "rt", encoding="utf-8")
     return path.open(encoding="utf-8")
 
 
 def _line_text(file: str, line: int) -> str:
-    with _one_at_a_time:
+    with _reading:
         found = _packed_lines(file).get(line)
     if found is None:
         raise ConfigError(f"{file} has no line {line} any more")
     return zlib.decompress(found).decode()
 
 
-_one_at_a_time = threading.Lock()
-"""The chains that ask first wait for one reading, instead of reading all at once."""
+_reading = threading.Lock()
+"""Concurrent chains wait for one reading instead of each reading the file."""
 
 
 @lru_cache(maxsize=4)
 def _packed_lines(file: str) -> Mapping[int, bytes]:
-    """Keep a file's problems in memory for all chains: 5 kB each instead of 40."""
+    """Return a file's problems, compressed and shared by all chains: 5 kB each instead of 40."""
     if not Path(file).is_file():
         raise ConfigError(f"the file of games {file!r} is gone")
     rows = _rows(Path(file))

@@ -1,7 +1,7 @@
-"""An expert that knows nothing but what it is shown, and searches until it has found.
+"""Scripted players.
 
-It looks first where a thing is likely to be, and notes whatever else it sees on the way, so that it
-needs no second look. What it carries does not keep it from searching on.
+The expert uses only what it is shown. It looks first where an object is likely to be, and remembers
+what else it sees, so that it needs no second look. Gold and random use the game's state.
 """
 
 import re
@@ -10,8 +10,8 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from agentfly.environments.alfworld.engine.fast import FastEngine
-from agentfly.environments.alfworld.engine.goal import Goal
-from agentfly.environments.alfworld.engine.solver import APPLIANCES, solve
+from agentfly.environments.alfworld.engine.goal import APPLIANCES, Goal
+from agentfly.environments.alfworld.engine.solver import solve
 from agentfly.environments.alfworld.engine.wording import NOTHING_HAPPENS
 from agentfly.environments.alfworld.household import OPENABLE, RECEPTACLES_FOR
 from agentfly.environments.alfworld.tasks import load_game, row_goal
@@ -19,14 +19,14 @@ from agentfly.environments.player import Say, Scene, call
 
 Play = Generator[Say, str, None]
 Answer = Generator[Say, str, str | None]
-"""Play that ends with the name of what was found."""
+"""Play that returns the name of what was found."""
 
 _SEEN = re.compile(r"you see (.*?)\.")
 _NAME = re.compile(r"\ba (\w+ \d+)")
 
 
 def expert(scene: Scene) -> Play:
-    """Search, fetch, treat and bring."""
+    """Search for the object, take it, treat it and bring it, by observations alone."""
     player = _Searcher(goal=row_goal(scene.task.fields), receptacles=_names(scene.observation))
     if player.goal.lamp:
         yield from player.look_under_lamp()
@@ -40,11 +40,11 @@ class _Searcher:
     goal: Goal
     receptacles: list[str]
     contents: dict[str, list[str]] = field(default_factory=dict)
-    """What was seen in each receptacle that was looked into."""
+    """Objects seen in each receptacle that was looked into."""
     here: str = ""
 
     def look_under_lamp(self) -> Play:
-        """Find a thing, then a lamp, and switch it on."""
+        """Take the object, then find a lamp and switch it on."""
         if (yield from self.fetch(self.goal.item)) is None:
             return
         stand = yield from self.find(self.goal.lamp)
@@ -54,9 +54,9 @@ class _Searcher:
             yield from self.act(f"use {lamp}")
 
     def bring(self) -> Play:
-        """Find as many things as are wanted and bring each to the same receptacle."""
+        """Find as many objects as the goal asks for and bring each to the same receptacle."""
         target = self.first(self.goal.receptacle)
-        # What is there already counts, unless it has to be treated first.
+        # Objects that are there already count, unless they have to be treated first.
         done = target if self.goal.treatment is None else None
         for _ in range(self.goal.count):
             item = yield from self.fetch(self.goal.item, but_not_from=done)
@@ -69,7 +69,7 @@ class _Searcher:
             self.contents[target].append(item)
 
     def treat(self, item: str) -> Play:
-        """Clean, heat or cool a thing, if the goal asks for it."""
+        """Clean, heat or cool an object, if the goal asks for it."""
         treatment = self.goal.treatment
         appliance = self.first(APPLIANCES[treatment]) if treatment else None
         if appliance is not None:
@@ -81,7 +81,7 @@ class _Searcher:
         return next((name for name in self.receptacles if _kind(name) == kind), None)
 
     def fetch(self, kind: str, but_not_from: str | None = None) -> Answer:
-        """Find a thing and take it; return its name."""
+        """Find an object and take it; return its name."""
         place = yield from self.find(kind, but_not_from)
         if place is None:
             return None
@@ -93,7 +93,7 @@ class _Searcher:
         return item
 
     def find(self, kind: str, but_not_in: str | None = None) -> Answer:
-        """Search until a thing of some kind is seen; return where it is."""
+        """Search until an object of this kind is seen; return its receptacle."""
         while True:
             for place, things in self.contents.items():
                 if place != but_not_in and any(_kind(name) == kind for name in things):
@@ -101,46 +101,46 @@ class _Searcher:
             unseen = [name for name in self.receptacles if name not in self.contents]
             if not unseen:
                 return None
-            place = max(unseen, key=lambda name: self.promise(name, kind))
+            place = max(unseen, key=lambda name: self.likelihood(name, kind))
             yield from self.go(place)
             yield from self.open(place)
             self.contents.setdefault(place, [])
 
-    def promise(self, place: str, kind: str) -> float:
-        """Say how much a look is worth: how likely it is there, for how many commands."""
-        homes = RECEPTACLES_FOR.get(kind, ())
-        likely = 1 / (1 + homes.index(_kind(place))) if _kind(place) in homes else 0.01
+    def likelihood(self, place: str, kind: str) -> float:
+        """Return how likely a look finds the object, per command that it takes."""
+        usual = RECEPTACLES_FOR.get(kind, ())
+        likely = 1 / (1 + usual.index(_kind(place))) if _kind(place) in usual else 0.01
         alike = Counter(map(_kind, self.receptacles))[_kind(place)]
         return likely / alike / (2 if _kind(place) in OPENABLE else 1)
 
     def go(self, place: str) -> Play:
-        """Stand before a receptacle."""
+        """Go to a receptacle."""
         if self.here == place:
             return
         self.here = place
         observation = yield call("act", command=f"go to {place}")
         if observation.startswith(NOTHING_HAPPENS):
-            # One stands before it already, as it is next to the last.
+            # It shares a place with the last receptacle, so the player is there already.
             observation = yield call("act", command=f"examine {place}")
         self.note(place, observation)
 
     def open(self, place: str) -> Play:
-        """Open it if it was found closed."""
+        """Open a receptacle if it was found closed."""
         if place not in self.contents:
             self.note(place, (yield call("act", command=f"open {place}")))
 
     def act(self, command: str) -> Play:
-        """Do what changes nothing that has to be noted."""
+        """Perform a command whose observation is not needed."""
         yield call("act", command=command)
 
     def note(self, place: str, observation: str) -> None:
-        """Remember what a receptacle holds, if that was seen."""
+        """Remember the contents of a receptacle, if they were seen."""
         if "you see" in observation and place not in self.contents:
             self.contents[place] = _names(observation)
 
 
 def _names(observation: str) -> list[str]:
-    """Read what is seen.
+    """Return the names that an observation lists.
 
     >>> _names("On the desk 1, you see a mug 2, and a pen 1.")
     ['mug 2', 'pen 1']
@@ -154,15 +154,15 @@ def _kind(name: str) -> str:
 
 
 def gold(scene: Scene) -> Generator[Say, str, None]:
-    """Win in as few commands as can be."""
+    """Win with the fewest commands, found by the solver."""
     for command in solve(load_game(scene.task.fields)) or ():
         yield call("act", command=command)
     yield Say("This game can't be won.")
 
 
 def random(scene: Scene) -> Generator[Say, str, None]:
-    """Give any of the commands that are possible, for ever."""
-    # It keeps a game of its own to know them, so that it needs no turn to ask.
+    """Choose among the possible commands at random, without end."""
+    # A game of its own lists them, so that no turn is spent on asking.
     engine = FastEngine(load_game(scene.task.fields))
     while True:
         command = scene.random.choice(engine.commands())

@@ -1,4 +1,4 @@
-"""Tasks as rows: small, and enough to make the game anew wherever it is played."""
+"""Tasks as rows: small, and enough to make the game in any process."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ Row = Mapping[str, Any]
 def generated_rows(
     count: int, *, split: Split, task_types: Sequence[TaskType], size: Size, rooms: Rooms
 ) -> Iterator[Row]:
-    """Return so many generated games, of each kind of task in turn."""
+    """Yield rows of generated games, cycling through the kinds of task."""
     for seed in range(count):
         recipe = Recipe(
             seed=seed,
@@ -44,7 +44,7 @@ def generated_rows(
 def official_rows(
     data: str, *, split: OfficialSplit, task_types: Sequence[TaskType], goal_text: GoalText
 ) -> Iterator[Row]:
-    """Return the benchmark's games of some kinds."""
+    """Yield rows of the benchmark's games of some kinds."""
     for game in official_games(data, split):
         goal = read_problem(game.pddl, game.file, game.line).goal
         if goal.task_type in task_types:
@@ -52,7 +52,7 @@ def official_rows(
 
 
 def load_script(fields: Mapping[str, Any]) -> Script:
-    """Return the game that a row is about."""
+    """Return the script of a row's game."""
     if "recipe" in fields:
         return generate(Recipe(**fields["recipe"]))
     if "file" in fields:
@@ -66,7 +66,7 @@ def load_script(fields: Mapping[str, Any]) -> Script:
 def require_file_in_data(fields: Mapping[str, Any], data: str | None) -> None:
     """Raise ConfigError if a row names a file outside the folder of games.
 
-    The rows of an environment server come from its clients, who may read nothing else there.
+    An environment server gets rows from its clients, who must not read its other files.
     """
     file = fields.get("file")
     if "recipe" in fields or file is None:
@@ -77,13 +77,13 @@ def require_file_in_data(fields: Mapping[str, Any], data: str | None) -> None:
             "games: give the option `data`"
         )
     path, folder = Path(str(file)), data_folder(data)
-    # Compared as written, for the folder may hold links to elsewhere.
+    # Links are not resolved: the folder may hold links to elsewhere.
     if ".." in path.parts or not path.absolute().is_relative_to(folder.absolute()):
         raise ConfigError("this task's file is outside the folder of games, the option `data`")
 
 
 def load_game(fields: Mapping[str, Any]) -> Game:
-    """Return the same ready to be played, made once for all chains of a group."""
+    """Return a row's game ready to play, made once for all chains of a group."""
     needed = {name: fields[name] for name in _NEEDED if name in fields}
     return _game(json.dumps(needed, sort_keys=True))
 
@@ -97,7 +97,7 @@ _NEEDED = ("recipe", "file", "line", "goal")
 
 
 def row_goal(fields: Mapping[str, Any]) -> Goal:
-    """Return the goal that a row tells openly."""
+    """Return the goal in the public fields of a row."""
     return Goal(**{name: fields[name] for name in ("task_type", "item", "receptacle", "lamp")})
 
 

@@ -1,4 +1,4 @@
-"""ScienceWorld as an entry of the catalog."""
+"""ScienceWorld as a built-in environment: its definition, tools and reward."""
 
 from functools import partial
 from typing import Any, Literal
@@ -24,7 +24,7 @@ from agentfly.types import EnvSpec, Step, Trajectory
 
 
 def final_score(trajectory: Trajectory, env: ScienceWorld) -> dict[str, Any]:
-    """The score at the end as a share of 100; turn by turn what each turn changed of it."""
+    """Return the final score as a share of 100, and the change of each turn."""
     return {
         "reward": env.score / 100,
         "score": env.score,
@@ -34,7 +34,7 @@ def final_score(trajectory: Trajectory, env: ScienceWorld) -> dict[str, Any]:
 
 
 MAX_LISTED = 40
-"""How many valid actions an answer names: there are often a thousand."""
+"""Maximum number of valid actions in an answer: there are often a thousand."""
 
 
 def act(action: str, env: ScienceWorld) -> Step:
@@ -72,33 +72,33 @@ SYSTEM_PROMPT = (
     "only when the task asks for it: a wrong focus ends the task."
 )
 TOOL_SECONDS = 900.0
-"""Longer than an action and the loads of others in the same JVM may take: what hangs has to end as
-a failure of the environment, not as an observation."""
+"""Timeout of a tool. It is longer than an action and the loads of other chains in the same JVM can
+take, so that a hang ends as a failure of the environment and not as an observation."""
 
 
 class ScienceWorldOptions(Settings):
-    """Which tasks are played, and what of them is shown."""
+    """Tasks, observations and limits of ScienceWorld."""
 
     tasks: tuple[str, ...] = Field(default=tuple(VARIATIONS), min_length=1)
-    """Which of the 30 tasks. The easiest is find-non-living-thing."""
+    """Which of the 30 tasks to use. The easiest is find-non-living-thing."""
     simplifications: tuple[Simplification, ...] = ()
-    """What makes them easier: `easy` is teleporting, open doors and containers, and flower pots
-    that water themselves."""
+    """Simplifications of the tasks: `easy` is teleporting, open doors and containers, and
+    self-watering flower pots."""
     eval_split: Literal["dev", "test"] = "dev"
     """Which variations are held out."""
     variations: int | None = Field(default=None, ge=1)
-    """At most so many of each task, for training and for evaluation; all by default."""
+    """Maximum number of variations of each task, for training and for evaluation; default all."""
     show: tuple[Shown, ...] = ()
-    """What every observation ends with: `look`, `inventory`, `task`, and `actions` for all valid
-    actions, which is long and slow."""
+    """Additions at the end of every observation: `look`, `inventory`, `task`, and `actions` for all
+    valid actions, which is long and slow."""
     helpers: bool = True
-    """Whether there are tools that list things and valid actions beside the one that acts."""
+    """Whether to add tools that list objects and valid actions."""
     penalty: bool = False
-    """Whether a wrong focus is worth -1, as the simulator counts, instead of 0."""
+    """Whether a wrong focus gives a reward of -1, as in the simulator, instead of 0."""
     max_moves: int = Field(default=100, ge=1)
-    """After so many actions that take time, a task is over."""
+    """Maximum number of actions that take time."""
     max_turns: int = Field(default=100, ge=1)
-    """How many turns a task may take, those without a move included."""
+    """Maximum number of turns, including those without a move."""
 
     @field_validator("tasks")
     @classmethod
@@ -107,7 +107,7 @@ class ScienceWorldOptions(Settings):
 
 
 def make_scienceworld(options: ScienceWorldOptions) -> Kit:
-    """Make everything for one choice of options."""
+    """Make the kit for one choice of options."""
     require_solvable(options.tasks, options.simplifications)
     chosen = (
         ("show", options.show),

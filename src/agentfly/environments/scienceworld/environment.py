@@ -1,4 +1,4 @@
-"""The environment: one world of the simulator for one chain."""
+"""The environment: one world of the simulator for one chain; suggestions for unknown actions."""
 
 import hashlib
 import re
@@ -21,16 +21,16 @@ from agentfly.types import Seed, Step, Task
 OVER = "The task is over."
 
 Shown = Literal["look", "inventory", "task", "actions"]
-"""What an observation can end with: the room, what is carried, the task, the valid actions."""
+"""Possible additions to an observation: the room, the inventory, the task, the valid actions."""
 
 
 class ScienceWorld:
-    """A house with a workshop, a greenhouse and a garden, in which experiments are done in words.
+    """A house with a workshop, a greenhouse and a garden, for experiments by text actions.
 
-    After a reset and after every step, `score` has the points so far, 0 to 100.
+    After a reset and after every step, `score` holds the points so far, 0 to 100.
     """
 
-    # It leaves its JVM when nobody loads there.
+    # Closing waits until no other world of its JVM loads a task.
     pooling: ClassVar[Pooling] = Pooling(
         max_instances=32, memory_mb=80, close_seconds=LOAD_SECONDS + STEP_SECONDS
     )
@@ -42,10 +42,9 @@ class ScienceWorld:
         """Choose what a step shows, and how a task ends.
 
         Args:
-            show: What every observation ends with. To list valid actions is slow.
-            max_moves: After this many actions that take time, the task is over.
-            penalty: Whether a wrong focus gives the simulator's own -100 points, instead of taking
-                away those that were won.
+            show: Additions at the end of every observation. Listing valid actions is slow.
+            max_moves: Maximum number of actions that take time.
+            penalty: Whether a wrong focus gives the simulator's own -100 points, instead of 0.
         """
         self.score = 0
         self._show = show
@@ -53,11 +52,11 @@ class ScienceWorld:
         self._penalty = penalty
         self._over = False
         self._world: World | None = None
-        # The calls of one turn run side by side.
+        # The calls of one turn run concurrently.
         self._lock = Lock()
 
     def reset(self, task: Task, seed: Seed) -> Step:
-        """Load a task, which is the same whatever the seed, and look around."""
+        """Load a task and look around. The seed is unused: the variation determines the task."""
         del seed
         with self._lock:
             world = self._living_world()
@@ -69,7 +68,7 @@ class ScienceWorld:
             return Step(observation="\n".join(shown), state_key=_key(result))
 
     def step(self, action: str) -> Step:
-        """Do what an action says; one that is not understood changes nothing."""
+        """Perform an action; one that is not understood changes nothing."""
         with self._lock:
             if self._over:
                 return Step(observation=OVER, reward=0.0, done=True)
@@ -87,19 +86,19 @@ class ScienceWorld:
             )
 
     def things(self) -> str:
-        """Name the kinds of actions, and the things that are here: fast and short."""
+        """List the kinds of actions and the objects here: fast and short."""
         with self._lock:
             world = self._playing()
             kinds, things = ", ".join(world.templates()), ", ".join(world.objects())
             return f"Actions: {kinds}\nThings (OBJ): {things}"
 
     def valid_actions(self) -> list[str]:
-        """List every action that would do something now: slow, and often a thousand."""
+        """List every action with an effect now: slow, and often a thousand."""
         with self._lock:
             return self._playing().valid_actions()
 
     def close(self) -> None:
-        """Leave the simulator."""
+        """Close the world."""
         with self._lock:
             if self._world is not None:
                 self._world.close()
@@ -139,22 +138,22 @@ class ScienceWorld:
 
 
 def _key(result: StepResult) -> str:
-    """Name a state by what can be seen of it: the room, what is carried, the score."""
+    """Return a key of the visible state: room, inventory and score."""
     seen = "\0".join((result.look, result.inventory, str(result.score)))
     return hashlib.blake2b(seen.encode(), digest_size=16).hexdigest()
 
 
 NOT_UNDERSTOOD = "No known action matches that input."
-"""What the simulator says then."""
+"""The simulator's answer to an unknown action."""
 MIN_SIMILARITY = 0.6
-"""How alike two actions must be, from 0 to 1, before one is taken for the other."""
+"""Minimum similarity, from 0 to 1, of an action to its suggestion."""
 MIN_NAME_SIMILARITY = 0.5
-"""The same of two names of things, which are often said in part."""
+"""Minimum similarity of two names; lower, as names are often shortened."""
 NOT_SUGGESTED = ("reset task",)
 
 
 def nearest_action(action: str, templates: Iterable[str], objects: Sequence[str]) -> str | None:
-    """Return the most alike of all actions with things that are here, if any is alike enough.
+    """Return the most similar action with objects that are here, if any is similar enough.
 
     >>> nearest_action("put it there", ["move OBJ to OBJ", "eat OBJ"], ["apple", "red box"])
     >>> nearest_action("mov aple to the box", ["move OBJ to OBJ", "eat OBJ"], ["apple", "red box"])
@@ -172,7 +171,7 @@ def nearest_action(action: str, templates: Iterable[str], objects: Sequence[str]
 
 
 def _filled(template: str, said: str, objects: Sequence[str]) -> Iterator[str]:
-    """Put the things that a text seems to name into a template.
+    """Yield a template filled with the objects that a text seems to name.
 
     >>> list(_filled("pick up OBJ", "pickup aple", ["apple", "red box"]))
     ['pick up apple']
@@ -182,7 +181,8 @@ def _filled(template: str, said: str, objects: Sequence[str]) -> Iterator[str]:
         yield template
         return
     count = len(verb.split())
-    for skipped in (count, count - 1):  # One word less where two were written as one.
+    # One word less, for a verb whose two words were written as one.
+    for skipped in (count, count - 1):
         rest = " ".join(said.split()[skipped:])
         named = rest.split(f" {links[0]} ", 1) if links[0] else [rest]
         things = [thing for name in named if (thing := _closest(name, objects))]

@@ -1,7 +1,11 @@
-"""Scripted players. All of them know more than a model does: none reads what it is shown.
+"""Scripted players, and the gold paths that they play.
 
-There is no expert for 30 kinds of experiments that plays by sight alone, so the expert plays the
-simulator's gold path too, on the shortest way that the simplifications allow.
+All of them have more information than a model: none reads its observations. No expert for 30 kinds
+of experiments plays by observations alone, so the expert plays the simulator's gold path too, on
+the shortest way that the simplifications allow. Gold paths are found by the simulator and cached:
+
+    ~/.cache/agentfly/scienceworld/1.2.3/find-plant/12-easy.json        or in $AGENTFLY_CACHE
+    ["open door to greenhouse", "go to greenhouse", ...]
 """
 
 import json
@@ -18,17 +22,17 @@ from agentfly.environments.scienceworld.tasks import read_row
 from agentfly.errors import EnvError
 from agentfly.models.model_cache import cache_folder
 
-_one_at_a_time = threading.Lock()
-"""Finding one keeps a whole JVM busy, and everybody in it waiting."""
+_search_lock = threading.Lock()
+"""Held during a search: it keeps a whole JVM busy, and all other worlds in it wait."""
 
 
 def gold_path(task: str, variation: int, simplifications: str) -> list[str]:
-    """Return the gold path of a variation; it is searched for the first time, which takes seconds.
+    """Return the gold path of a variation. The first search takes seconds, then it is cached.
 
     Raises:
-        EnvError: The simulator failed, or knows no path.
+        EnvError: The simulator failed or found no path.
     """
-    with _one_at_a_time:
+    with _search_lock:
         file = _file(task, variation, simplifications)
         found = _read(file)
         if found is None:
@@ -54,7 +58,7 @@ def _file(task: str, variation: int, simplifications: str) -> Path:
 
 
 def _read(file: Path) -> list[str] | None:
-    """Read a kept path; one that can't be read is searched for anew."""
+    """Read a cached path; return None if it can't be read."""
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -63,7 +67,7 @@ def _read(file: Path) -> list[str] | None:
 
 
 def _write(file: Path, path: list[str]) -> None:
-    """Write it whole or not at all."""
+    """Write a path atomically."""
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, half = tempfile.mkstemp(dir=file.parent, suffix=".half")
     with os.fdopen(handle, "w", encoding="utf-8") as written:
@@ -74,18 +78,18 @@ def _write(file: Path, path: list[str]) -> None:
 Play = Generator[Say, str, None]
 
 TIMED = ("identify-life-stages-1", "identify-life-stages-2")
-"""Things grow in these while one walks: who arrives earlier than the gold path finds less."""
+"""Tasks in which organisms grow with time, so that a shorter path arrives too early."""
 
 
 def gold(scene: Scene) -> Play:
-    """Play the simulator's own path, word for word."""
+    """Play the simulator's gold path unchanged."""
     for action in gold_path(*read_row(scene.task.fields)):
         yield call("act", action=action)
     yield Say("That should have been it.")
 
 
 def expert(scene: Scene) -> Play:
-    """Play the gold path, but teleport where that is possible."""
+    """Play the gold path, with teleports where they are possible."""
     task, variation, simplifications = read_row(scene.task.fields)
     path = gold_path(task, variation, simplifications)
     short = task not in TIMED and can_teleport(simplifications)
@@ -95,8 +99,8 @@ def expert(scene: Scene) -> Play:
 
 
 def random(scene: Scene) -> Play:
-    """Do anything that is valid, for ever."""
-    # It keeps a world of its own to know what is, so that it needs no turn to ask.
+    """Choose among the valid actions at random, without end."""
+    # A world of its own lists them, so that no turn is spent on asking.
     world = World()
     try:
         world.load(*read_row(scene.task.fields))
@@ -109,7 +113,7 @@ def random(scene: Scene) -> Play:
 
 
 def can_teleport(simplifications: str) -> bool:
-    """Tell whether a world with these simplifications has that action."""
+    """Return whether these simplifications include teleporting."""
     return bool({"easy", "teleportAction"} & set(simplifications.split(",")))
 
 

@@ -1,4 +1,4 @@
-"""The 30 tasks, their variations, and which of these are for training and which are held out."""
+"""The 30 tasks, their variations, and the split into training and held-out ones."""
 
 from collections.abc import Collection, Iterable, Iterator
 from types import MappingProxyType
@@ -17,7 +17,7 @@ Simplification = Literal[
     "selfWateringFlowerPots",
     "noElectricalAction",
 ]
-"""What makes any task easier; `easy` is all of them that leave it solvable."""
+"""Simplification of a task; `easy` is all of them that leave it solvable."""
 
 SIMPLIFICATIONS: tuple[Simplification, ...] = get_args(Simplification)
 
@@ -55,21 +55,21 @@ VARIATIONS = MappingProxyType(
         "use-thermometer": 540,
     }
 )
-"""How many variations each task has, as the simulator counts them."""
+"""Number of variations of each task in the simulator."""
 
 
 class Row(TypedDict):
-    """One task of a run."""
+    """One task as a row."""
 
     id: str
     task: str
     variation: int
     simplifications: str
-    """As the simulator takes them, such as `openDoors,teleportAction`."""
+    """Comma-separated names, as the simulator takes them, such as `openDoors,teleportAction`."""
 
 
 def variations(task: str, split: Split) -> range:
-    """Return a task's variations for a split, as the simulator divides them.
+    """Return a task's variations of a split, divided as in the simulator.
 
     >>> [variations("boil", split) for split in ("train", "dev", "test")]
     [range(0, 14), range(14, 21), range(21, 30)]
@@ -83,7 +83,7 @@ def variations(task: str, split: Split) -> range:
 def rows(
     tasks: Iterable[str], split: Split, simplifications: Collection[str], most: int | None
 ) -> Iterator[Row]:
-    """Yield the variations of some tasks, at most so many of each."""
+    """Yield the rows of some tasks, at most `most` variations of each."""
     text = ",".join(sorted(simplifications))
     for task in tasks:
         for variation in variations(task, split)[:most]:
@@ -93,13 +93,13 @@ def rows(
 
 
 def look_up_task(name: str) -> str:
-    """Return a task's name; ConfigError with the nearest ones if there is none."""
+    """Return the name of a task; raise ConfigError with the nearest ones if it is unknown."""
     look_up(name, VARIATIONS, "scienceworld task")
     return name
 
 
 def require_solvable(tasks: Iterable[str], simplifications: Collection[str]) -> None:
-    """Raise ConfigError for tasks that a simplification takes the means from."""
+    """Raise ConfigError for tasks that a simplification makes unsolvable."""
     electrical = [name for name in tasks if "power-component" in name or "conductivity" in name]
     if electrical and "noElectricalAction" in simplifications:
         raise ConfigError(
@@ -109,7 +109,7 @@ def require_solvable(tasks: Iterable[str], simplifications: Collection[str]) -> 
 
 
 def read_row(fields: object) -> tuple[str, int, str]:
-    """Read what of a row the simulator is told; ConfigError if it is no row of this environment.
+    """Return task, variation and simplifications of a row; raise ConfigError if it is invalid.
 
     >>> read_row({"task": "boil", "variation": 3, "simplifications": ""})
     ('boil', 3, '')
@@ -129,6 +129,6 @@ def read_row(fields: object) -> tuple[str, int, str]:
 
 
 def require_known_simplifications(simplified: str) -> None:
-    """Raise ConfigError for a simplification that there isn't: the simulator would not."""
+    """Raise ConfigError for an unknown simplification, which the simulator would accept."""
     for name in filter(None, simplified.split(",")):
         look_up(name, dict.fromkeys(SIMPLIFICATIONS), "simplification")

@@ -1,4 +1,4 @@
-"""WebShop (arXiv:2207.01206) anew: a shop to search, click through and buy in."""
+"""WebShop (arXiv:2207.01206), reimplemented: a shop to search, click through and buy in."""
 
 from agentfly.environments.webshop.builtin import WEBSHOP
 from agentfly.environments.webshop.environment import WebShop

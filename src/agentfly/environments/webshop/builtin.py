@@ -1,4 +1,4 @@
-"""The catalog's entry `webshop`."""
+"""WebShop as a built-in environment: its definition and its reward."""
 
 from contextlib import AbstractContextManager
 from functools import partial
@@ -17,7 +17,7 @@ from agentfly.types import EnvSpec, Reward, Score, Tool
 
 
 def purchase_reward(shop: EnvSpec) -> Reward:
-    """Return the reward that looks at the session of this environment."""
+    """Return the reward of a chain: the score of its purchase, and 0 without one."""
 
     @reward(name="purchase", env=shop, range=(0, 1))
     def purchase(env: WebShop) -> Score:
@@ -39,7 +39,7 @@ _SYSTEM_PROMPTS = {
 
 
 def make_webshop(options: WebShopOptions) -> Kit:
-    """Put the shop together with one choice of options. It is opened when it is first used."""
+    """Make the kit for one choice of options. The shop is opened when it is first used."""
     choices = options.model_dump(mode="json", exclude_defaults=True)
     shop = EnvSpec(WebShop, tuple(sorted(choices.items())))
     return Kit(

@@ -1,4 +1,4 @@
-"""Goals: what one session is asked to buy."""
+"""Goals: what a session is asked to buy, and their split into train, dev and test."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,9 +13,9 @@ from agentfly.errors import ConfigError
 from agentfly.types import Seed
 
 SHUFFLE = 233
-"""The seed of the published order, in which the first 500 goals are for testing."""
+"""Seed of the published order, in which the first 500 goals are for testing."""
 TEST, DEV = 500, 1000
-"""How many goals are for testing and for development, at most."""
+"""Maximum number of goals for testing and for development."""
 
 _LIMITS = Seed(0).child("webshop", "price limit")
 _TENS = tuple(10.0 * ten for ten in range(1, 100))
@@ -23,24 +23,24 @@ _TENS = tuple(10.0 * ten for ten in range(1, 100))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What to buy, and the words that say so."""
+    """What to buy, and the instruction for it."""
 
     id: str
-    """Its product and its place among that product's goals: `B08ZRR3DZT.3`."""
+    """Product and number among that product's goals: `B08ZRR3DZT.3`."""
     asin: str
-    """The product that it was written for. Another one may be worth as much."""
+    """Product that the goal was written for. Another product may earn the same reward."""
     instruction: str
     attributes: tuple[str, ...]
     options: tuple[str, ...] = ()
-    """The values to choose."""
+    """Values of options to choose."""
     price_upper: float | None = None
-    """The most that it may cost; None without a limit."""
+    """Maximum price; None without a limit."""
     weight: float = 1.0
-    """How rare its attributes are: the mean of 1/count."""
+    """Rarity of the attributes: the mean of 1/count."""
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> "Goal":
-        """Read a task's fields, as `tasks()` gives them or a user wrote them."""
+        """Read the fields of a task, from the kit's `tasks()` or written by a user."""
         missing = [key for key in ("asin", "instruction", "attributes") if key not in row]
         if missing:
             raise ConfigError(
@@ -80,7 +80,7 @@ def written_goals(catalog: Catalog) -> list[Goal]:
 
 
 def human_goals(catalog: Catalog) -> list[Goal]:
-    """Make the goals of what people wrote: one for each."""
+    """Make one goal for each human-written request."""
     return [
         Goal(
             id=f"{product.asin}.h{number}",
@@ -97,7 +97,7 @@ def human_goals(catalog: Catalog) -> list[Goal]:
 
 
 def price_limit(product: Product, number: int = 0) -> float | None:
-    """Draw a limit above the price: the larger of two of the next four tens.
+    """Draw a price limit: the larger of two of the next four multiples of ten.
 
     >>> price_limit(Product(asin="G1", title="Mug", price=12.0)) in (30.0, 40.0, 50.0)
     True
@@ -112,7 +112,7 @@ def price_limit(product: Product, number: int = 0) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """Goals by what they are for."""
+    """Goals for training, development and testing."""
 
     train: tuple[Goal, ...]
     dev: tuple[Goal, ...] = ()
@@ -120,10 +120,10 @@ class Split:
 
 
 def split_goals(goals: Sequence[Goal], held_out: frozenset[str] = frozenset()) -> Split:
-    """Shuffle as published and cut; where products are held out, by product instead.
+    """Split goals in the published order, or by product where products are held out.
 
-    Of fewer than 3,000 goals, which would leave less than half of them to train on, a sixth is for
-    testing, but one at least, and a third for development.
+    With fewer than 3,000 goals the published sizes would leave less than half of them for training:
+    then a sixth, but at least one, is for testing and a third for development.
     """
     shuffled = list(goals)
     Random(SHUFFLE).shuffle(shuffled)

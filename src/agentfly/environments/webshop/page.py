@@ -1,4 +1,4 @@
-"""A page: rows of what is written on it and what can be clicked, in whatever form it is shown."""
+"""A page of the shop: rows of texts and clickable pieces, independent of how they are shown."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from agentfly.environments.webshop.catalog import Product
 
 
 class Label(StrEnum):
-    """What is written on the shop's own buttons."""
+    """Texts of the shop's own buttons."""
 
     BACK_TO_SEARCH = "Back to Search"
     PREVIOUS = "< Prev"
@@ -21,12 +21,12 @@ class Label(StrEnum):
 
 
 CACHED_ROWS = 1 << 15
-"""How many products' rows among results are kept: searches find the same ones again and again."""
+"""Number of cached result rows: searches often find the same products."""
 DETAILS = (Label.DESCRIPTION, Label.FEATURES, Label.REVIEWS)
 
 
 class Kind(Enum):
-    """What a piece of a page is."""
+    """Kind of a piece of a page."""
 
     TEXT = auto()
     BOX = auto()
@@ -45,12 +45,12 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One visible text."""
+    """One visible text of a page."""
 
     kind: Kind
     text: str
     option: str = ""
-    """Which option a value belongs to."""
+    """Name of the option that a value belongs to."""
 
 
 Row = tuple[Piece, ...]
@@ -58,20 +58,20 @@ Row = tuple[Piece, ...]
 
 @dataclass(frozen=True, eq=False)
 class Page:
-    """What is on it, without the instruction, which is each session's own."""
+    """The rows of a page, without the instruction, which differs by session."""
 
     rows: tuple[Row, ...]
 
     @property
     def pieces(self) -> Iterator[Piece]:
-        """All of it in reading order."""
+        """All pieces in reading order."""
         return (piece for row in self.rows for piece in row)
 
     @cached_property
     def clickables(self) -> Mapping[str, Piece]:
-        """What can be clicked, by the words to click it with.
+        """Clickable pieces by their text in lower case.
 
-        Buttons hide options of the same name; of several equal values the last can be clicked.
+        Buttons hide options of the same text; of several equal values the last can be clicked.
         """
         found = [piece for piece in self.pieces if piece.kind.clickable]
         found.sort(key=lambda piece: piece.kind is Kind.BUTTON)
@@ -79,24 +79,24 @@ class Page:
 
     @cached_property
     def has_search_box(self) -> bool:
-        """Whether one can search from here."""
+        """Whether the page has a search box."""
         return any(piece.kind is Kind.BOX for piece in self.pieces)
 
     @property
     def actions(self) -> list[str]:
-        """Every action that is possible; `search[words]` stands for any words."""
+        """All possible actions; `search[words]` stands for any words."""
         clicks = [f"click[{label}]" for label in self.clickables]
         return ["search[words]", *clicks] if self.has_search_box else clicks
 
 
 NO_RATING = Piece(Kind.TEXT, "Rating: N.A.")
-"""The published files rate and review no product. The pages that would show it are there."""
+"""Rating of every product: the published files have no ratings or reviews."""
 SEARCH_PAGE = Page(((Piece(Kind.BOX, "Search"),),))
 END_PAGE = Page(((Piece(Kind.TEXT, "Thank you for shopping with us!"),),))
 
 
 def results_page(products: Sequence[Product], number: int, size: int) -> Page:
-    """Show one page of what was found."""
+    """Return one page of search results."""
     start = (number - 1) * size
     buttons = [Label.BACK_TO_SEARCH]
     if number > 1:
@@ -109,7 +109,7 @@ def results_page(products: Sequence[Product], number: int, size: int) -> Page:
 
 
 def item_page(product: Product) -> Page:
-    """Show a product: options to choose, pages to open, and the button that ends the session."""
+    """Return a product's page: options, links to further pages, and the button that buys it."""
     price = Piece(Kind.TEXT, f"Price: {product.price_tag}")
     return Page(
         (
@@ -124,7 +124,7 @@ def item_page(product: Product) -> Page:
 
 
 def detail_page(product: Product, detail: Label) -> Page:
-    """Show one of a product's further pages."""
+    """Return one of a product's further pages."""
     texts = {
         Label.DESCRIPTION: (product.description,),
         Label.FEATURES: product.features,

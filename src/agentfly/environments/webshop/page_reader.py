@@ -1,4 +1,4 @@
-"""Reading an observation as a person would, whatever its form."""
+"""Reading texts and results back from an observation in any of its forms."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from agentfly.environments.webshop.storefront import SEPARATOR
 
 _RICH = re.compile(r"\[(?:clicked )?button_?\]")
 _IN_BRACKETS = re.compile(r"(?:^|(?<= ))(?:\[(.+?)\]|\((.+?)\))(?= [\[(]|$)")
-"""A piece of a compact row. Brackets inside a piece end nothing: what ends it is the next piece."""
+"""A piece of a compact row. Brackets inside a piece don't end it: only the next piece does."""
 _RESULT_ROW = re.compile(r"\[([^\s\[\]]+)\] (.*\$[\d.]+)")
 _RESULT = re.compile(r"(?P<title>.*?)\s*(?P<price>\$[\d.]+(?: to \$[\d.]+)?)")
 _ASIN = re.compile(r"[A-Z0-9]{3,10}")
@@ -17,12 +17,12 @@ _ASIN = re.compile(r"[A-Z0-9]{3,10}")
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One line of what a search found."""
+    """One line of search results."""
 
     asin: str
     title: str
     price: float
-    """The higher one of a range: what it costs at most."""
+    """Price, or the upper end of a price range."""
 
 
 def visible_pieces(observation: str) -> list[str]:
@@ -42,7 +42,7 @@ def visible_pieces(observation: str) -> list[str]:
 
 
 def _compact_pieces(page: str) -> Iterator[str]:
-    r"""Take rows apart, but not the titles of products, which may hold brackets of their own.
+    r"""Split rows into pieces, but not product titles, which may contain brackets.
 
     >>> list(_compact_pieces("[G1X] Mug (2 Pack) $5.0\nsize [9 oz (red)]\nMug [New]\nPrice: $5.0"))
     ['G1X', 'Mug (2 Pack) $5.0', 'size ', '9 oz (red)', 'Mug [New]', 'Price: $5.0']
@@ -57,7 +57,7 @@ def _compact_pieces(page: str) -> Iterator[str]:
 
 
 def read_results(observation: str) -> list[Result]:
-    r"""Return what a page of results lists.
+    r"""Return the results that a page lists.
 
     >>> read_results("[Back to Search]\n[G0001] Red Mug $5.0 to $7.5")
     [Result(asin='G0001', title='Red Mug', price=7.5)]

@@ -1,4 +1,4 @@
-"""Finding products by words: BM25 as Lucene computes it, over one index that sessions share."""
+"""Product search: BM25 as Lucene computes it, over one index that all sessions share."""
 
 import logging
 import re
@@ -12,7 +12,7 @@ from agentfly.errors import ConfigError
 from agentfly.runtime.extra import import_extra
 
 MAX_HITS = 50
-"""How many products a search finds at most."""
+"""Maximum number of products that a search finds."""
 CACHED_QUERIES = 8192
 K1, B = 0.9, 0.4
 
@@ -25,7 +25,7 @@ _TOKEN = re.compile(r"\w+(?:['’.]\w+)*")
 
 
 class SearchIndex:
-    """An inverted index over texts, read-only once made."""
+    """A read-only inverted index over texts."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._numpy = _package("numpy")
@@ -38,10 +38,10 @@ class SearchIndex:
                 "descriptions, first features and options are empty or stop words"
             )
         bm25 = _package("bm25s").BM25(method="lucene", k1=K1, b=B)
-        # Its import lets everything through that it logs, to whatever handler there is.
+        # Importing bm25s sets its logger to a verbose level.
         logging.getLogger("bm25s").setLevel(logging.WARNING)
         bm25.index(words, show_progress=False)
-        # Its retriever scores every text for every query. The postings alone are enough.
+        # Its retriever scores every text for every query; the postings are enough here.
         self._size = len(words)
         self._vocabulary: dict[str, int] = bm25.vocab_dict
         self._scores: Any = bm25.scores["data"]
@@ -50,7 +50,7 @@ class SearchIndex:
         self.find = lru_cache(CACHED_QUERIES)(self._find)
 
     def _find(self, query: str) -> tuple[int, ...]:
-        """Return the places of the best texts, best first; of equals, the first one first."""
+        """Return the positions of the best texts, best first; ties in their original order."""
         terms = [self._vocabulary[t] for t in self._terms(query) if t in self._vocabulary]
         if not terms:
             return ()
@@ -82,7 +82,7 @@ class SearchIndex:
         kept = [word for word in words if word not in LUCENE_STOP_WORDS]
         with self._stemming:
             stems: list[str] = self._stemmer.stemWords(kept)
-        return [stem for stem in stems if stem]  # Of a lone "s" nothing is left.
+        return [stem for stem in stems if stem]  # The stem of a lone "s" is empty.
 
 
 def _package(name: str) -> ModuleType:

@@ -1,9 +1,9 @@
-"""What a purchase is worth (arXiv:2207.01206).
+"""The reward of a purchase (arXiv:2207.01206).
 
     reward = r_type * (attribute hits + option hits + [price within the limit])
                     / (attributes + options + 1)
 
-`r_type` says whether it is the right kind of thing at all. It compares the nouns of two titles;
+`r_type` measures whether the product is of the right kind. It compares the nouns of two titles;
 here all content words are taken for nouns.
 """
 
@@ -15,13 +15,14 @@ from agentfly.environments.webshop.goal import Goal
 from agentfly.environments.webshop.text_match import content_words, plain_color, similarity
 
 SIMILAR_ABOVE = 85
-"""Two texts whose similarity, of at most 100, is above this say the same."""
+"""Similarity, of at most 100, above which two texts match."""
 TITLE_WITHOUT_NOUNS = 0.2
+"""Title score where the wanted title has no nouns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """A purchase, weighed."""
+    """The score of a purchase and its parts."""
 
     r_type: float
     title_score: float
@@ -33,7 +34,7 @@ class Verdict:
 
     @property
     def reward(self) -> float:
-        """Between 0 and 1.
+        """Reward between 0 and 1.
 
         >>> Verdict(r_type=0.5, title_score=0.15, attribute_hits=1, attributes=2, option_hits=0,
         ...     options=1, within_price=True).reward
@@ -44,7 +45,7 @@ class Verdict:
 
     @property
     def parts(self) -> dict[str, float]:
-        """What it was made of, each between 0 and 1; what was not asked for is left out."""
+        """Parts of the reward, each between 0 and 1; only those that the goal asks for."""
         shares = {"type": self.r_type, "price": float(self.within_price)}
         if self.attributes:
             shares["attributes"] = self.attribute_hits / self.attributes
@@ -54,7 +55,7 @@ class Verdict:
 
 
 def judge(bought: Product, chosen: Iterable[str], goal: Goal, wanted: Product) -> Verdict:
-    """Weigh a purchase with its chosen values against a goal and the product that it names."""
+    """Score a purchase with its chosen values against a goal and the product that it names."""
     title_score = compare_titles(bought.title, wanted.title)
     return Verdict(
         r_type=_type_factor(bought, wanted, title_score),
@@ -68,7 +69,7 @@ def judge(bought: Product, chosen: Iterable[str], goal: Goal, wanted: Product) -
 
 
 def compare_titles(bought: str, wanted: str) -> float:
-    """Return which share of the wanted title's nouns is in the other; repeated ones count again.
+    """Return the share of the wanted title's nouns that the other has; repeats count again.
 
     >>> compare_titles("Red Wool Scarf", "Long Wool Scarf for Men")
     0.5

@@ -1,4 +1,4 @@
-"""The shop: one read-only catalog and index, shared by all sessions of a process."""
+"""The shop: one read-only catalog and index per process, and its goals as task rows."""
 
 import threading
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ _opening = threading.Lock()
 
 
 class Shop:
-    """A catalog that can be searched."""
+    """A catalog with a search index and goals."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
@@ -34,12 +34,12 @@ class Shop:
         return self._by_asin[asin]
 
     def search(self, query: str) -> list[Product]:
-        """Return what was found, best first."""
+        """Return the products found, best first."""
         return [self.catalog.products[place] for place in self._index.find(query)]
 
     @cached_property
     def goals(self) -> Split:
-        """The goals that were written by rule."""
+        """Goals that were written by rule."""
         goals = written_goals(self.catalog)
         if not goals:
             raise ConfigError(
@@ -50,7 +50,7 @@ class Shop:
 
     @cached_property
     def human_goals(self) -> Split:
-        """The goals that people wrote."""
+        """Goals that people wrote."""
         goals = human_goals(self.catalog)
         if not goals:
             raise ConfigError(
@@ -62,7 +62,7 @@ class Shop:
 
 
 def open_shop(options: WebShopOptions) -> Shop:
-    """Return the one shop of these options, which is made at the first call."""
+    """Return the shop of these options, which is made at the first call."""
     data = None if options.data is None else options.data.resolve()
     with _opening:
         return _shop(data, full=options.full, level=options.level, products=options.products)

@@ -1,4 +1,4 @@
-"""The storefront: the shop's pages as they are shown, and where each click leads."""
+"""The shop's pages as observations: the published text and rich forms, and a compact one."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -26,13 +26,18 @@ from agentfly.environments.webshop.page import (
 )
 from agentfly.environments.webshop.shop import Shop, open_shop
 
+CACHED_PAGES = 4096
+"""Number of cached pages of each kind, and of cached observations."""
 SEPARATOR = " [SEP] "
 Chosen = tuple[tuple[str, str], ...]
-"""Options by name and value."""
+"""Chosen options as pairs of name and value."""
+
+
+_opening = threading.Lock()
 
 
 def as_text(page: Page, chosen: Chosen = ()) -> str:
-    """Join all visible texts. What is chosen can't be seen.
+    """Join all visible texts. The chosen options are not shown.
 
     >>> as_text(Page(((Piece(Kind.BUTTON, "< Prev"),), (Piece(Kind.TEXT, "A mug"),))))
     '< Prev [SEP] A mug'
@@ -42,18 +47,18 @@ def as_text(page: Page, chosen: Chosen = ()) -> str:
 
 
 def as_rich(page: Page, chosen: Chosen = ()) -> str:
-    """Put each text on a line, buttons marked, and first of all what is chosen.
+    """Write the chosen options, then each text on a line with buttons marked.
 
     >>> print(as_rich(Page(((Piece(Kind.OPTION, "red", "color"),),)), (("color", "red"),)))
     You have clicked red.
     [clicked button] red [clicked button_]
     """
-    told = [f"You have clicked {value}." for _, value in chosen]
-    return "\n".join([*told, *(_rich_line(piece, chosen) for piece in page.pieces)])
+    clicked = [f"You have clicked {value}." for _, value in chosen]
+    return "\n".join([*clicked, *(_rich_line(piece, chosen) for piece in page.pieces)])
 
 
 def as_compact(page: Page, chosen: Chosen = ()) -> str:
-    """Write each row on a line, what can be clicked in brackets, what is chosen in round ones.
+    """Write each row on a line, with [clickable] and (chosen) texts in brackets.
 
     >>> row = (Piece(Kind.TEXT, "size"), Piece(Kind.OPTION, "s", "size"),
     ...     Piece(Kind.OPTION, "m", "size"))
@@ -75,7 +80,7 @@ _WELCOME = {"compact": "", "text": f"WebShop{SEPARATOR}", "rich": "WebShop\n"}
 
 
 def with_instruction(form: str, instruction: str, body: str, *, welcome: bool) -> str:
-    """Put the instruction over a page.
+    """Put the instruction above a page.
 
     >>> with_instruction("text", "Find me a mug", "Search", welcome=True)
     'WebShop [SEP] Instruction: [SEP] Find me a mug [SEP] Search'
@@ -98,27 +103,19 @@ def _compact(piece: Piece, chosen: Chosen) -> str:
     return f"({piece.text})" if (piece.option, piece.text) in chosen else f"[{piece.text}]"
 
 
-CACHED_PAGES = 4096
-"""How many pages of each kind, and how many observations, are kept ready."""
-
-_opening = threading.Lock()
-
-
 class Storefront:
-    """Pages of one size in one form, shared by all sessions that see the shop so."""
+    """Pages of one size in one form, shared by all sessions with these options."""
 
     def __init__(self, shop: Shop, *, form: str, page_size: int) -> None:
         self.shop = shop
-        self._form = FORMS[form]
         self._page_size = page_size
-        keep = lru_cache(CACHED_PAGES)
-        self._results = keep(self._make_results)
-        self._item = keep(self._make_item)
-        self._detail = keep(self._make_detail)
-        self._shown = lru_cache(CACHED_PAGES)(self._form)
+        self._results = lru_cache(CACHED_PAGES)(self._make_results)
+        self._item = lru_cache(CACHED_PAGES)(self._make_item)
+        self._detail = lru_cache(CACHED_PAGES)(self._make_detail)
+        self._shown = lru_cache(CACHED_PAGES)(FORMS[form])
 
     def page(self, location: Location) -> Page:
-        """Return the page at a location; what is chosen there is no part of it."""
+        """Return the page at a location, without the chosen options."""
         match location:
             case AtItem(_, asin):
                 return self._item(asin)
@@ -132,7 +129,7 @@ class Storefront:
                 return SEARCH_PAGE
 
     def show(self, page: Page, location: Location) -> str:
-        """Return the page at a location as the agent reads it, without the instruction."""
+        """Return the page at a location as an observation, without the instruction."""
         chosen: Chosen = location.chosen if isinstance(location, AtItem) else ()
         return self._shown(page, chosen)
 
@@ -147,7 +144,7 @@ class Storefront:
 
 
 def open_storefront(options: WebShopOptions) -> Storefront:
-    """Return the one storefront of these options."""
+    """Return the storefront of these options, which is made once."""
     shop = open_shop(options)
     with _opening:
         return _storefront(shop, form=options.observation, page_size=options.page_size)

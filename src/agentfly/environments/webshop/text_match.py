@@ -1,4 +1,4 @@
-"""Words of titles and queries."""
+"""Text comparison of the published reward: content words, plain colors, fuzzy similarity."""
 
 import re
 from functools import cache, lru_cache
@@ -17,7 +17,7 @@ those through till to too toward under until up upon us very via was we were wha
 which while who whom whose why will with within without would you your yours
 """
 FUNCTION_WORDS = frozenset(_CLOSED_CLASSES.split())
-"""English words of the closed classes: all but nouns, adjectives, verbs and most adverbs."""
+"""English words of the closed classes: no nouns, adjectives, verbs or usual adverbs."""
 
 _NOT_ASCII = dict.fromkeys(range(128, 256))
 _WORD = re.compile(r"\b[^\W\d_]\w*")
@@ -26,7 +26,7 @@ _WORD = re.compile(r"\b[^\W\d_]\w*")
 def content_words(text: str) -> list[str]:
     """Return the words of a title that may be nouns, repeated ones included.
 
-    What begins with a digit is left out.
+    Words that begin with a digit are left out.
 
     >>> content_words("Sofa-Table for 2 Sofas, 42W")
     ['sofa', 'table', 'sofas']
@@ -34,7 +34,7 @@ def content_words(text: str) -> list[str]:
     return [word for word in _WORD.findall(text.lower()) if word not in FUNCTION_WORDS]
 
 
-_NAMES = """
+_COLOR_NAMES = """
 alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown
 burgundy camel camo caramel champagne charcoal cheetah chestnut chocolate christmas coffee
 cognac copper coral cranberry cream crystal dark denim eggplant elephant espresso fuchsia gold
@@ -44,14 +44,14 @@ mustard natural navy nude olive orange peach pewter pink plum purple rainbow red
 rust sand sapphire seashell silver skull slate steel stone stonewash sunflower tan taupe teal
 tiger turquoise violet walnut wheat white wine yellow
 """
-COLORS = tuple(_NAMES.split())
-"""In the order in which the published reward looks for them (arXiv:2207.01206)."""
+COLORS = tuple(_COLOR_NAMES.split())
+"""Plain color names, in the order in which the published reward tries them (arXiv:2207.01206)."""
 
 
 def plain_color(value: str) -> str:
     """Return the first color of the list that occurs in a value; without one, the value.
 
-    Any value is looked at, and anywhere within words, as the published reward does.
+    Any value is searched, also inside words, as in the published reward.
 
     >>> plain_color("dark navy blue"), plain_color("tailored"), plain_color("x-large")
     ('blue', 'red', 'x-large')
@@ -61,7 +61,7 @@ def plain_color(value: str) -> str:
 
 @lru_cache(1 << 14)
 def similarity(one: str, other: str) -> int:
-    """Return how much of two texts' words is the same, from 0 to 100, rounded as published.
+    """Return the token set ratio of two texts, from 0 to 100, rounded as published.
 
     >>> similarity("essential oils", "oils, essential"), similarity("red", "redwood")
     (100, 60)

@@ -6,7 +6,7 @@ from agentfly.types import EnvSpec, Step, Tool, ToolResult, ToolStatus
 
 
 def three_tools(shop: EnvSpec) -> tuple[Tool, ...]:
-    """Return a tool for each thing that one can do in the shop."""
+    """Return one tool for each kind of action in the shop."""
 
     @tool(env=shop)
     def search(query: str, env: WebShop) -> ToolResult:  # noqa: D417 - the model fills no env

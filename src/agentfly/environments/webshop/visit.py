@@ -18,6 +18,11 @@ from agentfly.environments.webshop.players import play_expert
 from agentfly.environments.webshop.shop import held_out_tasks
 from agentfly.types import Seed, Task
 
+MAX_VISITS = 1000
+"""Maximum number of open visits; beyond it the least recently used one is dropped."""
+MAX_HISTORY = 200
+"""Number of last actions that a visit keeps."""
+
 
 class SiteExpert:
     """The scripted expert in a person's session. It always starts with a search."""
@@ -28,68 +33,60 @@ class SiteExpert:
         self.gave_up = False
         """Whether it found nothing to buy."""
 
-    def forget(self) -> None:
-        """Begin anew with the next action."""
+    def restart(self) -> None:
+        """Start again with a search at the next action."""
         self._playing, self.gave_up = None, False
 
     def next_action(self, session: WebShop, observation: str) -> str | None:
-        """Return its next action after what was seen last; None if there is nothing left to do."""
+        """Return its next action after the last observation; None if nothing is left to do."""
         if isinstance(session.location, AtEnd) or self.gave_up:
             return None
         if self._playing is None and not isinstance(session.location, AtSearch):
             return write_action(Click(Label.BACK_TO_SEARCH.lower()))
         try:
-            return write_action(self._next_move(observation))
+            return write_action(self._next(observation))
         except StopIteration:
             self.gave_up = True
             return None
 
-    def _next_move(self, observation: str) -> Search | Click:
+    def _next(self, observation: str) -> Search | Click:
         if self._playing is not None:
             return self._playing.send(observation)
         self._playing = play_expert(self._scene)
         return next(self._playing)
 
 
-MAX_VISITS = 1000
-"""When there are more, the one that was left alone longest is forgotten."""
-
-MAX_HISTORY = 200
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryEntry:
-    """One thing that was done in the shop."""
+    """One action in the shop and its observation."""
 
     action: str
     observation: str
-    """What it was answered."""
     by_expert: bool
 
 
 @dataclass(slots=True, kw_only=True)
 class Visit:
-    """A session with its past."""
+    """A session with its history."""
 
     id: str
     task: Task
     session: WebShop
     observation: str
-    """What the agent would read now."""
+    """Current observation of an agent."""
     history: deque[HistoryEntry] = field(default_factory=lambda: deque(maxlen=MAX_HISTORY))
-    """The last deeds."""
     lock: threading.Lock = field(default_factory=threading.Lock)
-    """Held while something is done or shown."""
+    """Held while an action is performed or the page is rendered."""
     expert: SiteExpert
 
     def act(self, action: str) -> None:
-        """Do what an agent would do by this action."""
+        """Perform an agent's action."""
         with self.lock:
-            self.expert.forget()  # It is no longer where it was.
+            self.expert.restart()  # The person has moved the session elsewhere.
             self._do(action, by_expert=False)
 
     def let_expert_act(self) -> None:
-        """Let the expert do its next action."""
+        """Perform the expert's next action."""
         with self.lock:
             self._expert_acts()
 
@@ -113,7 +110,7 @@ class Visit:
 
 
 class Visits:
-    """All visits, each with the next of the held-out goals."""
+    """All open visits. Each new one gets the next held-out goal."""
 
     def __init__(self, options: WebShopOptions) -> None:
         self._options = options
@@ -123,7 +120,7 @@ class Visits:
         self._lock = threading.Lock()
 
     def begin(self) -> Visit:
-        """Open a new session."""
+        """Open a new visit."""
         task = Task.from_row(self._tasks[next(self._numbers) % len(self._tasks)])
         session = WebShop(**self._options.model_dump())
         opening = session.reset(task, Seed(0)).observation
@@ -141,7 +138,7 @@ class Visits:
         return visit
 
     def find(self, visit: str) -> Visit | None:
-        """Return a visit that is still open."""
+        """Return an open visit; None if there is none with this id."""
         with self._lock:
             if visit in self._open:
                 self._open.move_to_end(visit)

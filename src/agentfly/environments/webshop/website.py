@@ -1,4 +1,4 @@
-"""The shop as a site to click through or to watch the expert in, with the agent's view beside."""
+"""The shop as a website for people, with the agent's view next to it and the expert on request."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -19,11 +19,11 @@ from agentfly.runtime.http.messages import RefusalError, run_in_thread
 from agentfly.runtime.http.server import serving_in_thread
 
 MAX_BODY = 1 << 16
-"""A form has fewer bytes than this."""
+"""Maximum bytes of a form."""
 SECONDS = 60.0
-"""For one click; the expert plays to the end in less."""
+"""Time limit of one request; the expert plays to the end in less."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'"
-"""No script runs and nothing is fetched, whatever a product's text says."""
+"""Content security policy: no script runs and nothing is fetched, even if a product has HTML."""
 _HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -47,7 +47,7 @@ def shop_site(options: WebShopOptions, listen: Listen | None = None) -> Iterator
 
 
 def _routes(visits: Visits) -> Sequence[BaseRoute]:
-    """Answer GET with a page, and POST with an action and a redirection to its page."""
+    """Return the routes: GET returns a page, POST performs an action and redirects to its page."""
 
     async def begin(request: Request) -> Response:
         visit = await run_in_thread(visits.begin, name="begin a visit", seconds=SECONDS)
@@ -69,7 +69,7 @@ def _routes(visits: Visits) -> Sequence[BaseRoute]:
 
 
 async def _after(visit: Visit, request: Request) -> Response:
-    """Do what a button asks for, and show what became of it."""
+    """Perform the action of a form, then redirect to the page of the visit."""
     sent = (await request.body()).decode(errors="replace")
     form = {name: values[-1] for name, values in parse_qs(sent, keep_blank_values=True).items()}
     await run_in_thread(partial(_do, visit, form), name="an action", seconds=SECONDS)
@@ -77,7 +77,7 @@ async def _after(visit: Visit, request: Request) -> Response:
 
 
 def _do(visit: Visit, form: dict[str, str]) -> None:
-    """Do what a button asks for; "Another goal" asks for nothing more."""
+    """Perform the action of a form; the form "Another goal" has none."""
     match form:
         case {"query": query}:
             visit.act(f"search[{query}]")

@@ -1,4 +1,4 @@
-"""The shop as HTML. Every text of a product is escaped: none of them is to be trusted."""
+"""The HTML of the website. Every text of a product is escaped, as none is trusted."""
 
 from html import escape
 
@@ -23,7 +23,7 @@ details { margin: 4px 0 } .reward { font-size: 24px }
 
 
 def visit_page(visit: Visit) -> str:
-    """Show the shop, and beside it the session as an agent sees it."""
+    """Return the page of a visit: the shop, and next to it the session as an agent sees it."""
     goal = escape(visit.session.goal.instruction)
     with visit.lock:
         shop, agent = _shop(visit), _agent(visit)
@@ -34,7 +34,7 @@ def visit_page(visit: Visit) -> str:
 
 
 def message_page(message: str) -> str:
-    """Say something instead of a page."""
+    """Return a page with only a message."""
     return _document(
         f"<header><b>WebShop</b></header><main><section><p>{escape(message)}</p>"
         f"{_form('/', 'Begin a new session')}</section></main>"
@@ -109,7 +109,7 @@ def _agent(visit: Visit) -> str:
 
 
 def _expert(visit: Visit) -> str:
-    """Offer to let the expert play, as long as there is something for it to do."""
+    """Return the buttons that let the expert play, while it has something to do."""
     if visit.session.verdict is not None:
         return ""
     if visit.expert.gave_up:

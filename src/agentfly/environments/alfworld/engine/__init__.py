@@ -1,1 +1,1 @@
-"""The games themselves: what is in them, what can be done, what is said."""
+"""The games: problems, states, actions, texts, and the two engines."""

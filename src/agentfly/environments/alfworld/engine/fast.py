@@ -1,4 +1,8 @@
-"""The fast engine: the benchmark's games as a small state machine."""
+"""The fast engine: the benchmark's games as a small state machine.
+
+An action is a function of the world and the state. It changes the state and returns the text that
+the player reads.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,7 +18,7 @@ _KNIVES = ("knife", "butterknife")
 
 
 def actions_here(world: World, state: State) -> dict[str, Action]:
-    """Return what can be done without going elsewhere, by command."""
+    """Return the possible actions at the current place, by command."""
     here = world.at_place[state.place]
     possible: dict[str, Action] = {
         "help": lambda world, state: wording.HELP,
@@ -150,11 +154,11 @@ _TREATMENTS: dict[str, tuple[str, str, Callable[..., str]]] = {
     "microwave": ("heatable", "heat", _heat),
     "fridge": ("coolable", "cool", _cool),
 }
-"""What a thing must be, and what can then be done to it, by the kind of receptacle."""
+"""Needed ability, verb and action of the treatment at each kind of receptacle."""
 
 
 class FastEngine:
-    """Plays a game as TextWorld does, byte for byte, in microseconds a step."""
+    """An engine with the same texts as TextWorld, byte for byte, in microseconds per step."""
 
     __slots__ = ("_actions", "game", "state")
 
@@ -164,13 +168,13 @@ class FastEngine:
         self._actions: dict[str, Action] | None = None
 
     def start(self) -> str:
-        """Begin anew, and return what is said first."""
+        """Restart the game, and return its first text."""
         self.state = self.game.first_state.clone()
         self._actions = None
         return introduction(self.game.world, self.state, self.game.task)
 
     def step(self, command: str) -> str:
-        """Do what a command says, and return what is said of it."""
+        """Perform a command, and return its text."""
         world, command = self.game.world, command.strip()
         receptacle = world.go_commands.get(command)
         action = self._here().get(command) if receptacle is None else self._going(receptacle)
@@ -180,11 +184,11 @@ class FastEngine:
         return action(world, self.state)
 
     def try_step(self, command: str) -> bool:
-        """Do what a command says; tell whether it was possible."""
+        """Perform a command; return whether it was possible."""
         return self.step(command) != NOTHING_HAPPENS
 
     def commands(self) -> list[str]:
-        """Return what can be done now, in the order of the alphabet."""
+        """Return the possible commands in alphabetical order."""
         go_commands = self.game.world.go_commands.items()
         away = [command for command, receptacle in go_commands if self._going(receptacle)]
         return sorted([*away, *self._here()])
@@ -195,11 +199,11 @@ class FastEngine:
         return is_won(self.game.world, self.state)
 
     def clone(self) -> "FastEngine":
-        """Return a copy that plays on by itself."""
+        """Return an independent copy."""
         return FastEngine(self.game, self.state.clone())
 
     def _going(self, receptacle: int) -> Action | None:
-        """Return the way to a receptacle; None if one stands before it already."""
+        """Return the action that goes to a receptacle; None if the player is there already."""
         if self.game.world.receptacles[receptacle].place == self.state.place:
             return None
         return partial(go_to, number=receptacle)

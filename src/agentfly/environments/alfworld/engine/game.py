@@ -1,4 +1,4 @@
-"""What never changes in a game: its furniture, its things, where one can go."""
+"""A game: its constant world, its changing state, and its task in words."""
 
 import hashlib
 import marshal
@@ -19,41 +19,41 @@ class Receptacle:
     name: str
     kind: str
     place: int
-    """Where one stands before it; several may share a place."""
+    """Place from which it is reached; several receptacles may share a place."""
     openable: bool
     takes: frozenset[str]
-    """Kinds of things that may be put there."""
+    """Kinds of objects that may be put there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """A thing."""
+    """An object."""
 
     name: str
     kind: str
-    """Empty for one without a kind, which can be put nowhere."""
+    """Kind of object; empty for one without a kind, which can be put nowhere."""
     abilities: frozenset[str]
-    """Such as `{"pickupable", "cleanable"}`."""
+    """What can be done to it, such as `{"pickupable", "cleanable"}`."""
     contents: tuple[int, ...]
-    """Things that lie in it for ever: no action moves them out."""
+    """Objects in it, which no action moves out."""
 
 
 @dataclass(frozen=True)
 class World:
-    """Furniture and things of one game, in the order of their ids, known by their positions in it.
+    """What never changes in a game: furniture and objects, in the order of their ids.
 
-    The same for all chains that play the game, and for all copies of a state.
+    Positions in these tuples identify them. All chains that play the game share one world.
     """
 
     goal: Goal
     receptacles: tuple[Receptacle, ...]
     items: tuple[Item, ...]
     start: int
-    """The place at which a game begins."""
+    """Place at which the game starts."""
 
     @cached_property
     def at_place(self) -> Mapping[int, tuple[int, ...]]:
-        """Which receptacles stand at each place."""
+        """Receptacles by place."""
         found: dict[int, tuple[int, ...]] = {self.start: ()}
         for number, receptacle in enumerate(self.receptacles):
             found[receptacle.place] = (*found.get(receptacle.place, ()), number)
@@ -61,7 +61,7 @@ class World:
 
     @cached_property
     def go_commands(self) -> Mapping[str, int]:
-        """The commands that lead to each receptacle, from any other place."""
+        """Receptacles by the command that goes to them."""
         return {f"go to {receptacle.name}": n for n, receptacle in enumerate(self.receptacles)}
 
 
@@ -78,7 +78,7 @@ _ABILITIES = (
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """The positions of a problem's ids in the world that is made of it."""
+    """Positions of a problem's ids in its world."""
 
     receptacles: Mapping[str, int]
     items: Mapping[str, int]
@@ -86,7 +86,7 @@ class Index:
 
     @classmethod
     def of(cls, problem: Problem) -> "Index":
-        """Put receptacles, things and places in the order of their ids."""
+        """Order receptacles, objects and places by their ids."""
         placed = problem.pairs("receptacleatlocation")
         receptacles = {receptacle for receptacle, _ in placed}
         places = {thing for thing in problem.ids() if thing.startswith("loc_bar_")}
@@ -164,16 +164,19 @@ Pair = tuple[int, int]
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    """Where everything is, and what was done to it. Numbers are positions in the world."""
+    """What changes in a game: where objects are, and what was done to them.
+
+    Numbers are positions in the world. A state has some kilobytes and can be copied at any time.
+    """
 
     place: int
     held: int | None = None
     inside: list[tuple[int, ...]]
-    """The things in each receptacle, in order."""
+    """Objects in each receptacle, in order."""
     lying: set[Pair]
-    """Which thing lies at which place, as the domain keeps it beside what lies in what."""
+    """Pairs of object and place; the domain keeps them in addition to `inside`."""
     left: set[Pair] = field(default_factory=set)
-    """Which thing was taken out of which receptacle and not put back."""
+    """Pairs of object and receptacle that it was taken out of and not put back into."""
     opened: set[int] = field(default_factory=set)
     toggled: set[int] = field(default_factory=set)
     clean: set[int] = field(default_factory=set)
@@ -182,7 +185,7 @@ class State:
     sliced: set[int] = field(default_factory=set)
 
     def clone(self) -> "State":
-        """Copy it; neither sees what is done to the other."""
+        """Return an independent copy."""
         return State(
             place=self.place,
             held=self.held,
@@ -201,13 +204,13 @@ class State:
         """Return a short text that is the same for equal states of one game."""
         marks = (self.opened, self.toggled, self.clean, self.hot, self.cool, self.sliced)
         sets = [sorted(each) for each in (self.lying, self.left, *marks)]
-        # The version before objects are written as references, which differ between equal values.
+        # Version 2 writes no references, which differ between equal values.
         whole = marshal.dumps((self.place, self.held, self.inside, sets), 2)
         return hashlib.blake2b(whole, digest_size=8).hexdigest()
 
 
 def first_state(problem: Problem) -> State:
-    """Return the state at a game's start."""
+    """Return the state at the start of a game."""
     index = Index.of(problem)
     inside: list[list[int]] = [[] for _ in index.receptacles]
     for thing, receptacle in problem.pairs("inreceptacle"):
@@ -225,18 +228,18 @@ def first_state(problem: Problem) -> State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """A game as it is written down."""
+    """A game before it is made ready to play."""
 
     problem: Problem
     task: str
-    """The goal in words, such as `put a hot egg in fridge.`"""
+    """Goal in words, such as `put a hot egg in fridge.`"""
     text: str | None = None
-    """The problem as it stands in a file, if it was read from one."""
+    """Text of the problem, if it was read from a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Game:
-    """A game ready to be played. Never changed: an engine copies the first state."""
+    """A game ready to play. It is never changed: an engine copies the first state."""
 
     world: World
     first_state: State
@@ -244,7 +247,7 @@ class Game:
 
     @classmethod
     def of(cls, script: Script) -> "Game":
-        """Make what is written ready to be played; FormatError if something is nowhere."""
+        """Make a script ready to play; raise FormatError if an object has no location."""
         problem = script.problem
         try:
             world, state = make_world(problem), first_state(problem)

@@ -1,4 +1,4 @@
-"""What a game asks for: one of the six kinds of task, about kinds of things."""
+"""The goal of a game: one of the six kinds of task, for kinds of objects."""
 
 import re
 from dataclasses import dataclass
@@ -22,7 +22,10 @@ TREATMENTS: dict[TaskType, Treatment] = {
     "pick_heat_then_place_in_recep": "heat",
     "pick_cool_then_place_in_recep": "cool",
 }
-"""What has to be done to the thing before it is put down, if anything."""
+"""Treatment of the object before it is put down, for the tasks that need one."""
+
+APPLIANCES: dict[Treatment, str] = {"clean": "sinkbasin", "heat": "microwave", "cool": "fridge"}
+"""Kind of receptacle where each treatment is done."""
 
 SENTENCES: dict[TaskType, tuple[str, ...]] = {
     "pick_and_place_simple": ("put a {item} in {receptacle}", "put some {item} on {receptacle}"),
@@ -47,12 +50,14 @@ SENTENCES: dict[TaskType, tuple[str, ...]] = {
         "find two {item} and put them in {receptacle}",
     ),
 }
-"""How the benchmark words each of them."""
+"""Wordings of each kind of task, as in the benchmark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What to do with which kinds of things.
+    """What to do with which kinds of objects.
+
+    The generator hashes its `repr`, so renaming the class or a field changes the generated games.
 
     >>> goal = Goal(task_type="pick_heat_then_place_in_recep", item="egg", receptacle="fridge")
     >>> goal.sentence(), goal.treatment
@@ -62,27 +67,27 @@ class Goal:
     task_type: TaskType
     item: str
     receptacle: str = ""
-    """Empty where a thing has to be looked at."""
+    """Target; empty where the object has to be looked at."""
     lamp: str = ""
-    """Empty where a thing has to be put somewhere."""
+    """Lamp to look at the object with; empty where it has to be put somewhere."""
 
     @property
     def treatment(self) -> Treatment | None:
-        """What has to be done to the thing first."""
+        """Treatment of the object, if any."""
         return TREATMENTS.get(self.task_type)
 
     @property
     def count(self) -> int:
-        """How many things have to be brought."""
+        """Number of objects to bring."""
         return 2 if self.task_type == "pick_two_obj_and_place" else 1
 
     def sentence(self, form: int = 0) -> str:
-        """Word it as the benchmark does, in one of its two forms."""
+        """Return the goal in one of the benchmark's two wordings."""
         words = SENTENCES[self.task_type][form]
         return words.format(item=self.item, receptacle=self.receptacle, lamp=self.lamp) + "."
 
     def to_pddl(self) -> str:
-        """Write the condition that a planner has to reach.
+        """Write the goal as a PDDL condition.
 
         >>> Goal(task_type="pick_and_place_simple", item="mug", receptacle="desk").to_pddl()[:43]
         '(and (exists (?r - receptacle) (exists (?o '
@@ -93,7 +98,7 @@ class Goal:
 
     @classmethod
     def from_pddl(cls, condition: str) -> "Goal":
-        """Read a condition in lower case; FormatError if it is none of the six kinds."""
+        """Parse a condition in lower case; raise FormatError if it is none of the six kinds."""
         condition = " ".join(condition.split())
         found = {name: _one(pattern, condition) for name, pattern in _KINDS.items()}
         for task_type in TASK_TYPES:
@@ -132,7 +137,7 @@ _CONDITIONS: dict[TaskType, str] = {
         "(inreceptacle ?o2 ?r)))))))"
     ),
 }
-"""As in the benchmark's files, but for the white space."""
+"""PDDL conditions as in the benchmark's files, apart from white space."""
 
 _KINDS = {
     "item": re.compile(r"objecttype \?o[12]? (\w+)type"),

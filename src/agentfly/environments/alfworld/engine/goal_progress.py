@@ -1,4 +1,4 @@
-"""How far a game is: whether its goal is reached, and which share of the way is done."""
+"""The progress of a game: whether its goal is reached, and the share of it that is done."""
 
 from agentfly.environments.alfworld.engine.game import State, World
 from agentfly.environments.alfworld.engine.goal import Goal, Treatment
@@ -8,11 +8,11 @@ _MARKS: dict[Treatment, tuple[str, str]] = {
     "heat": ("heatable", "hot"),
     "cool": ("coolable", "cool"),
 }
-"""What a thing must be by nature, and by what was done to it."""
+"""Needed ability and resulting mark of each treatment."""
 
 
 def is_won(world: World, state: State) -> bool:
-    """Tell whether the goal is reached."""
+    """Return whether the goal is reached."""
     goal = world.goal
     if goal.lamp:
         return _holds_wanted(world, state) and _lamp_is_on(world, state, here=True)
@@ -20,10 +20,10 @@ def is_won(world: World, state: State) -> bool:
 
 
 def progress(world: World, state: State) -> float:
-    """Return the share of the way that is done: 1 if and only if the goal is reached.
+    """Return the share of the goal that is done: 1 if and only if it is reached.
 
-    Counted is: to hold the thing, to treat it, to bring it; or to light the lamp and to stand by
-    it. What is undone again no longer counts.
+    Steps that count: holding, treating and bringing the object; or lighting the lamp and standing
+    next to it. A step that is undone no longer counts.
     """
     if is_won(world, state):
         return 1.0
@@ -46,7 +46,7 @@ def _holds_wanted(world: World, state: State) -> bool:
 
 
 def _lamp_is_on(world: World, state: State, *, here: bool = False) -> bool:
-    """Tell whether a lamp of the goal's kind was switched on, and is at hand if so asked."""
+    """Return whether a lamp of the goal's kind is on, and with `here` also at this place."""
     on = {thing for thing in state.toggled if world.items[thing].kind == world.goal.lamp}
     if not here:
         return bool(on)
@@ -54,7 +54,7 @@ def _lamp_is_on(world: World, state: State, *, here: bool = False) -> bool:
 
 
 def _most_placed(world: World, state: State, goal: Goal) -> int:
-    """Count the things that are as they should be in the one receptacle that has most of them."""
+    """Return the largest number of correct objects in one receptacle of the goal's kind."""
     counts = [
         sum(_is_as_wanted(world, state, thing) for thing in state.inside[number])
         for number, receptacle in enumerate(world.receptacles)

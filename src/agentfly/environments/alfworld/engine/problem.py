@@ -1,4 +1,4 @@
-"""A game as a PDDL problem: the facts at its start, and its goal."""
+"""A game as a PDDL problem: the ids and facts at its start, and its goal."""
 
 import re
 from collections import Counter, defaultdict
@@ -9,11 +9,11 @@ from agentfly.environments.alfworld.engine.goal import Goal
 from agentfly.errors import FormatError
 
 BAR = "_bar_"
-"""What stands for the bar between kind and position in an id."""
+"""Separator of kind and position in an id."""
 
 
 def display_names(ids: Iterable[str]) -> dict[str, str]:
-    """Number the things of each kind, from the last in order to the first.
+    """Return the display name of each id; objects of a kind are numbered from last to first.
 
     >>> display_names(["mug_bar_a", "mug_bar_b", "sink_bar_1_bar_sinkbasin", "agent1"])
     {'mug_bar_a': 'mug 2', 'mug_bar_b': 'mug 1', 'sink_bar_1_bar_sinkbasin': 'sinkbasin 1'}
@@ -28,7 +28,7 @@ def display_names(ids: Iterable[str]) -> dict[str, str]:
 
 
 def make_id(kind: str, number: int) -> str:
-    """Make an id of which `display_names` finds the kind.
+    """Return an id whose kind `display_names` can read.
 
     >>> make_id("drawer", 3), make_id("sinkbasin", 1)
     ('drawer_bar_03', 'sink_bar_01_bar_sinkbasin')
@@ -67,7 +67,7 @@ _TYPES_OF_ARGUMENTS = {
     "toggleable": ("object",),
     "iscool": ("object",),
 }
-"""The facts that games begin with."""
+"""Types of the arguments of the facts that games start with."""
 
 _NAMED_BY_ACTIONS = {
     "sinkbasintype": "rtype",
@@ -76,7 +76,7 @@ _NAMED_BY_ACTIONS = {
     "knifetype": "otype",
     "butterknifetype": "otype",
 }
-"""The domain's actions name these kinds, so that a problem must know them even if it has none."""
+"""Kinds that the domain's actions name: every problem must declare them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,16 +91,16 @@ class Problem:
         return tuple((first, second) for first, second in self.facts.get(predicate, ()))
 
     def singles(self, predicate: str) -> frozenset[str]:
-        """Return what a predicate with one argument is true of."""
+        """Return the arguments of a predicate that has one."""
         return frozenset(fact[0] for fact in self.facts.get(predicate, ()))
 
     def ids(self) -> set[str]:
-        """Return everything that some fact is about."""
+        """Return all ids in the facts."""
         return {thing for facts in self.facts.values() for fact in facts for thing in fact}
 
     @classmethod
     def from_pddl(cls, text: str) -> "Problem":
-        """Read a problem's text; FormatError if it is none of this domain."""
+        """Parse a problem's text; raise FormatError if it is not of this domain."""
         _, has_facts, rest = text.lower().partition("(:init")
         facts, has_goal, goal = rest.partition("(:goal")
         if not (has_facts and has_goal):
@@ -110,7 +110,7 @@ class Problem:
         return cls(facts=_by_predicate(_FACT.findall(facts)), goal=Goal.from_pddl(condition))
 
     def to_pddl(self) -> str:
-        """Write it as text for a planner."""
+        """Write the problem as PDDL."""
         types = dict(_NAMED_BY_ACTIONS)
         lines = []
         for predicate, facts in self.facts.items():

@@ -1,4 +1,4 @@
-"""How a game is won by somebody who knows where everything is."""
+"""The shortest solution of a game, found with full knowledge of its state."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,23 +6,20 @@ from itertools import permutations, product
 
 from agentfly.environments.alfworld.engine.fast import FastEngine
 from agentfly.environments.alfworld.engine.game import Game
-from agentfly.environments.alfworld.engine.goal import Treatment
-
-APPLIANCES: dict[Treatment, str] = {"clean": "sinkbasin", "heat": "microwave", "cool": "fridge"}
-"""Where each treatment is done."""
+from agentfly.environments.alfworld.engine.goal import APPLIANCES
 
 
 @dataclass(frozen=True, slots=True)
 class Subtask:
-    """Something to be done at one receptacle."""
+    """One step of a plan, at one receptacle."""
 
     verb: str
-    """`take` and `move` reach into the receptacle; `clean`, `heat`, `cool` and `use` don't."""
+    """Verb of the command. `take` and `move` need an open receptacle; the others don't."""
     thing: int
     receptacle: int
 
     def words(self, game: Game) -> str:
-        """Write the command."""
+        """Return the command."""
         item = game.world.items[self.thing].name
         receptacle = game.world.receptacles[self.receptacle].name
         if self.verb == "use":
@@ -36,7 +33,7 @@ _PREPOSITIONS = {"take": "from", "move": "to"}
 def solve(game: Game) -> list[str] | None:
     """Return a shortest list of commands that wins a game; None if it can't be won.
 
-    All ways to choose the things, the appliance and the receptacle are tried.
+    All choices of objects, appliance and receptacle are tried.
     """
     if FastEngine(game).won:
         return []
@@ -66,7 +63,7 @@ def _plans(game: Game) -> Iterator[tuple[Subtask, ...]]:
 
 
 def _collections(game: Game, fetches: list[Subtask], target: int) -> Iterator[tuple[Subtask, ...]]:
-    """Bring as many things as are still missing, in every order."""
+    """Yield plans that bring the missing objects, in every order."""
     goal, items = game.world.goal, game.world.items
     present = {t for t in game.first_state.inside[target] if items[t].kind == goal.item}
     absent = [fetch for fetch in fetches if fetch.thing not in present]
@@ -87,7 +84,7 @@ def _where_is(game: Game, kind: str) -> Iterator[tuple[int, int]]:
 
 
 def _commands(game: Game, subtasks: tuple[Subtask, ...]) -> list[str] | None:
-    """Play subtasks one after another; None if one is impossible or they don't win."""
+    """Return the commands of a plan; None if one is impossible or they don't win."""
     engine = FastEngine(game)
     commands: list[str] = []
     for subtask in subtasks:
@@ -103,7 +100,7 @@ def _commands(game: Game, subtasks: tuple[Subtask, ...]) -> list[str] | None:
 
 
 def _preparations(engine: FastEngine, subtask: Subtask) -> Iterator[str]:
-    """Say what comes first: to go there, and to open it."""
+    """Yield the commands that go to a receptacle and open it, if needed."""
     receptacle = engine.game.world.receptacles[subtask.receptacle]
     if receptacle.place != engine.state.place:
         yield f"go to {receptacle.name}"

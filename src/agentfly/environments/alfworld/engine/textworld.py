@@ -1,7 +1,7 @@
-"""The reference engine: TextWorld itself, on the domain and grammar that the wheel carries.
+"""The reference engine: TextWorld, with the domain and grammar of the package alfworld.
 
-Its planner is a C library with one state for the whole process, so it runs one game at a time, and
-never in threads: `AlfworldTextWorld` gives each chain a process of its own.
+Its planner is a C library with one global state, so a process runs one game at a time and not in
+threads: `AlfworldTextWorld` gives each chain its own process.
 """
 
 from collections.abc import Iterable
@@ -18,16 +18,16 @@ from agentfly.errors import ConfigError
 MISSING = "TextWorld's engine needs the package alfworld: pip install 'agentfly[alfworld]'"
 
 _UNKNOWN = "UNKNOWN GOAL."
-"""Where the grammar wants the task in words."""
+"""Placeholder of the task in the grammar."""
 
 
 def is_installed() -> bool:
-    """Tell whether the reference engine can be used on this machine."""
+    """Return whether the packages of the reference engine are installed."""
     return find_spec("alfworld") is not None and find_spec("textworld") is not None
 
 
 class TextWorldEngine:
-    """Plays a game as the benchmark does."""
+    """An engine that plays a game as the benchmark does."""
 
     def __init__(self, script: Script) -> None:
         self.game = Game.of(script)
@@ -43,19 +43,19 @@ class TextWorldEngine:
         self._seen: Any = None
 
     def start(self) -> str:
-        """Begin anew, and return what is said first."""
+        """Restart the game, and return its first text."""
         self._seen = self._env.reset()
-        # Put here, not into the grammar: so the grammar is parsed once for all games, and a task in
-        # a person's words may hold what has a meaning in it.
+        # Replaced here and not in the grammar: the grammar is then parsed once for all games, and
+        # a human-written task may contain its special characters.
         return str(self._seen.feedback).replace(_UNKNOWN, self.game.task)
 
     def step(self, command: str) -> str:
-        """Do what a command says, and return what is said of it."""
+        """Perform a command, and return its text."""
         self._seen, _, _ = self._env.step(command)
         return str(self._seen.feedback)
 
     def commands(self) -> list[str]:
-        """Return what can be done now, in the order of the alphabet."""
+        """Return the possible commands in alphabetical order."""
         return list(self._seen["admissible_commands"])
 
     @property
@@ -65,12 +65,12 @@ class TextWorldEngine:
 
     @property
     def state(self) -> State:
-        """The facts, as the fast engine keeps them."""
+        """State in the form of the fast engine."""
         facts = [(fact.name, *(v.name for v in fact.arguments)) for fact in self._seen["_facts"]]
         return _state_of(facts, self._index)
 
     def plan(self) -> list[str]:
-        """Return the planner's way to win from here; empty if it finds none."""
+        """Return the planner's solution from here; empty if it finds none."""
         return list(self._env._pddl_state.replan(self._env._entity_infos))
 
 
@@ -102,7 +102,7 @@ def _state_of(facts: Iterable[tuple[str, ...]], index: Index) -> State:
 
 
 def _new_environment() -> Any:
-    """Make TextWorld's environment, whose names are those of the benchmark."""
+    """Make TextWorld's environment with the names of the benchmark."""
     if not is_installed():
         raise ConfigError(MISSING)
     textworld = import_module("textworld")
@@ -115,16 +115,15 @@ def _new_environment() -> Any:
 
 @lru_cache(maxsize=1)
 def _cache_repeated_work() -> None:
-    """Keep TextWorld from doing again and again what takes nine tenths of its time.
+    """Cache the repeated work that takes nine tenths of TextWorld's time.
 
-    It translates and parses the same texts, and copies what nobody changes. What it answers stays
-    the same.
+    It translates and parses the same texts, and copies constant data. Its answers stay the same.
     """
     planner: Any = import_module("fast_downward")
     translate = lru_cache(maxsize=1)(planner.pddl2sas)
 
     def translate_once(domain: str, problem: str, **_: bool) -> Any:
-        # It asks again at every start, and for a second one that is quicker to plan on.
+        # Called again at every start, and for a second translation that is faster to plan on.
         return translate(domain, problem)
 
     planner.pddl2sas = translate_once

@@ -1,4 +1,4 @@
-"""What the player reads, word for word as the benchmark's grammar has it."""
+"""The texts that the player reads, word for word as in the benchmark's grammar."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -25,7 +25,7 @@ HELP = """Available commands:
 
 
 def join_names(names: Sequence[str]) -> str:
-    """List things.
+    """Join names into a list in words.
 
     >>> join_names([]), join_names(["a mug 1"]), join_names(["a mug 1", "a pen 2"])
     ('nothing', 'a mug 1', 'a mug 1, and a pen 2')
@@ -36,7 +36,7 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def introduction(world: World, state: State, task: str) -> str:
-    """Word what is said before the first command."""
+    """Return the text before the first command."""
     if world.at_place[state.place]:
         seen = surroundings(world, state)
     else:
@@ -45,10 +45,10 @@ def introduction(world: World, state: State, task: str) -> str:
 
 
 def surroundings(world: World, state: State) -> str:
-    """Word what `look` answers."""
+    """Return the answer to `look`."""
     here = world.at_place[state.place]
     if not here:
-        # The grammar lists what stands at this place, and in the middle of a room that is nothing.
+        # The grammar lists the receptacles at this place; the middle of a room has none.
         return _in_the_middle([])
     facing = join_names([world.receptacles[number].name for number in here])
     beside = [
@@ -62,7 +62,7 @@ def surroundings(world: World, state: State) -> str:
 
 
 def contents(world: World, state: State, number: int) -> str:
-    """Word what is seen in or on a receptacle."""
+    """Return the text about the contents of a receptacle."""
     receptacle = world.receptacles[number]
     if receptacle.openable and number not in state.opened:
         return f"The {receptacle.name} is closed."
@@ -73,14 +73,14 @@ def contents(world: World, state: State, number: int) -> str:
 
 
 def inventory(world: World, state: State) -> str:
-    """Word what is carried."""
+    """Return the answer to `inventory`."""
     if state.held is None:
         return "You are not carrying anything."
     return f"You are carrying: a {world.items[state.held].name}."
 
 
 def description(world: World, state: State, thing: int) -> str:
-    """Word what is seen of a thing in the hand."""
+    """Return the description of a held object."""
     item = world.items[thing]
     if "isreceptacleobject" in item.abilities:
         seen = join_names(_with_articles(world, item.contents))
@@ -112,7 +112,7 @@ _CONDITIONS: tuple[tuple[_Condition, str], ...] = (
     (_is("toggled"), "This {} is on."),
     (_is("sliced"), "This is a sliced {}."),
 )
-"""The first that holds is said."""
+"""Descriptions by condition; the first that holds is used."""
 
 
 def _in_the_middle(seen: Sequence[str]) -> str:

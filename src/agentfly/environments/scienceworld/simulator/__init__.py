@@ -1,1 +1,1 @@
-"""The package's own simulator: JVMs, and the worlds in them."""
+"""The simulator of the package scienceworld: JVMs, and the worlds in them."""

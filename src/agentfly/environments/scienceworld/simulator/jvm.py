@@ -1,4 +1,4 @@
-"""One JVM: a child process that never outlives this one, and the lock of the worlds in it."""
+"""One JVM: a child process that never outlives this one, and the lock of its worlds."""
 
 import asyncio
 import signal
@@ -14,23 +14,23 @@ from agentfly.runtime.background import in_background
 from agentfly.runtime.process import PIPE, Child, start
 
 OPTIONS = (
-    "-Xmx512m",  # Without a limit it takes gigabytes before it collects garbage.
+    "-Xmx512m",  # Without a limit it grows by gigabytes before it collects garbage.
     "-XX:+UseSerialGC",
-    "-XX:+ExitOnOutOfMemoryError",  # Half dead, it would answer nonsense.
+    "-XX:+ExitOnOutOfMemoryError",  # After an OutOfMemoryError its answers would be wrong.
 )
 START_SECONDS = 120.0
-"""From nothing to listening: half a second, but a hundred times that on a crowded machine."""
+"""Time limit of the start. It takes half a second, but a hundred times that under load."""
 LIFETIME = 24 * 3600.0
-"""After a day it is replaced, whatever it does."""
+"""Maximum lifetime of a JVM: a day."""
 OUTPUT_TAIL_BYTES = 300
-"""How many bytes of what it printed last an error tells."""
+"""Maximum bytes of its last output in an error message."""
 END_SECONDS = 10.0
-"""How long to wait for its end."""
+"""Time limit of waiting for its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where a JVM listens, and what proves that one may speak to it."""
+    """Process, port and access token of a JVM."""
 
     pid: int
     port: int
@@ -38,18 +38,18 @@ class Address:
 
 
 class Jvm:
-    """A JVM that is starting, running or over.
+    """A JVM that is starting, running or ended.
 
-    Its whole life is one coroutine of the keeper.
+    Its whole life is one coroutine on the background event loop.
     """
 
     def __init__(self) -> None:
         self.lock = ReadersWriterLock()
-        """Held by whoever asks it anything."""
+        """Held during every call: shared for steps, exclusive for loads."""
         self.worlds = 0
-        """How many are in it; counted by the pool."""
+        """Number of worlds in it; set by the pool."""
         self.idle_since = 0.0
-        """When the last of them left; noted by the pool."""
+        """Time when the last world left; set by the pool."""
         self._listening: Future[Address] = Future()
         self._over = threading.Event()
         self._command = (str(java()), *OPTIONS, "-classpath", class_path(), *_GATEWAY)
@@ -57,16 +57,16 @@ class Jvm:
 
     @property
     def alive(self) -> bool:
-        """Whether worlds may still be put into it."""
+        """Whether it can take more worlds."""
         return self.lock.broken is None
 
     @property
     def pid(self) -> int:
-        """Its process, once it listens."""
+        """Process id, once it listens."""
         return self._address().pid
 
     def connect(self) -> Connection:
-        """Open a connection; waits until it listens."""
+        """Open a connection, after waiting until the JVM listens."""
         address = self._address()
         try:
             return Connection(address.port, address.token)
@@ -75,13 +75,13 @@ class Jvm:
             raise EnvError(f"the simulator's JVM can't be reached: {error}") from error
 
     def end(self, reason: str) -> None:
-        """Kill it without waiting; whoever is in it fails with this reason."""
+        """Kill it without waiting; calls in it fail with this reason."""
         if self.lock.mark_broken(reason):
-            # Once only: a second cancellation would hit the killing itself.
+            # Only once: a second cancellation would interrupt the killing.
             self._life.cancel()
 
     def wait(self) -> None:
-        """Wait for the end of a JVM that is ending."""
+        """Wait until an ending JVM has ended."""
         self._over.wait(END_SECONDS)
 
     def _address(self) -> Address:
@@ -96,12 +96,12 @@ class Jvm:
 
     async def _live(self) -> None:
         try:
-            # Standard input is its lifeline where the kernel does not end it with this process.
+            # Where the kernel does not end it with this process, the end of its stdin does.
             child = await start(
                 self._command,
                 name="scienceworld",
                 lifetime=LIFETIME,
-                cwd=package_folder(),  # It looks there for a table, which it would write elsewhere.
+                cwd=package_folder(),  # It reads a table here, and writes one elsewhere.
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=PIPE,
@@ -118,32 +118,33 @@ class Jvm:
             self._over.set()
 
     async def _serve(self, child: Child) -> None:
-        """Hear where it listens, then whatever it prints, until it says no more."""
-        assert child.stdout is not None, "asked for"
-        assert child.stderr is not None, "asked for"
-        async with asyncio.TaskGroup() as hearing:
-            complaint = hearing.create_task(_end_of(child.stderr))
+        """Read its address, then its output until the end."""
+        assert child.stdout is not None, "requested as a pipe"
+        assert child.stderr is not None, "requested as a pipe"
+        async with asyncio.TaskGroup() as readers:
+            errors = readers.create_task(_read_tail(child.stderr))
             port, token = await child.stdout.readline(), await child.stdout.readline()
             if token and port.strip().isdigit():
                 address = Address(pid=child.pid, port=int(port), token=token.decode().strip())
                 self._listening.set_result(address)
-            said = await _end_of(child.stdout)
-        told = complaint.result() or said
-        self.lock.mark_broken(_describe_exit(child.pid, await child.wait(), told))
+            output = await _read_tail(child.stdout)
+        output = errors.result() or output
+        self.lock.mark_broken(_describe_exit(child.pid, await child.wait(), output))
 
 
 _GATEWAY = ("py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0")
-"""The bridge, which takes any free port and prints it with a token: other users can't speak."""
+"""Arguments of the py4j server: it takes a free port and prints it with a token, so that no other
+user of the machine can connect."""
 
 
-async def _end_of(stream: asyncio.StreamReader) -> str:
-    """Hear a stream out, and return its last words on one line."""
+async def _read_tail(stream: asyncio.StreamReader) -> str:
+    """Read a stream to its end, and return its last output on one line."""
     tail = b""
-    while heard := await stream.read(1 << 16):
-        tail = (tail + heard)[-OUTPUT_TAIL_BYTES:]
+    while chunk := await stream.read(1 << 16):
+        tail = (tail + chunk)[-OUTPUT_TAIL_BYTES:]
     return " ".join(tail.decode(errors="replace").split())
 
 
-def _describe_exit(pid: int, code: int, told: str) -> str:
+def _describe_exit(pid: int, code: int, output: str) -> str:
     how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-    return f"the simulator's JVM (process {pid}) ended {how}" + (f": {told}" if told else "")
+    return f"the simulator's JVM (process {pid}) ended {how}" + (f": {output}" if output else "")

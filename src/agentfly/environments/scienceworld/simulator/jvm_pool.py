@@ -1,4 +1,4 @@
-"""This process's JVMs, and which of them gets the next world."""
+"""The JVMs of this process, and the choice of one for the next world."""
 
 import atexit
 import os
@@ -10,15 +10,15 @@ from agentfly.environments.scienceworld.simulator.jvm import Jvm
 from agentfly.runtime.background import call_later
 
 WORLDS_PER_JVM = 8
-"""Above this the loads of one JVM, which are one at a time, wait for each other too long."""
+"""Number of worlds from which a JVM is full: its loads are exclusive and wait for each other."""
 MAX_JVMS = 4
-"""Beyond this many full ones, JVMs take more worlds each: memory is bounded, speed is not."""
+"""Maximum number of JVMs, which bounds memory. When all are full, they take more worlds each."""
 IDLE_SECONDS = 120.0
-"""A JVM without worlds is kept this long: training steps leave their environments for minutes."""
+"""Time that a JVM without worlds is kept: training steps use no environments for minutes."""
 
 
 class JvmPool:
-    """JVMs that are started when they are needed and ended when they are idle."""
+    """JVMs that are started when needed and ended when idle."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -26,12 +26,12 @@ class JvmPool:
 
     @property
     def jvms(self) -> tuple[Jvm, ...]:
-        """Those that are alive."""
+        """Living JVMs."""
         with self._lock:
             return tuple(self._living())
 
     def acquire(self) -> Jvm:
-        """Return the JVM for one more world: the emptiest, or a new one."""
+        """Return the JVM for one more world: the one with the fewest worlds, or a new one."""
         with self._lock:
             living = self._living()
             emptiest = min(living, key=lambda jvm: jvm.worlds, default=None)
@@ -43,7 +43,7 @@ class JvmPool:
             return emptiest
 
     def release(self, jvm: Jvm) -> None:
-        """Count one world less."""
+        """Note that a world has left its JVM."""
         with self._lock:
             jvm.worlds -= 1
             if jvm.worlds == 0 and jvm.alive:
@@ -51,7 +51,7 @@ class JvmPool:
                 call_later(IDLE_SECONDS, partial(self._end_idle, jvm, jvm.idle_since))
 
     def close(self) -> None:
-        """End all of them, and wait for it."""
+        """End all JVMs, and wait for it."""
         with self._lock:
             ending, self._jvms = self._jvms, []
         for jvm in ending:
@@ -65,19 +65,19 @@ class JvmPool:
 
     def _end_idle(self, jvm: Jvm, since: float) -> None:
         with self._lock:
-            # Somebody may have come since, and left again later.
+            # Another world may have come since, and left again later.
             if jvm.worlds == 0 and jvm.idle_since == since:
                 jvm.end("the simulator's JVM was idle")
 
 
 def jvm_pool() -> JvmPool:
-    """Return this process's own pool."""
+    """Return the pool of this process."""
     return _jvm_pool(os.getpid())
 
 
 @cache
 def _jvm_pool(pid: int) -> JvmPool:
-    """Make it; what a forked process inherits belongs to its parent."""
+    """Make the pool of a process. A forked process makes its own; its parent keeps the JVMs."""
     made = JvmPool()
     atexit.register(lambda: made.close() if os.getpid() == pid else None)
     return made

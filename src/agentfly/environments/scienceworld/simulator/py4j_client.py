@@ -1,13 +1,13 @@
-r"""One connection to a JVM, in the line protocol of its bridge (py4j).
+r"""One connection to a JVM, in the line protocol of py4j.
 
-    A\n<token>\n                        →  !yv              may I speak?
-    i\n<class>\ne\n                     →  !yro0            a new object, called o0
-    c\no0\nstep\nslook around\ne\n      →  !ysThis room…    a call, and the text that it returns
-    m\nd\no0\ne\n                      →  !yv              the object may go
+    A\n<token>\n                        →  !yv              authentication
+    i\n<class>\ne\n                     →  !yro0            a new object, o0
+    c\no0\nstep\nslook around\ne\n      →  !ysThis room…    a call and its text
+    m\nd\no0\ne\n                      →  !yv              release of an object
 
-The bridge's own client keeps no deadlines per call, retries by itself and logs through the root
-logger. Here a call ends in one of three ways: with an answer, `RemoteError` by the simulator, or
-`ConnectionLostError`, after which nothing is known of the JVM and it has to go.
+py4j's own client has no deadline per call, retries by itself and logs through the root logger. Here
+a call returns an answer, or raises `RemoteError` if the simulator raised, or `ConnectionLostError`,
+after which the state of the JVM is unknown and it has to be ended.
 """
 
 import re
@@ -22,7 +22,7 @@ Value = str | int | float | bool | None
 
 
 class Reference(str):
-    """The name of an object in the JVM, such as `o3`."""
+    """Name of an object in the JVM, such as `o3`."""
 
     __slots__ = ()
 
@@ -36,7 +36,7 @@ class RemoteError(Exception):
 
 
 class Connection:
-    """A socket that one call at a time may use."""
+    """A connection for one call at a time."""
 
     def __init__(self, port: int, token: str) -> None:
         try:
@@ -52,7 +52,7 @@ class Connection:
             raise
 
     def make(self, name: str, *, seconds: float) -> Reference:
-        """Make an object of a class."""
+        """Make an object of a class in the JVM."""
         (made,) = self._exchange([f"i\n{name}\ne\n"], seconds)
         assert isinstance(made, Reference), "a class makes objects"
         return made
@@ -74,14 +74,14 @@ class Connection:
         self._exchange([f"m\nd\n{reference}\ne\n"], seconds)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._answers.close()
         self._socket.close()
 
     def _exchange(self, commands: Sequence[str], seconds: float) -> list[Value]:
         try:
             self._socket.settimeout(seconds)
-            # Half a character, which a model can write as an escape, has no encoding.
+            # A lone surrogate, which a model can write as an escape, has no encoding.
             self._socket.sendall("".join(commands).encode(errors="replace"))
             lines = [self._answers.readline() for _ in commands]
         except TimeoutError as error:
@@ -93,12 +93,12 @@ class Connection:
         return [self._answer(line.decode().removesuffix("\n"), seconds) for line in lines]
 
     def _answer(self, line: str, seconds: float) -> Value:
-        """Read an answer; an exception stays in the JVM, and has to be asked what it says."""
+        """Parse an answer; the text of an exception has to be fetched from the JVM."""
         if line.startswith(_RAISED):
             raised = Reference(line.removeprefix(_RAISED))
-            told = self.call(raised, "toString", seconds=seconds)
+            text = self.call(raised, "toString", seconds=seconds)
             self.forget(raised, seconds=seconds)
-            raise RemoteError(str(told))
+            raise RemoteError(str(text))
         return _read(line)
 
 
@@ -118,7 +118,7 @@ def _write(argument: Argument) -> str:
 
 
 def _read(line: str) -> Value:
-    r"""Read an answer.
+    r"""Parse an answer.
 
     >>> _read("!yi3"), _read("!ybtrue"), _read("!ylo7"), _read(r"!ystwo\nlines")
     (3, True, 'o7', 'two\nlines')

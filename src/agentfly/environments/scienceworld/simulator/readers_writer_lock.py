@@ -1,7 +1,7 @@
-"""Many at once, or one alone.
+"""A readers-writer lock that can be broken.
 
-Loading a task changes what all worlds of a JVM share, so it must be alone there; steps disturb
-each other as little as readers do.
+Loading a task changes state that all worlds of a JVM share, so it needs the lock exclusively; steps
+share it.
 """
 
 import threading
@@ -12,9 +12,9 @@ from agentfly.errors import EnvError
 
 
 class ReadersWriterLock:
-    """A readers-writer lock that can be broken: then it fails whoever waits or comes.
+    """A readers-writer lock. Once broken, it raises for all current and later waiters.
 
-    Who wants to be alone goes before those who come later, or it would wait for ever.
+    A waiting exclusive holder goes before later shared ones, or it would wait without end.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class ReadersWriterLock:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Hold it together with others."""
+        """Hold the lock together with others."""
         with self._changed:
             self._wait_until(lambda: not self._exclusive and not self._waiting_exclusive)
             self._sharing += 1
@@ -39,7 +39,7 @@ class ReadersWriterLock:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Hold it while nobody else does."""
+        """Hold the lock while no one else does."""
         with self._changed:
             self._waiting_exclusive += 1
             try:
@@ -56,9 +56,9 @@ class ReadersWriterLock:
                 self._changed.notify_all()
 
     def mark_broken(self, reason: str) -> bool:
-        """Fail all who wait and all who come, with an EnvError that says this.
+        """Raise an EnvError with this reason for all current and later waiters.
 
-        Only the first reason counts; returns whether it is this one.
+        Only the first reason counts; return whether it is this one.
         """
         with self._changed:
             if self._broken is not None:
@@ -69,11 +69,11 @@ class ReadersWriterLock:
 
     @property
     def broken(self) -> str | None:
-        """Why it can't be held any more."""
+        """Reason why it is broken; None if it is not."""
         return self._broken
 
     def _wait_until(self, free: Callable[[], bool]) -> None:
-        # No time limit of its own: each holder has one, and who exceeds it breaks the lock.
+        # No time limit here: each holder has one, and breaks the lock when it exceeds it.
         self._changed.wait_for(lambda: self._broken is not None or free())
         if self._broken is not None:
             raise EnvError(self._broken)

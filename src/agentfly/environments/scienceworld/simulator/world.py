@@ -1,4 +1,4 @@
-"""One world of the simulator: a task that is loaded and played."""
+"""One world of the simulator, in which tasks are loaded and played."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,31 +14,31 @@ from agentfly.environments.scienceworld.simulator.py4j_client import (
 from agentfly.errors import EnvError
 
 STEP_SECONDS = 60.0
-"""An action takes milliseconds; listing all valid ones, seconds."""
+"""Time limit of an action, which takes milliseconds, and of a list of all valid ones, seconds."""
 LOAD_SECONDS = 240.0
-"""Most tasks load in a blink, those on genetics in ten seconds; on a crowded machine ten times."""
+"""Time limit of a load. Most take under a second, genetics ten; ten times that under load."""
 GOLD_SECONDS = 900.0
-"""Gold paths are found by playing, in the worst case thousands of actions."""
+"""Time limit of a search for a gold path, in the worst case thousands of actions."""
 
 _CLASS = "scienceworld.runtime.pythonapi.PythonInterface"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """How things stand after an action."""
+    """State of the world after an action."""
 
     said: str
     score: int
     """0 to 100; -100 after a wrong focus."""
     completed: bool
     moves: int
-    """Actions that took time: looking does not."""
+    """Number of actions that took time: looking does not."""
     look: str
     inventory: str
 
 
 class World:
-    """Plays one task at a time, for one caller at a time. Whatever breaks is an EnvError."""
+    """A world for one task and one caller at a time. All failures are EnvErrors."""
 
     def __init__(self, pool: JvmPool | None = None) -> None:
         self._jvm_pool = pool or jvm_pool()
@@ -53,25 +53,25 @@ class World:
 
     @property
     def alive(self) -> bool:
-        """Whether its JVM is."""
+        """Whether its JVM is alive."""
         return self._inside and self._jvm.alive
 
     @property
     def pid(self) -> int:
-        """The process of its JVM."""
+        """Process id of its JVM."""
         return self._jvm.pid
 
     def load(self, task: str, variation: int, simplifications: str) -> None:
-        """Begin a task anew, alone in the JVM."""
+        """Load a task, with exclusive use of the JVM."""
         self._load(task, variation, simplifications, gold=False, seconds=LOAD_SECONDS)
 
     def gold_path(self, task: str, variation: int, simplifications: str) -> list[str]:
-        """Find actions that lead to 100 points; the world must be loaded before it is played."""
+        """Find actions that lead to 100 points. Call `load` before playing again."""
         self._load(task, variation, simplifications, gold=True, seconds=GOLD_SECONDS)
         return self._texts("getGoldActionSequence")
 
     def step(self, action: str) -> StepResult:
-        """Do what an action says."""
+        """Perform an action."""
         asked = (("step", action), *_STANDING)
         with self._simulator_errors(f"doing {action!r}"), self._jvm.lock.shared():
             answers: list[Any] = self._connection.call_all(self._me, asked, seconds=STEP_SECONDS)
@@ -88,19 +88,19 @@ class World:
     def description(self) -> str:
         """Return the task in words."""
         with self._simulator_errors("describing the task"), self._jvm.lock.shared():
-            told = self._connection.call(self._me, "getTaskDescription", seconds=STEP_SECONDS)
-        return str(told).strip()
+            text = self._connection.call(self._me, "getTaskDescription", seconds=STEP_SECONDS)
+        return str(text).strip()
 
     def templates(self) -> list[str]:
         """List the kinds of actions, such as `move OBJ to OBJ`."""
         return self._texts("getPossibleActions")
 
     def objects(self) -> list[str]:
-        """List the things that can be named here."""
+        """List the names of the objects here."""
         return self._texts("getPossibleObjects")
 
     def valid_actions(self) -> list[str]:
-        """List every action that would do something now: often a thousand, and slow."""
+        """List every action with an effect now: often a thousand, and slow."""
         return self._texts("getValidActionObjectCombinations")
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class World:
                 with self._simulator_errors("leaving"), self._jvm.lock.shared():
                     self._connection.forget(self._me, seconds=STEP_SECONDS)
         except EnvError:
-            pass  # A JVM that has died has forgotten it too.
+            pass  # In a JVM that has died the object is gone too.
         finally:
             self._connection.close()
             self._leave()
@@ -137,7 +137,7 @@ class World:
             self._connection.call(self._me, "load", *arguments, seconds=seconds)
 
     def _texts(self, method: str) -> list[str]:
-        """Call what returns a list of texts, and fetch them all at once."""
+        """Call a method that returns a list of texts, and fetch them in one message."""
         with self._simulator_errors(method), self._jvm.lock.shared():
             listed = self._connection.call(self._me, method, seconds=STEP_SECONDS)
             assert isinstance(listed, Reference), "lists stay in the JVM"
@@ -147,7 +147,7 @@ class World:
 
     @contextmanager
     def _simulator_errors(self, doing: str) -> Iterator[None]:
-        """Turn what goes wrong into an EnvError. A JVM that broke off or hangs is ended."""
+        """Turn failures into EnvErrors. A JVM that hangs or lost its connection is ended."""
         try:
             yield
         except RemoteError as error:

@@ -1,4 +1,4 @@
-"""What the generated shop sells."""
+"""The departments of the generated shop and their products."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ CLOTHES_SIZES = "x-small|small|medium|large|x-large|xx-large"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Department:
-    """A part of the shop, whose things are alike in what can be said of them."""
+    """A part of the shop whose products share styles, attributes and options."""
 
     path: str
-    """Where its kinds are found: `Home › Furniture`."""
+    """Path of the department: `Home › Furniture`."""
     kinds: tuple[str, ...]
-    """Each in the singular; the plural ends in s."""
+    """Kinds of products in the singular; the plural adds an s."""
     styles: tuple[str, ...]
     attributes: tuple[str, ...]
     options: Mapping[str, tuple[str, ...]]

@@ -1,4 +1,4 @@
-"""Making the catalog: the same level and number give the same shop, everywhere."""
+"""The generated catalog, a fixed function of level and number of products; nothing is scraped."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _ENDINGS = "ado beck caster dine ella fort gate hurst iro land mont nell ova pin
 
 
 def brand_names(random: Random) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Make up brands: those of products to train on, and others for the held-out ones."""
+    """Make up brand names, for training products and for held-out ones."""
     names = [begin + end for begin in _BEGINNINGS.split() for end in _ENDINGS.split()]
     random.shuffle(names)
     cut = len(names) * 4 // 5
@@ -37,7 +37,7 @@ def brand_names(random: Random) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def word_instruction(template: str, things: str, attributes: tuple[str, ...]) -> str:
-    """Fill a template.
+    """Fill the template of an instruction.
 
     >>> word_instruction(TRAINING[0], "mugs", ("non stick", "bpa free"))
     'Find me non stick, bpa free mugs'
@@ -47,26 +47,26 @@ def word_instruction(template: str, things: str, attributes: tuple[str, ...]) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """What products have and goals ask for."""
+    """Difficulty of a generated shop: what products have and goals ask for."""
 
     products: int
-    """How many there are unless told otherwise."""
+    """Default number of products."""
     kinds: int
-    """How many kinds of things each department sells."""
+    """Number of kinds of products in each department."""
     attributes: int
-    """True of each product."""
+    """Number of attributes of a product."""
     wanted_attributes: int
-    """Of which a goal asks for so many."""
+    """Number of those that a goal asks for."""
     titled_attributes: int
-    """And the title says so many."""
+    """Number of those in the title."""
     options: int
-    """Names of options at most: color, size."""
+    """Maximum number of options, such as color and size."""
     values: int
-    """Of each option at most."""
+    """Maximum number of values of an option."""
     brands: bool
-    """Whether titles begin with a brand."""
+    """Whether titles start with a brand."""
     price_ranges: float
-    """Share of products with two prices, of which the one that counts is not shown."""
+    """Share of products whose tag is a price range, which hides the actual price."""
 
 
 LEVELS: Mapping[str, Level] = MappingProxyType(
@@ -114,7 +114,7 @@ five at any level, so that there are such products of every kind."""
 
 
 def generate_catalog(level: str, products: int | None = None) -> Catalog:
-    """Make a catalog with its requests; held-out ones are worded otherwise.
+    """Generate a catalog with its requests. Held-out requests use other wordings.
 
     >>> shop = generate_catalog("easy", 50)
     >>> len(shop.products), len(shop.requests), len(shop.held_out)
@@ -146,7 +146,7 @@ def generate_catalog(level: str, products: int | None = None) -> Catalog:
 
 
 def _kinds_in_turn(recipe: Level, count: int) -> Iterator[tuple[Department, str]]:
-    """Go through all kinds of things again and again."""
+    """Cycle through all kinds of products."""
     shelves = [
         (department, kind)
         for department in DEPARTMENTS
@@ -157,7 +157,7 @@ def _kinds_in_turn(recipe: Level, count: int) -> Iterator[tuple[Department, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ProductDraw:
-    """One product's draw."""
+    """The random draw of one product."""
 
     recipe: Level
     department: Department

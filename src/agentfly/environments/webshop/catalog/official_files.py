@@ -16,9 +16,9 @@ from agentfly.environments.webshop.catalog.product_record import read_product
 from agentfly.errors import ConfigError, FormatError
 
 SMALL = "1000"
-"""In the names of the files that hold the first 1,000 products only."""
+"""Part of the names of the files that hold only the first 1,000 products."""
 PRODUCTS = ("items_shuffle*.json", "documents*.jsonl", "documents*.jsonl.gz")
-"""The raw products; or the same as the search engine's documents, each with its product."""
+"""Patterns of the raw products, or of the search engine's documents that hold them."""
 ATTRIBUTES = ("items_ins_v2*.json",)
 HUMAN = ("items_human_ins.json",)
 
@@ -45,7 +45,7 @@ def load_catalog(folder: Path, *, full: bool = False, limit: int | None = None) 
     Args:
         folder: Where the files are, under the names they are published with.
         full: Take the files of all products where the folder also has those of the first 1,000.
-        limit: Take the first so many products.
+        limit: Maximum number of products; the first ones are taken.
     """
     if not folder.is_dir():
         raise ConfigError(
@@ -66,7 +66,7 @@ def load_catalog(folder: Path, *, full: bool = False, limit: int | None = None) 
 
 
 def _find(folder: Path, patterns: tuple[str, ...], *, full: bool) -> Path:
-    """Choose among the files of one kind: the small one, unless it is to be the full one."""
+    """Return the small or the full file of one kind."""
     found = [path for pattern in patterns for path in sorted(folder.glob(pattern))]
     if not found:
         names = ", ".join(sorted(path.name for path in folder.iterdir())) or "nothing"
@@ -117,7 +117,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _read_table(path: Path, row: Any) -> dict[str, Any]:
-    """Read a table by asin, each row checked."""
+    """Read a table by asin and validate each row."""
     table = read_json(path.read_bytes(), path)
     try:
         rows: dict[str, Any] = TypeAdapter(dict[str, row]).validate_python(table)
@@ -134,15 +134,15 @@ def _request(written: _Written | None) -> Request | None:
     return Request(instruction=written.instruction, attributes=written.instruction_attributes)
 
 
-def _human_requests(wishes: list[_Human]) -> tuple[Request, ...]:
+def _human_requests(rows: list[_Human]) -> tuple[Request, ...]:
     return tuple(
         Request(
-            instruction=wish.instruction.strip("."),
-            attributes=wish.instruction_attributes,
-            options=_values(wish.instruction_options),
+            instruction=row.instruction.strip("."),
+            attributes=row.instruction_attributes,
+            options=_values(row.instruction_options),
         )
-        for wish in wishes
-        if wish.instruction_attributes
+        for row in rows
+        if row.instruction_attributes
     )
 
 

@@ -1,4 +1,4 @@
-"""A product as the shop keeps it."""
+"""Products, the requests for them, and the catalog that holds both."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,33 +6,33 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Product:
-    """Everything that a page shows, a search finds and a reward weighs.
+    """A product with all that pages, search and reward use.
 
-    There is one object of it in a shop, which is what caches know it by.
+    A shop has one object per product; caches compare it by identity.
     """
 
     asin: str
-    """What it is known by: `B06Y3VLDFB`."""
+    """Id of the product: `B06Y3VLDFB`."""
     title: str
     description: str = ""
     features: tuple[str, ...] = ()
-    """Its bullet points."""
+    """Bullet points."""
     price: float = 100.0
-    """What is really paid; one draw between the two where the tag names two prices."""
+    """Price that is paid; drawn between the two prices where the tag is a range."""
     price_tag: str = "$100.0"
-    """What is shown: `$19.99`, or `$19.99 to $27.99`."""
+    """Price as it is shown: `$19.99`, or `$19.99 to $27.99`."""
     options: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """What can be chosen: `(("color", ("red", "blue")), ("size", ("small",)))`."""
+    """Options with their values: `(("color", ("red", "blue")), ("size", ("small",)))`."""
     attributes: tuple[str, ...] = ()
-    """What is known to be true of it: `("easy clean", "solid wood")`."""
+    """Known attributes: `("easy clean", "solid wood")`."""
     query: str = ""
-    """The words by which such things are looked for: `console tables`."""
+    """Search words for this kind of product: `console tables`."""
     categories: frozenset[str] = frozenset()
-    """The names along its path through the departments."""
+    """Names along its path through the departments."""
 
     @property
     def indexed_text(self) -> str:
-        """What a search looks through.
+        """Text that the search index holds.
 
         >>> Product(asin="G1", title="Red Scarf", options=(("size", ("s", "m")),)).indexed_text
         'red scarf   size: s, m'
@@ -44,24 +44,24 @@ class Product:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Somebody's words for one product."""
+    """An instruction for one product, before prices and options make goals of it."""
 
     instruction: str
     """`Find me easy clean console tables`."""
     attributes: tuple[str, ...]
     options: tuple[str, ...] | None = None
-    """The values asked for, of a person's request. None of a written one, which then is asked for
-    with every combination of its product's options."""
+    """Values that a human-written request asks for. None for a rule-written one, which makes a goal
+    for every combination of the product's options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalog:
-    """All products in order, and what is asked for, by the product's asin."""
+    """All products in order, and the requests by the product's asin."""
 
     products: tuple[Product, ...]
     requests: Mapping[str, Request] = field(default_factory=dict)
-    """At most one for each product, written by rule."""
+    """Rule-written requests, at most one per product."""
     human_requests: Mapping[str, tuple[Request, ...]] = field(default_factory=dict)
-    """What people wrote."""
+    """Human-written requests."""
     held_out: frozenset[str] = frozenset()
     """Products that only held-out goals ask for; empty where goals are split otherwise."""

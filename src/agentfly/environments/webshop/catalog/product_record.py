@@ -1,4 +1,4 @@
-"""One raw record of the official files, checked at the door and made a product."""
+"""Validation of one raw record of the official files, and its conversion to a product."""
 
 import re
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from agentfly.errors import FormatError
 from agentfly.types import Seed
 
 DEFAULT_PRICE = 100.0
-"""What a product without a price costs."""
+"""Price of a product that has none in the files."""
 MAX_ASIN = 10
-"""Longer ones, and `nan`, are slips of the collection."""
+"""Maximum length of an asin; longer ones, and `nan`, are errors of the data collection."""
 
 _PRICES = Seed(0).child("webshop", "price")
 _NOT_PRICE = re.compile(r"[^\d.]")
@@ -24,7 +24,7 @@ class _Choice(BaseModel):
 
 
 class _Record(BaseModel):
-    """The keys that are used; a record has many more."""
+    """The keys of a record that are used; it has many more."""
 
     model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True)
 
@@ -41,7 +41,7 @@ class _Record(BaseModel):
 def read_product(
     raw: Mapping[str, Any], attributes: tuple[str, ...] = (), *, where: str = "a product"
 ) -> Product | None:
-    """Read one record; None for those that the shop never lists.
+    """Return the product of a record; None for records that the shop never lists.
 
     >>> raw = {"asin": "B01", "name": "Mug", "pricing": "$5.00$7.00", "query": "Mugs "}
     >>> mug = read_product(raw)
@@ -72,7 +72,7 @@ def read_product(
 
 
 def read_prices(pricing: str | list[float] | None, where: str = "a product") -> tuple[float, ...]:
-    """Return the one price, or the two ends of a range.
+    """Return one price, or the two ends of a range.
 
     >>> read_prices("$1,299.50"), read_prices("$19.99$27.99"), read_prices("")
     ((1299.5,), (19.99, 27.99), (100.0,))
@@ -98,7 +98,7 @@ def category_names(path: str) -> frozenset[str]:
 
 
 def _price(asin: str, prices: tuple[float, ...]) -> float:
-    """Draw once between two prices: the same in every process."""
+    """Return the price, drawn from a range with a fixed seed: the same in every process."""
     if len(prices) == 1:
         return prices[0]
     return _PRICES.child(asin).random().uniform(*prices)
