@@ -1,8 +1,8 @@
-"""How fast games are played in one process, beside TextWorld, and what a thousand of them take.
+"""Speed of games in one process, compared with TextWorld, and memory of a thousand games.
 
-A step is a random command of those that are possible, with the list of what is possible after it,
-which TextWorld makes at every step too. Both engines wait for nothing, so seconds are those of the
-processor: neighbors on the machine don't count. TextWorld's rate is left out where it is missing.
+A step is a random possible command and the list of possible commands after it, which TextWorld
+makes at every step too. Both engines never wait, so seconds are processor time: other processes
+don't count. TextWorld's rate is left out where it is not installed.
 
     python -m benchmarks.alfworld
 """
@@ -38,11 +38,11 @@ def measure() -> dict[str, float]:
     """Return steps per second of both engines, and megabytes of a thousand games."""
     numbers = {"alfworld_steps_per_s": _fast(_rows(GAMES, "medium"))}
     if is_installed():
-        reference = _alone(_reference, _rows(REFERENCE_GAMES, "medium"))
+        reference = _in_process(_reference, _rows(REFERENCE_GAMES, "medium"))
         numbers["alfworld_textworld_steps_per_s"] = reference
     else:
         print(f"alfworld_textworld_steps_per_s is left out: {MISSING}")
-    numbers["alfworld_live_1000_mb"] = _alone(_live_megabytes, _rows(LIVE, "large"))
+    numbers["alfworld_live_1000_mb"] = _in_process(_live_megabytes, _rows(LIVE, "large"))
     return numbers
 
 
@@ -55,14 +55,14 @@ def _fast(rows: list[Row]) -> float:
 
 
 def _reference(rows: list[Row]) -> float:
-    # Made one by one: it plays one game at a time.
+    # Made one by one, as TextWorld plays one game at a time.
     return _steps_per_second((TextWorldEngine(load_script(row)) for row in rows), REFERENCE_STEPS)
 
 
-def _alone(measured: Callable[[list[Row]], float], rows: list[Row]) -> float:
-    """Measure in a process of its own.
+def _in_process(measured: Callable[[list[Row]], float], rows: list[Row]) -> float:
+    """Measure in a separate process.
 
-    TextWorld has to be alone in one, and memory that others gave back would be taken unseen.
+    TextWorld needs one, and memory that was freed before would be reused without being counted.
     """
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as process:
@@ -91,7 +91,7 @@ def _timed(engine: Engine, command: str, spent: float) -> tuple[float, list[str]
 
 
 def _live_megabytes(rows: list[Row]) -> float:
-    """Return what as many different games take that are all under way."""
+    """Return the memory of as many different games in progress."""
     before = _resident_megabytes()
     live = []
     for row in rows:

@@ -1,8 +1,8 @@
-"""How fast eight environments play at once in one JVM, and what memory it takes.
+"""Speed of eight concurrent environments in one JVM, and its memory.
 
-Each plays gold paths from beginning to end, one episode after another, loads included; steps that
-only look are steps too. The first episodes, in which the JVM compiles itself, don't count. Without
-Java or the simulator there are no numbers.
+Each plays gold paths from start to end, one episode after another, loads included; steps that only
+look count too. The first episodes, in which the JVM compiles its code, don't count. Without Java or
+the simulator there are no numbers.
 
     python -m benchmarks.scienceworld
 """

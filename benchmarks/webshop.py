@@ -1,9 +1,8 @@
-"""How fast the shop answers in one process, and what a session keeps in memory.
+"""Speed of the shop in one process, and memory of a session.
 
-Steps are random clicks of 500 sessions (nobody buys or goes back to search), each in a place of its
-own, with whatever caching the shop does; searches are queries that were never asked before, their
-page of results included. All of it is one thread that waits for nothing, so seconds are those of
-the processor: neighbors on the machine don't count.
+Steps are random clicks of 500 sessions (without buying or going back to search), each at its own
+location, with the usual caches; searches are new queries, including their page of results. All runs
+in one thread that never waits, so seconds are processor time: other processes don't count.
 
     python -m benchmarks.webshop
 """
@@ -77,7 +76,7 @@ def _steps_per_second(tasks: list[Task]) -> float:
 
 
 def _session_kilobytes(tasks: list[Task]) -> float:
-    """Return what sessions take that have opened a product each, beside what they share."""
+    """Return the memory of a session that has opened a product, without what sessions share."""
     for task in tasks:
         _open_a_product(_started(task), task)
     tracemalloc.start()

@@ -16,14 +16,14 @@ from agentfly.environments.alfworld.tasks import load_script
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What came of playing one game in both engines."""
+    """The result of playing one game in both engines."""
 
     id: str
     task_type: str
     moves: int
     impossible: int
     solution: int
-    """How many commands win the game from its start."""
+    """Number of commands of the solution."""
     won: bool
     differences: tuple[str, ...]
 

@@ -15,7 +15,7 @@ def kit(**options: object) -> Kit:
 
 
 def commanding(*commands: str) -> Player:
-    """Return a player that gives these commands whatever it is shown, and stops."""
+    """Return a player that gives these commands, independent of observations, and stops."""
 
     def player(scene: Scene) -> Generator[Say, str, None]:
         for command in commands:

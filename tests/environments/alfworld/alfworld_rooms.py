@@ -42,7 +42,7 @@ def kitchen(goal: Goal = HOT_APPLE) -> Script:
 
 
 def playing(*commands: str, goal: Goal = HOT_APPLE) -> FastEngine:
-    """Return an engine in which some commands were given, all of them possible."""
+    """Return an engine after some commands, all of them possible."""
     engine = FastEngine(Game.of(kitchen(goal)))
     engine.start()
     for command in commands:

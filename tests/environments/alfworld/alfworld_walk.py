@@ -7,14 +7,14 @@ from agentfly.environments.alfworld.engine.goal import APPLIANCES
 from agentfly.environments.alfworld.environment import Engine
 
 STRAY = 0.15
-"""How often a walk tries something that may well be impossible."""
+"""Probability that a walk tries a command that may be impossible."""
 BUSY = 0.5
-"""How often it does something with what is at hand instead of whatever is possible."""
+"""Probability that it uses an object at hand instead of any possible command."""
 IDLE = ("go", "help", "look", "inventory")
 
 
 def draw(random: Random, engine: Engine) -> str:
-    """Draw the next command from what an engine says is possible, or at times from all there is."""
+    """Draw the next command from the possible ones, or at times from all commands."""
     possible = engine.commands()
     busy = [command for command in possible if command.split()[0] not in IDLE]
     chance = random.random()
@@ -53,7 +53,7 @@ def _stray(random: Random, engine: Engine) -> str:
 
 
 def chores(random: Random, game: Game) -> list[str]:
-    """Do to one thing all that can be done to any, which a random walk seldom comes to.
+    """Do everything to one object, which a random walk seldom does.
 
     It is sliced, treated in some order and back again, and moved beside where it was; what is
     impossible in this room is tried nevertheless.
@@ -76,7 +76,7 @@ def _fetch(game: Game, thing: str) -> list[str]:
 
 
 def _home(game: Game, thing: str) -> str:
-    """Return where a thing is at first; any receptacle for what is nowhere."""
+    """Return the first receptacle of an object; any receptacle for one that is nowhere."""
     for receptacle, inside in zip(game.world.receptacles, game.first_state.inside, strict=True):
         if thing in [game.world.items[number].name for number in inside]:
             return receptacle.name
@@ -84,7 +84,7 @@ def _home(game: Game, thing: str) -> str:
 
 
 def _beside(game: Game, thing: str) -> list[str]:
-    """Move a thing from one receptacle to all that stand at the same place, and look."""
+    """Move an object from one receptacle to all at the same place, and look."""
     place = max(game.world.at_place.values(), key=len)
     names = [game.world.receptacles[number].name for number in place]
     commands = [f"go to {names[0]}"]

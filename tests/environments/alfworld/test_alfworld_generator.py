@@ -28,7 +28,7 @@ SIZES: tuple[Size, ...] = ("small", "medium", "large")
 
 
 def contents(problem: Problem) -> tuple[object, ...]:
-    """What a room is, whatever its things are called."""
+    """Return the contents of a room, independent of ids."""
     kinds = dict(problem.pairs("receptacletype"))
     where = [
         (dict(problem.pairs("objecttype"))[thing], kinds[receptacle])

@@ -1,4 +1,4 @@
-"""How well the scripted players play."""
+"""Results of the scripted players."""
 
 import json
 from collections.abc import Iterable

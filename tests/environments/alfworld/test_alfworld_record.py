@@ -40,7 +40,7 @@ def recorded() -> list[Recorded]:
 
 
 def digest(engine: Engine, *played: Iterable[str]) -> str:
-    """Begin anew with each list of commands, and sum up all that was answered."""
+    """Restart with each list of commands, and hash all answers."""
     told = hashlib.sha256()
     for commands in played:
         told.update(_answer(engine, engine.start()))
@@ -54,7 +54,7 @@ def _answer(engine: Engine, said: str) -> bytes:
 
 
 def room_of(row: Recorded) -> str:
-    """Sum up the game itself, so that a new generator is not taken for an engine that is wrong."""
+    """Hash the game itself, so that a changed generator is not mistaken for a wrong engine."""
     return hashlib.sha256(load_script(row).problem.to_pddl().encode()).hexdigest()
 
 

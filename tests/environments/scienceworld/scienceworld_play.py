@@ -26,7 +26,7 @@ def task(name: str, variation: int = 0, simplifications: str = "") -> Task:
 
 
 def acting(*actions: str) -> Player:
-    """Return a player that does this whatever it is shown, and stops."""
+    """Return a player that performs these actions, independent of observations, and stops."""
 
     def player(scene: Scene) -> Generator[Say, str, None]:
         for action in actions:
@@ -37,7 +37,7 @@ def acting(*actions: str) -> Player:
 
 
 def gold_score(name: str, variation: int, simplifications: str = "") -> int:
-    """Play a gold path in a world of its own, and return the points."""
+    """Play a gold path in a new world, and return the points."""
     path = gold_path(name, variation, simplifications)
     env = ScienceWorld(max_moves=10_000)
     try:
@@ -51,5 +51,5 @@ def gold_score(name: str, variation: int, simplifications: str = "") -> int:
 
 
 def is_running(pid: int) -> bool:
-    """Tell whether a process is there and no zombie."""
+    """Return whether a process exists and is no zombie."""
     return read_stat(pid) is not None

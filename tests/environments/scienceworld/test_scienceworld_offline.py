@@ -1,4 +1,4 @@
-"""What needs no simulator: tasks, options, suggestions, the lock, the wire, what is missing."""
+"""Tests without a simulator: tasks, options, suggestions, lock, py4j client, requirements."""
 
 import os
 import socket
@@ -179,7 +179,7 @@ def test_a_broken_lock_fails_who_waits_and_who_comes() -> None:
 
 
 def answering(*answers: bytes) -> int:
-    """Serve one connection with these answers, one for each message, and hang up."""
+    """Serve one connection with these answers, one for each message, and close it."""
     server = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:

@@ -62,7 +62,7 @@ async def test_the_random_player_gets_little() -> None:
 
 
 def knowing_no_query(moves: ActionPlayer) -> ActionPlayer:
-    """The same player, who searches for something else."""
+    """The same player with another search."""
 
     def play(scene: Scene) -> Generator[Any, str, None]:
         playing = moves(scene)

@@ -1,4 +1,4 @@
-"""How players read a page: the same in every form, whatever brackets the products' texts hold."""
+"""Players read the same from every form of a page, also with brackets in products' texts."""
 
 import pytest
 
