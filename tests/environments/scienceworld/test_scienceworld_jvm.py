@@ -133,7 +133,7 @@ def test_a_killed_jvm_fails_its_worlds_and_is_replaced(
     wait_until(lambda: not doomed.alive)
     with pytest.raises(EnvError, match="JVM"):
         doomed.load(*EASY)
-    assert other.step("teleport to kitchen").said == "You teleport to the kitchen."
+    assert other.step("teleport to kitchen").text == "You teleport to the kitchen."
     replacement = opened()
     replacement.load(*EASY)
     assert replacement.pid not in (killed, other.pid)
@@ -177,14 +177,14 @@ def test_the_simulators_own_exception_is_told_of(opened: Callable[[], World]) ->
     with pytest.raises(RemoteError, match="NumberFormatException"):
         world._connection.call("z:java.lang.Integer", "parseInt", "x", seconds=30)
     world.load(*EASY)
-    assert world.step("look around").said
+    assert world.step("look around").text
 
 
 def test_half_a_character_is_not_understood_and_harms_nobody(opened: Callable[[], World]) -> None:
     world = opened()
     world.load(*EASY)
-    assert world.step("go to \ud83d").said.startswith("No known action")
-    assert world.step("look around").said.startswith("This room")
+    assert world.step("go to \ud83d").text.startswith("No known action")
+    assert world.step("look around").text.startswith("This room")
 
 
 async def test_a_chain_fails_with_a_typed_cause_and_the_next_one_works() -> None:

@@ -79,10 +79,10 @@ class Alfworld:
         require_file_in_data(task.fields, self._data)
         with self._lock:
             self._engine = self._open(task)
-            said = self._engine.start().removeprefix(WELCOME)
+            text = self._engine.start().removeprefix(WELCOME)
             self.won = self._engine.won
             self._progress = self._start_progress = self._progress_now()
-            return Step(observation=self._shown(said), state_key=self._engine.state.key())
+            return Step(observation=self._shown(text), state_key=self._engine.state.key())
 
     def step(self, action: str) -> Step:
         """Perform a command; an impossible one changes nothing."""
@@ -90,10 +90,10 @@ class Alfworld:
             engine = self._playing()
             if self.won:
                 return Step(observation=OVER, reward=0.0, done=True, state_key=engine.state.key())
-            said = engine.step(action)
+            text = engine.step(action)
             self.won = engine.won
             return Step(
-                observation=said if self.won else self._shown(said),
+                observation=text if self.won else self._shown(text),
                 reward=self._reward(),
                 done=self.won,
                 info={"won": self.won},
@@ -117,9 +117,9 @@ class Alfworld:
             raise EnvError("no game is being played: call reset with a task first")
         return self._engine
 
-    def _shown(self, said: str) -> str:
+    def _shown(self, text: str) -> str:
         return (
-            said + COMMANDS + ", ".join(self._playing().commands()) if self._show_commands else said
+            text + COMMANDS + ", ".join(self._playing().commands()) if self._show_commands else text
         )
 
     def _progress_now(self) -> float:

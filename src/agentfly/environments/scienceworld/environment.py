@@ -63,8 +63,8 @@ class ScienceWorld:
             world.load(*read_row(task.fields))
             result = world.step("look around")
             self.score, self._over = result.score, False
-            first = [world.description(), result.said]
-            shown = first + self._shown(result, besides=("task", "look"))
+            first = [world.description(), result.text]
+            shown = first + self._shown(result, without=("task", "look"))
             return Step(observation="\n".join(shown), state_key=_key(result))
 
     def step(self, action: str) -> Step:
@@ -76,9 +76,9 @@ class ScienceWorld:
             before, self.score = self.score, self._points(result)
             wrong = result.score < 0
             self._over = result.completed or wrong or result.moves >= self._max_moves
-            said = [self._answer(action, result)]
+            lines = [self._answer(action, result)]
             return Step(
-                observation="\n".join(said if self._over else said + self._shown(result)),
+                observation="\n".join(lines if self._over else lines + self._shown(result)),
                 reward=(self.score - before) / 100,
                 done=self._over,
                 info={"score": self.score, "moves": result.moves, "wrong_focus": wrong},
@@ -120,13 +120,13 @@ class ScienceWorld:
         return result.score if self._penalty else max(result.score, 0)
 
     def _answer(self, action: str, result: StepResult) -> str:
-        if result.said != NOT_UNDERSTOOD:
-            return result.said
+        if result.text != NOT_UNDERSTOOD:
+            return result.text
         world = self._playing()
         meant = nearest_action(action, world.templates(), world.objects())
-        return f"{result.said} Did you mean: {meant}" if meant else result.said
+        return f"{result.text} Did you mean: {meant}" if meant else result.text
 
-    def _shown(self, result: StepResult, besides: tuple[Shown, ...] = ()) -> list[str]:
+    def _shown(self, result: StepResult, without: tuple[Shown, ...] = ()) -> list[str]:
         world = self._playing()
         ways: dict[Shown, Callable[[], str]] = {
             "look": lambda: result.look,
@@ -134,7 +134,7 @@ class ScienceWorld:
             "task": world.description,
             "actions": lambda: "You can: " + ", ".join(world.valid_actions()),
         }
-        return [ways[what]() for what in self._show if what not in besides]
+        return [ways[what]() for what in self._show if what not in without]
 
 
 def _key(result: StepResult) -> str:
@@ -159,18 +159,18 @@ def nearest_action(action: str, templates: Iterable[str], objects: Sequence[str]
     >>> nearest_action("mov aple to the box", ["move OBJ to OBJ", "eat OBJ"], ["apple", "red box"])
     'move apple to red box'
     """
-    said = " ".join(action.lower().split())
+    written = " ".join(action.lower().split())
     likeness = {
-        one: SequenceMatcher(None, said, one).ratio()
+        one: SequenceMatcher(None, written, one).ratio()
         for template in templates
         if template not in NOT_SUGGESTED
-        for one in _filled(template, said, objects)
+        for one in _filled(template, written, objects)
     }
     best = max(likeness, key=likeness.__getitem__, default=None)
     return best if best is not None and likeness[best] >= MIN_SIMILARITY else None
 
 
-def _filled(template: str, said: str, objects: Sequence[str]) -> Iterator[str]:
+def _filled(template: str, written: str, objects: Sequence[str]) -> Iterator[str]:
     """Yield a template filled with the objects that a text seems to name.
 
     >>> list(_filled("pick up OBJ", "pickup aple", ["apple", "red box"]))
@@ -183,7 +183,7 @@ def _filled(template: str, said: str, objects: Sequence[str]) -> Iterator[str]:
     count = len(verb.split())
     # One word less, for a verb whose two words were written as one.
     for skipped in (count, count - 1):
-        rest = " ".join(said.split()[skipped:])
+        rest = " ".join(written.split()[skipped:])
         named = rest.split(f" {links[0]} ", 1) if links[0] else [rest]
         things = [thing for name in named if (thing := _closest(name, objects))]
         if len(things) == len(links):

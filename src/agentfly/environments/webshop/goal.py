@@ -23,7 +23,7 @@ _TENS = tuple(10.0 * ten for ten in range(1, 100))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What to buy, and the instruction for it."""
+    """A product to buy, with the instruction and the conditions for it."""
 
     id: str
     """Product and number among that product's goals: `B08ZRR3DZT.3`."""

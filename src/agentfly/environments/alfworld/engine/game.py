@@ -33,14 +33,14 @@ class Item:
     kind: str
     """Kind of object; empty for one without a kind, which can be put nowhere."""
     abilities: frozenset[str]
-    """What can be done to it, such as `{"pickupable", "cleanable"}`."""
+    """Possible treatments and uses, such as `{"pickupable", "cleanable"}`."""
     contents: tuple[int, ...]
     """Objects in it, which no action moves out."""
 
 
 @dataclass(frozen=True)
 class World:
-    """What never changes in a game: furniture and objects, in the order of their ids.
+    """The constant part of a game: furniture and objects, in the order of their ids.
 
     Positions in these tuples identify them. All chains that play the game share one world.
     """
@@ -164,7 +164,7 @@ Pair = tuple[int, int]
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    """What changes in a game: where objects are, and what was done to them.
+    """The changing part of a game: where objects are, and what was done to them.
 
     Numbers are positions in the world. A state has some kilobytes and can be copied at any time.
     """

@@ -55,7 +55,7 @@ SENTENCES: dict[TaskType, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What to do with which kinds of objects.
+    """A task for kinds of objects.
 
     The generator hashes its `repr`, so renaming the class or a field changes the generated games.
 

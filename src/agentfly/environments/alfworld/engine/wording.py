@@ -51,14 +51,14 @@ def surroundings(world: World, state: State) -> str:
         # The grammar lists the receptacles at this place; the middle of a room has none.
         return _in_the_middle([])
     facing = join_names([world.receptacles[number].name for number in here])
-    beside = [
+    nearby = [
         f"a {world.items[thing].name}"
         for thing, place in sorted(state.lying)
         if place == state.place
         for receptacle in here
         if (thing, receptacle) in state.left
     ]
-    return f"You are facing the {facing}. Next to it, you see {join_names(beside)}."
+    return f"You are facing the {facing}. Next to it, you see {join_names(nearby)}."
 
 
 def contents(world: World, state: State, number: int) -> str:

@@ -27,7 +27,7 @@ _CLASS = "scienceworld.runtime.pythonapi.PythonInterface"
 class StepResult:
     """State of the world after an action."""
 
-    said: str
+    text: str
     score: int
     """0 to 100; -100 after a wrong focus."""
     completed: bool
@@ -75,9 +75,9 @@ class World:
         asked = (("step", action), *_STANDING)
         with self._simulator_errors(f"doing {action!r}"), self._jvm.lock.shared():
             answers: list[Any] = self._connection.call_all(self._me, asked, seconds=STEP_SECONDS)
-        said, score, completed, moves, look, inventory = answers
+        text, score, completed, moves, look, inventory = answers
         return StepResult(
-            said=said.strip(),
+            text=text.strip(),
             score=round(100 * score),
             completed=completed,
             moves=moves,
