@@ -94,14 +94,14 @@ def test_floor_plans_are_furnished_as_the_benchmark_has_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn: dict[Split, set[int]] = {"train": set(), "eval": set()}
-    read = household._read
+    read = household._read_plan
     for split, numbers in drawn.items():
 
         def noted(number: int, numbers: set[int] = numbers) -> Sequence[tuple[str, int]]:
             numbers.add(number)
             return read(number)
 
-        monkeypatch.setattr(household, "_read", noted)
+        monkeypatch.setattr(household, "_read_plan", noted)
         for seed in range(10):
             for task_type in TASK_TYPES:
                 generate(Recipe(seed=seed, task_type=task_type, split=split, rooms="floor_plans"))
@@ -115,7 +115,7 @@ def test_floor_plans_are_furnished_as_the_benchmark_has_them(
 def test_held_out_floor_plans_are_never_drawn_for_training(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(household, "_read", lambda number: number)
+    monkeypatch.setattr(household, "_read_plan", lambda number: number)
     numbers = {
         held_out: {
             household.floor_plan(Random(seed), room, held_out=held_out)
@@ -130,6 +130,6 @@ def test_held_out_floor_plans_are_never_drawn_for_training(
 
 def test_without_the_package_floor_plans_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(household, "find_spec", lambda name: None)
-    household._read.cache_clear()
+    household._read_plan.cache_clear()
     with pytest.raises(ConfigError, match=r"agentfly\[alfworld\]"):
         generate(Recipe(seed=1, task_type=TASK_TYPES[0], rooms="floor_plans"))

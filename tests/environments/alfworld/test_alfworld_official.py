@@ -239,7 +239,7 @@ def test_the_benchmark_has_140_seen_games_of_all_kinds() -> None:
 def test_no_training_game_is_played_in_a_held_out_floor_plan() -> None:
     with gzip.open(SHARED / "train.jsonl.gz", "rt") as file:
         rooms = {int(re.split("-", json.loads(line)["task_dir"])[-1]) for line in file}
-    first, held_out = household._FIRST, household._HELD_OUT
+    first, held_out = household._FIRST_PLAN, household._HELD_OUT_PLANS
     plans = {first[room] + number for room in first for number in held_out[room]}
-    everywhere = {first[room] + number for room in first for number in household._ALL}
+    everywhere = {first[room] + number for room in first for number in household._PLAN_NUMBERS}
     assert everywhere - rooms == plans

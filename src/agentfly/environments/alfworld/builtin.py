@@ -19,6 +19,11 @@ from agentfly.rewards import reward
 from agentfly.tools import tool
 from agentfly.types import EnvSpec, Step, Trajectory
 
+SYSTEM_PROMPT = (
+    "You are in a room and have a task. Act step by step: find the things that you need, "
+    "one command at a time."
+)
+
 
 def success(env: Alfworld) -> dict[str, Any]:
     """Return 1 for a game that is won, else 0."""
@@ -46,12 +51,6 @@ def act(command: str, env: Alfworld) -> Step:
 def commands(env: Alfworld) -> str:
     """List all commands that are possible now."""
     return ", ".join(env.commands())
-
-
-SYSTEM_PROMPT = (
-    "You are in a room and have a task. Act step by step: find the things that you need, "
-    "one command at a time."
-)
 
 
 class AlfworldOptions(Settings):

@@ -117,12 +117,12 @@ def _draw_goal(random: Random, task_type: TaskType, room: Room) -> Goal:
     able = ABILITIES[_ABLE[treatment] if treatment else "pickupable"]
     elsewhere = set(FURNITURE[room]) - {APPLIANCES[treatment] if treatment else ""}
     targets = {
-        thing: [home for home in RECEPTACLES_FOR[thing] if home in elsewhere]
+        thing: [place for place in RECEPTACLES_FOR[thing] if place in elsewhere]
         for thing in THINGS[room]
         if thing in able
     }
     # An object with one usual receptacle could only be found where it has to go.
-    item = random.choice([thing for thing, homes in targets.items() if len(homes) > 1])
+    item = random.choice([thing for thing, places in targets.items() if len(places) > 1])
     return Goal(task_type=task_type, item=item, receptacle=random.choice(targets[item]))
 
 
@@ -149,9 +149,9 @@ def _needed(random: Random, room: Room, goal: Goal) -> list[str]:
     """List the furniture that the goal needs: source, appliance, target or lamp stand."""
     here = FURNITURE[room]
     sources = [
-        home for home in RECEPTACLES_FOR[goal.item] if home in here and home != goal.receptacle
+        place for place in RECEPTACLES_FOR[goal.item] if place in here and place != goal.receptacle
     ]
-    stands = [home for home in RECEPTACLES_FOR[LAMP] if home in here]
+    stands = [place for place in RECEPTACLES_FOR[LAMP] if place in here]
     last = random.choice(stands) if goal.lamp else goal.receptacle
     appliance = [APPLIANCES[goal.treatment]] if goal.treatment else []
     return list(dict.fromkeys([random.choice(sources), *appliance, last]))
@@ -179,11 +179,11 @@ def _fill(
     others = random.choices(THINGS[room], k=random.randint(*room_size.things))
     placements = []
     for thing in (*fixed, *(other for other in others if other != goal.item)):
-        homes = [n for n, piece in enumerate(pieces) if piece.takes(thing)]
+        places = [n for n, piece in enumerate(pieces) if piece.takes(thing)]
         if thing == goal.item:
-            homes = [n for n in homes if pieces[n].kind != goal.receptacle]
-        if homes:
-            placements.append((thing, random.choice(homes)))
+            places = [n for n in places if pieces[n].kind != goal.receptacle]
+        if places:
+            placements.append((thing, random.choice(places)))
         elif thing in fixed:
             return None
     return placements

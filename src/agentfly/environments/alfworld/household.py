@@ -195,32 +195,32 @@ THINGS: dict[Room, tuple[str, ...]] = {
 
 MISSING = "the floor plans come with the package alfworld: pip install 'agentfly[alfworld]'"
 
-_FIRST: dict[Room, int] = {"kitchen": 0, "livingroom": 200, "bedroom": 300, "bathroom": 400}
-_HELD_OUT: dict[Room, tuple[int, ...]] = {
+_FIRST_PLAN: dict[Room, int] = {"kitchen": 0, "livingroom": 200, "bedroom": 300, "bathroom": 400}
+_HELD_OUT_PLANS: dict[Room, tuple[int, ...]] = {
     "kitchen": (9, 10, 29),
     "livingroom": (15, 19, 26),
     "bedroom": (8, 15, 25),
     "bathroom": (4, 24, 25),
 }
 """Numbers of the floor plans without a training game of the benchmark."""
-_ALL = range(1, 31)
+_PLAN_NUMBERS = range(1, 31)
 
-_KNOWN = {kind for homes in RECEPTACLES_FOR.values() for kind in homes}
+_KNOWN_KINDS = {kind for kinds in RECEPTACLES_FOR.values() for kind in kinds}
 
 
 def floor_plan(random: Random, room: Room, *, held_out: bool) -> Sequence[tuple[str, int]]:
     """Draw one of the benchmark's floor plans: the kind and place of each receptacle."""
-    numbers = [number for number in _ALL if (number in _HELD_OUT[room]) == held_out]
-    return _read(_FIRST[room] + random.choice(numbers))
+    numbers = [number for number in _PLAN_NUMBERS if (number in _HELD_OUT_PLANS[room]) == held_out]
+    return _read_plan(_FIRST_PLAN[room] + random.choice(numbers))
 
 
 @cache
-def _read(number: int) -> tuple[tuple[str, int], ...]:
-    path = _folder() / f"FloorPlan{number}-openable.json"
+def _read_plan(number: int) -> tuple[tuple[str, int], ...]:
+    path = _plans_folder() / f"FloorPlan{number}-openable.json"
     positions: dict[str, list[float]] = json.loads(path.read_text())
     places = {tuple(p): n for n, p in enumerate(positions.values(), start=1)}
     found = ((_kind(thing), places[tuple(p)]) for thing, p in sorted(positions.items()))
-    return tuple((kind, place) for kind, place in found if kind in _KNOWN)
+    return tuple((kind, place) for kind, place in found if kind in _KNOWN_KINDS)
 
 
 def _kind(thing: str) -> str:
@@ -229,7 +229,7 @@ def _kind(thing: str) -> str:
     return (last if last.endswith("Basin") else first).lower()
 
 
-def _folder() -> Path:
+def _plans_folder() -> Path:
     spec = find_spec("alfworld")
     if spec is None or spec.origin is None:
         raise ConfigError(MISSING)

@@ -22,6 +22,16 @@ from agentfly.rewards import reward
 from agentfly.tools import tool
 from agentfly.types import EnvSpec, Step, Trajectory
 
+SYSTEM_PROMPT = (
+    "You are in a house and have a task. Act step by step, one action at a time. Focus on a thing "
+    "only when the task asks for it: a wrong focus ends the task."
+)
+TOOL_SECONDS = 900.0
+"""Timeout of a tool. It is longer than an action and the loads of other chains in the same JVM can
+take, so that a hang ends as a failure of the environment and not as an observation."""
+MAX_LISTED = 40
+"""Maximum number of valid actions in an answer: there are often a thousand."""
+
 
 def final_score(trajectory: Trajectory, env: ScienceWorld) -> dict[str, Any]:
     """Return the final score as a share of 100, and the change of each turn."""
@@ -31,10 +41,6 @@ def final_score(trajectory: Trajectory, env: ScienceWorld) -> dict[str, Any]:
         "won": float(env.score == 100),
         "per_turn": [turn.reward or 0.0 for turn in trajectory.turns],
     }
-
-
-MAX_LISTED = 40
-"""Maximum number of valid actions in an answer: there are often a thousand."""
 
 
 def act(action: str, env: ScienceWorld) -> Step:
@@ -65,15 +71,6 @@ def valid(about: str, env: ScienceWorld) -> str:
     more = len(found) - MAX_LISTED
     listed = ", ".join(found[:MAX_LISTED]) or f"No valid action contains {about!r}."
     return f"{listed} and {more} more" if more > 0 else listed
-
-
-SYSTEM_PROMPT = (
-    "You are in a house and have a task. Act step by step, one action at a time. Focus on a thing "
-    "only when the task asks for it: a wrong focus ends the task."
-)
-TOOL_SECONDS = 900.0
-"""Timeout of a tool. It is longer than an action and the loads of other chains in the same JVM can
-take, so that a hang ends as a failure of the environment and not as an observation."""
 
 
 class ScienceWorldOptions(Settings):

@@ -20,6 +20,14 @@ from agentfly.types import Seed, Step, Task
 
 OVER = "The task is over."
 
+NOT_UNDERSTOOD = "No known action matches that input."
+"""The simulator's answer to an unknown action."""
+MIN_SIMILARITY = 0.6
+"""Minimum similarity, from 0 to 1, of an action to its suggestion."""
+MIN_NAME_SIMILARITY = 0.5
+"""Minimum similarity of two names; lower, as names are often shortened."""
+NOT_SUGGESTED = ("reset task",)
+
 Shown = Literal["look", "inventory", "task", "actions"]
 """Possible additions to an observation: the room, the inventory, the task, the valid actions."""
 
@@ -141,15 +149,6 @@ def _key(result: StepResult) -> str:
     """Return a key of the visible state: room, inventory and score."""
     seen = "\0".join((result.look, result.inventory, str(result.score)))
     return hashlib.blake2b(seen.encode(), digest_size=16).hexdigest()
-
-
-NOT_UNDERSTOOD = "No known action matches that input."
-"""The simulator's answer to an unknown action."""
-MIN_SIMILARITY = 0.6
-"""Minimum similarity, from 0 to 1, of an action to its suggestion."""
-MIN_NAME_SIMILARITY = 0.5
-"""Minimum similarity of two names; lower, as names are often shortened."""
-NOT_SUGGESTED = ("reset task",)
 
 
 def nearest_action(action: str, templates: Iterable[str], objects: Sequence[str]) -> str | None:

@@ -22,6 +22,9 @@ from agentfly.environments.scienceworld.tasks import read_row
 from agentfly.errors import EnvError
 from agentfly.models.model_cache import cache_folder
 
+TIMED = ("identify-life-stages-1", "identify-life-stages-2")
+"""Tasks in which organisms grow with time, so that a shorter path arrives too early."""
+
 _search_lock = threading.Lock()
 """Held during a search: it keeps a whole JVM busy, and all other worlds in it wait."""
 
@@ -76,9 +79,6 @@ def _write(file: Path, path: list[str]) -> None:
 
 
 Play = Generator[Say, str, None]
-
-TIMED = ("identify-life-stages-1", "identify-life-stages-2")
-"""Tasks in which organisms grow with time, so that a shorter path arrives too early."""
 
 
 def gold(scene: Scene) -> Play:
