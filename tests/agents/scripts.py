@@ -21,7 +21,7 @@ def call(name: str, /, **arguments: object) -> str:
 
 
 class Counter:
-    """An environment that speaks first and answers in capitals, never with its input."""
+    """An environment that opens the conversation, and answers in capitals, never with its input."""
 
     alive = 0
     made = 0

@@ -20,7 +20,7 @@ def nothing_leaks() -> object:
     assert Counter.alive == before
 
 
-async def test_an_environment_that_speaks_first_opens_and_answers_every_turn() -> None:
+async def test_an_environment_opens_the_conversation_and_answers_every_turn() -> None:
     agent = Agent(engine(["go", "go on", "unused"]), environment=Counter)
     (trajectory,) = (await agent.run({"id": "t", "goal": 2})).trajectories
     assert trajectory.stop is StopReason.ENV_ENDED

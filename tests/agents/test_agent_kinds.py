@@ -136,7 +136,7 @@ async def test_a_format_can_be_named_and_a_wrong_name_is_refused() -> None:
         Agent(engine(script), format="mistrall")
 
 
-async def test_a_chat_model_speaks_textual_kinds_too() -> None:
+async def test_a_chat_model_works_with_textual_kinds_too() -> None:
     shown: list[list[str]] = []
 
     class TextOnly:

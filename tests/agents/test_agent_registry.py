@@ -150,14 +150,14 @@ async def test_named_parts_make_an_agent_that_runs(base: Path) -> None:
         (find_mask, "named_mine:limit", r"is no mask policy, but of type int: name a function"),
     ],
 )
-def test_what_is_not_there_or_something_else_is_told(
+def test_missing_and_wrong_names_are_reported(
     base: Path, find: Callable[..., object], name: str, said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         find(name, base=base)
 
 
-def test_all_names_of_a_run_that_stand_for_nothing_are_told(base: Path) -> None:
+def test_all_unknown_names_of_a_run_are_reported(base: Path) -> None:
     (base / "a.jsonl").write_text('{"question": "What is 2+2?"}\n')
     good = {
         "tasks": "a.jsonl",

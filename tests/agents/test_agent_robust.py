@@ -55,7 +55,7 @@ from agentfly.types import (
 
 @tool(timeout=0.05)
 async def stubborn() -> str:
-    """Refuse to be cancelled, for ever."""
+    """Refuse to be cancelled, forever."""
     while True:
         try:
             await asyncio.sleep(3600)
@@ -97,7 +97,7 @@ def test_an_engine_that_refuses_its_cancellation_ends_at_the_chains_time_limit()
 
 
 class OwnReward:
-    """A reward of a user's own class, which does what it is told to."""
+    """A reward of a user's own class, which does what its arguments say."""
 
     name = "own"
     environments = ()
@@ -151,7 +151,7 @@ class Quits(BaseException):
     """Not an Exception, such as pytest's own."""
 
 
-async def test_a_tool_that_tries_to_end_the_program_is_told_to_the_model() -> None:
+async def test_a_tool_that_tries_to_exit_is_reported_to_the_model() -> None:
     @tool
     async def quit_now() -> str:
         """Quit."""

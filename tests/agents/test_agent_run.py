@@ -135,7 +135,7 @@ async def test_everything_can_be_watched_as_it_happens() -> None:
         assert "".join(e.text for e in tokens) == tokenizer.decode(turn.completion.token_ids[:-1])
 
 
-def test_time_is_told_apart_by_what_was_waited_for() -> None:
+def test_time_is_recorded_by_what_was_waited_for() -> None:
     @tool
     async def nap() -> str:
         """Nap."""

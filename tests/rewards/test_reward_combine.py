@@ -156,7 +156,7 @@ def test_environments_are_those_of_all_parts_each_once() -> None:
     assert combine({a: 1.0, b: 1.0}).environments == (EnvSpec(Shop), EnvSpec(Store))
 
 
-def test_mistakes_are_told_at_once() -> None:
+def test_mistakes_are_reported_at_once() -> None:
     @group_reward
     def ranks(final_responses: list[str]) -> list[int]:
         return [len(r) for r in final_responses]

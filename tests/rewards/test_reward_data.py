@@ -1,4 +1,4 @@
-"""The ready-made rewards on real data, where it is at hand: `../shared/data` beside the project.
+"""The built-in rewards on real data, if there is any: `../shared/data` next to the project.
 
 Without the data there is nothing to check, so each test then has no case at all.
 """

@@ -246,7 +246,7 @@ async def test_the_timeout_ends_a_slow_reward() -> None:
         await value_of(slow, "")
 
 
-async def test_the_function_is_told_the_earlier_of_both_deadlines() -> None:
+async def test_the_function_gets_the_earlier_of_both_deadlines() -> None:
     @reward(timeout=50.0)
     async def left(context: Context) -> float:
         return context.deadline - context.clock.now()

@@ -18,7 +18,7 @@ OPENING = (
 
 
 class Judge:
-    """Says what it is told to say, and keeps what it was asked."""
+    """Chat model that gives scripted replies and keeps the messages it received."""
 
     def __init__(self, *replies: str | Exception) -> None:
         self.replies = list(replies)
@@ -156,7 +156,7 @@ async def test_a_judge_that_never_answers_is_ended() -> None:
         await llm_judge(Silent(), "?", timeout=0.05).score(chain_of("4", TASK), make_context(TASK))
 
 
-def test_mistakes_are_told_at_once() -> None:
+def test_mistakes_are_reported_at_once() -> None:
     for grades in ((1.0, 0.0), (0.0, 0.0), (0.0, float("inf"))):
         with pytest.raises(ConfigError, match="two finite numbers, the lesser first"):
             llm_judge(Judge(), "?", grades=grades)

@@ -204,7 +204,7 @@ def test_a_bug_in_a_chain_ends_the_stream_as_itself() -> None:
         run_in_virtual_time(taken(planned(0.5, 1, 50), how))
 
 
-def test_a_group_reward_delays_neither_other_chains_nor_what_is_told_of_them() -> None:
+def test_a_group_reward_delays_neither_other_chains_nor_their_reports() -> None:
     harness = Sleeping()
     runners: Mapping[str, Runner] = {
         "judged": Runner(harness=harness, group_reward=SlowJudge(), group_reward_seconds=1000),
@@ -226,7 +226,7 @@ def test_a_group_reward_delays_neither_other_chains_nor_what_is_told_of_them() -
     }
 
 
-def test_a_slow_chain_of_a_source_is_told_at_once_although_another_source_is_judged() -> None:
+def test_a_slow_chain_is_reported_at_once_although_another_source_is_scored() -> None:
     """Chains of a source without a group reward are final when they end, before their siblings."""
     told: list[tuple[str, float]] = []
     judged = Runner(harness=Sleeping(), group_reward=SlowJudge())

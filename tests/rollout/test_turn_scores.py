@@ -1,4 +1,4 @@
-"""Rewards per turn: one for each turn, whoever gives them, and none is lost."""
+"""Rewards per turn: one for each turn, from any reward, and none is lost."""
 
 from collections.abc import Sequence
 

@@ -32,7 +32,7 @@ def test_a_name_has_a_dataset_a_configuration_and_a_split(
 
 
 @pytest.mark.parametrize("name", ["hub:", "hub::train", "hub:a:b:c:d", "hub:a:", "hub:a:train[0"])
-def test_what_names_no_dataset_is_told(name: str) -> None:
+def test_a_name_of_no_dataset_is_reported(name: str) -> None:
     with pytest.raises(ConfigError, match="names no dataset: write hub:organisation/name"):
         load_tasks(name)
 
@@ -58,7 +58,7 @@ def test_rows_come_from_the_split_that_was_named(dataset: Path) -> None:
     assert task.id == again.id, "a row is known by its contents, wherever it came from"
 
 
-def test_a_wrong_split_or_configuration_is_told(dataset: Path) -> None:
+def test_a_wrong_split_or_configuration_is_reported(dataset: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"loading the dataset .* raised .*Unknown split \"tset\""
     ):
@@ -67,13 +67,15 @@ def test_a_wrong_split_or_configuration_is_told(dataset: Path) -> None:
         load_tasks(f"hub:{dataset}:main:test")
 
 
-def test_without_the_package_the_way_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(ConfigError, match=r"needs the package `datasets`.*agentfly\[hub\]"):
         load_tasks("hub:openai/gsm8k")
 
 
-def test_without_a_network_the_way_out_is_told(tmp_path: Path) -> None:
+def test_without_a_network_the_error_says_what_to_do(tmp_path: Path) -> None:
     # In a process of its own, because the libraries read these variables when they are imported.
     code = "from agentfly.tasks import load_tasks; load_tasks('hub:nobody/nothing')"
     run = subprocess.run(

@@ -168,7 +168,7 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again(
 
 
 @pytest.mark.parametrize("content", [None, ""])
-def test_a_lost_ledger_is_not_begun_anew(tmp_path: Path, content: str | None) -> None:
+def test_a_lost_ledger_is_not_started_again(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "ledger.jsonl"
     if content is not None:
         path.write_text(content)

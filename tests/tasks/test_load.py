@@ -172,7 +172,7 @@ def test_parquet_values_beyond_json_need_an_id(tmp_path: Path) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of settings, with files and a module beside them."""
+    """A folder of settings, with files and a module next to them."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "load_rows", raising=False)
     write(tmp_path / "sums.jsonl")
@@ -206,6 +206,6 @@ def test_a_file_whose_name_looks_like_an_import_is_read(folder: Path) -> None:
         ("load_rows:number", r"calling number for tasks raised TypeError: 'int' object is not"),
     ],
 )
-def test_names_of_nothing_are_told(folder: Path, name: str, problem: str) -> None:
+def test_unknown_names_are_reported(folder: Path, name: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         load_tasks(name, base=folder)

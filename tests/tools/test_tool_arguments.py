@@ -54,14 +54,14 @@ async def test_valid_arguments_are_passed_and_not_called_repaired() -> None:
         json.dumps("{'text': 'hi'}"),
     ],
 )
-async def test_the_usual_slips_are_mended_and_counted(arguments: str) -> None:
+async def test_the_usual_mistakes_are_repaired_and_counted(arguments: str) -> None:
     result = await answer(arguments)
     assert json.loads(result.observation) == {"text": "hi", "times": 1}
     assert result.status is ToolStatus.OK
     assert result.repaired
 
 
-async def test_line_breaks_in_a_string_are_mended_at_any_length() -> None:
+async def test_line_breaks_in_a_string_are_repaired_at_any_length() -> None:
     code = "print(1)\n" * 5000
     result = await answer('{"text": "' + code + '"}')
     assert json.loads(result.observation)["text"] == code
@@ -89,7 +89,7 @@ async def test_no_arguments_are_an_empty_object(arguments: str) -> None:
     assert (await now.run(call("now", arguments), context())).observation == "noon"
 
 
-async def test_every_problem_is_told_with_what_was_got_and_expected() -> None:
+async def test_every_problem_is_reported_with_got_and_expected() -> None:
     result = await answer('{"txet": "hi", "times": "many"}')
     assert result.status is ToolStatus.BAD_ARGUMENTS
     assert result.observation.splitlines() == [
@@ -102,7 +102,7 @@ async def test_every_problem_is_told_with_what_was_got_and_expected() -> None:
     ]
 
 
-async def test_problems_inside_a_value_are_told_by_their_path() -> None:
+async def test_problems_inside_a_value_are_reported_by_their_path() -> None:
     arguments = '{"points": [{"x": 1}, {"y": 2}, {"x": "east"}], "mode": "blob"}'
     result = await draw.run(call("draw", arguments), context())
     assert result.observation.splitlines() == [

@@ -90,7 +90,9 @@ async def test_values_arrive_plain_coerced_and_under_their_own_names() -> None:
         ({"itme": 1}, "- itme: there is no such argument. Did you mean 'item'?"),
     ],
 )
-async def test_what_the_schema_forbids_is_told(arguments: dict[str, object], expected: str) -> None:
+async def test_what_the_schema_forbids_is_reported(
+    arguments: dict[str, object], expected: str
+) -> None:
     assert (await problem(**arguments)).startswith(expected)
 
 

@@ -128,7 +128,7 @@ async def test_waiting_for_a_lease_takes_time_neither_of_the_call_nor_of_the_cha
         assert patient.observation == "leased"
 
 
-async def test_a_lease_that_runs_out_of_its_own_time_is_told() -> None:
+async def test_a_lease_that_times_out_is_reported() -> None:
     class Late(Leased):
         async def get(self, spec: EnvSpec | None) -> Any:
             raise TimeoutError

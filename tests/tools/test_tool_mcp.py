@@ -106,7 +106,7 @@ async def test_a_tools_error_is_an_observation(tools: Tools) -> None:
     assert "refused because of rain" in refused.observation
 
 
-async def test_a_servers_error_is_an_observation_only_if_the_model_can_mend_it(
+async def test_a_servers_error_is_an_observation_only_if_the_model_can_correct_it(
     tools: Tools,
 ) -> None:
     told = await run(tools["fail"], code=1)
@@ -154,7 +154,7 @@ async def test_the_chains_own_deadline_is_raised(tools: Tools) -> None:
     assert (await run(tools["math_add"], a=1)).observation == "2"
 
 
-async def test_a_slow_tool_is_told_and_a_hung_server_is_replaced(
+async def test_a_slow_tool_is_reported_and_a_hung_server_is_replaced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mcp, "PROBE_SECONDS", 1.0)
@@ -270,7 +270,9 @@ async def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.Monke
             raise AssertionError("never reached")
 
 
-async def test_without_the_package_the_way_out_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_package_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'agentfly\[mcp\]'"):
         async with mcp_tools(STDIO):

@@ -189,7 +189,7 @@ async def test_failures_of_infrastructure_are_raised(error: Exception) -> None:
         await run(step)
 
 
-async def test_a_call_past_its_limit_is_told_and_the_chain_goes_on() -> None:
+async def test_a_call_past_its_limit_is_reported_and_the_chain_goes_on() -> None:
     @tool(timeout=0.1)
     async def dig(depth: int) -> str:
         """Dig."""
@@ -258,7 +258,7 @@ async def test_an_async_tool_that_swallows_its_cancellation_does_not_hang_the_ch
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """A gate that hung threads wait at; opened at the end, whatever happens."""
+    """A gate that hung threads wait at; always opened at the end."""
     opened = threading.Event()
     yield opened
     opened.set()

@@ -336,7 +336,7 @@ def test_tidying_leaves_values_and_properties_named_title_alone() -> None:
         ("def größe(): 'Do.'\nf = größe", "a tool can't be named 'größe'"),
     ],
 )
-def test_mistakes_are_told_at_decoration(definition: str, message: str) -> None:
+def test_mistakes_are_reported_at_decoration(definition: str, message: str) -> None:
     namespace: dict[str, Any] = {"__name__": "somewhere"}
     exec(definition, namespace)
     with pytest.raises(ConfigError) as caught:
@@ -355,7 +355,7 @@ def test_mistakes_are_told_at_decoration(definition: str, message: str) -> None:
         ({"inject": ["anser"]}, "no parameter 'anser' to inject. Did you mean 'answer'?"),
     ],
 )
-def test_wrong_options_are_told_at_decoration(options: dict[str, Any], message: str) -> None:
+def test_wrong_options_are_reported_at_decoration(options: dict[str, Any], message: str) -> None:
     def f(answer: str) -> str:
         """Do."""
         raise NotImplementedError

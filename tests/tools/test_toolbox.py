@@ -88,7 +88,7 @@ async def test_no_calls() -> None:
     assert await results([search]) == ()
 
 
-async def test_an_unknown_tool_is_told_what_there_is() -> None:
+async def test_an_unknown_tool_is_answered_with_the_existing_ones() -> None:
     (result,) = await results([search, finish], call("serach"))
     assert result.status is ToolStatus.UNKNOWN_TOOL
     assert result.observation == (
