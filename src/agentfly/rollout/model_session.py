@@ -185,7 +185,7 @@ class _UnchargedQueue:
             if queue.ended:
                 raise
             raise EngineError(
-                f"the engine did not start turn {request.turn} within {in_seconds(self._longest)}"
+                f"the engine had no room for turn {request.turn} within {in_seconds(self._longest)}"
             ) from error
         finally:
             queue.end()
