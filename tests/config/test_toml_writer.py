@@ -111,7 +111,29 @@ def test_every_setting_is_there_with_its_meaning_or_as_not_set() -> None:
 
 def test_a_prompt_of_several_lines_stays_readable() -> None:
     text = to_toml(small(source=[{"tasks": "a", "system_prompt": 'Say "hi".\nThen go.'}]))
-    assert 'system_prompt = """\nSay \\"hi\\".\nThen go."""\n' in text
+    assert 'system_prompt = """\nSay "hi".\nThen go."""\n' in text
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "one\r\ntwo",
+        "\n\none",
+        'ends with "quotes"\n"""',
+        "tab\tand \\ and \x7f\n",
+        "\r",
+        '"""\n\\"',
+    ],
+)
+def test_line_ends_and_quotes_of_a_text_are_kept(prompt: str) -> None:
+    run = small(source=[{"tasks": "a", "system_prompt": prompt}])
+    assert load_settings(to_toml(run)).source[0].system_prompt == prompt
+
+
+def test_a_file_of_an_earlier_version_is_read() -> None:
+    text = to_toml(small(source=[{"tasks": "a", "system_prompt": "PROMPT"}]))
+    earlier = text.replace('"PROMPT"', '"""\nSay \\"hi\\".\nThen \\u007fgo."""')
+    assert load_settings(earlier).source[0].system_prompt == 'Say "hi".\nThen \x7fgo.'
 
 
 def test_a_value_that_toml_has_no_word_for_is_refused() -> None:

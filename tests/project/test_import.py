@@ -9,7 +9,8 @@ from tests.patience import PATIENCE
 
 SERVERS = ("starlette", "uvicorn", "h11", "anyio")
 HEAVY = (
-    *("torch", "transformers", "ray", "numpy", "tokenizers", "mcp", "math_verify", "trl"),
+    *("torch", "transformers", "numpy", "matplotlib", "tokenizers", "tomlkit", "mcp", "trl"),
+    "math_verify",
     *SERVERS,
 )
 

@@ -1,31 +1,31 @@
-"""A run's settings as the TOML file that gives them again, complete and commented."""
+"""Settings as a TOML file: complete, commented, and equal to the settings when it is read again."""
 
 import datetime
-import json
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from agentfly.config.settings import Settings
 from agentfly.errors import ConfigError
 
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _COMMENT_WIDTH = 98
 
 
 def to_toml(settings: Settings) -> str:
-    """Write every setting, defaults included, each with what it means.
+    """Return every setting, defaults included, each with its meaning as a comment.
 
-    Reading the text again gives the same settings. TOML has no word for None: such a key is left
-    out, and a comment in its place says so.
+    Reading the text again gives the same settings. TOML has no value for None: such a key is left
+    out, and a comment in its place says that it is not set.
     """
     return "\n".join(_table(settings, "")) + "\n"
 
 
 def _table(table: Settings, path: str) -> Iterator[str]:
-    """Write a table's own keys, and then its tables, as TOML wants it."""
+    """Yield the lines of a table's own keys and then of its tables, the order that TOML needs."""
     values = {name: getattr(table, name) for name in type(table).model_fields}
     values |= table.model_extra or {}
     for name, value in values.items():
@@ -39,7 +39,7 @@ def _table(table: Settings, path: str) -> Iterator[str]:
 
 
 def _tables_of(value: Any) -> Sequence[Settings]:
-    """Return the tables that a key stands for; none for a plain value."""
+    """Return the tables of a key; none for a plain value."""
     if isinstance(value, Settings):
         return (value,)
     is_list = isinstance(value, tuple) and any(isinstance(one, Settings) for one in value)
@@ -49,25 +49,19 @@ def _tables_of(value: Any) -> Sequence[Settings]:
 def _entry(table: Settings, name: str, value: Any) -> Iterator[str]:
     field = type(table).model_fields.get(name)
     yield from _comment(field.description if field else None)
-    if value is None:
-        yield f"# {_key(name)} is not set"
-    else:
-        yield f"{_key(name)} = {toml_value(value, name)}"
+    key = _key(name)
+    yield f"# {key} is not set" if value is None else f"{key} = {toml_value(value, name)}"
 
 
 def _comment(text: str | None) -> list[str]:
-    """Show the first sentence."""
+    """Return the first sentence as lines of comment."""
     words = " ".join((text or "").split())
     sentence = re.split(r"(?<=[.!?]) ", words, maxsplit=1)[0]
     return [f"# {line}" for line in textwrap.wrap(sentence, _COMMENT_WIDTH)]
 
 
-def _key(name: str) -> str:
-    return name if _BARE_KEY.fullmatch(name) else _quoted(name)
-
-
 def toml_value(value: Any, name: str) -> str:
-    """Write a value; `name` is what to call it if that can't be done.
+    """Return a value as TOML; `name` is the key, for the error message.
 
     >>> toml_value(["k3", {"coefficient": 0.1}], "options")
     '["k3", {coefficient = 0.1}]'
@@ -78,41 +72,37 @@ def toml_value(value: Any, name: str) -> str:
         case Mapping():
             pairs = [f"{_key(key)} = {toml_value(one, name)}" for key, one in value.items()]
             return f"{{{', '.join(pairs)}}}"
-        case _:
-            return _plain(value, name)
-
-
-def _plain(value: Any, name: str) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case int() | float():
-            return repr(value)
         case str() | Path():
             return _text(str(value))
-        case datetime.date() | datetime.time():
-            return value.isoformat()
+        case bool() | int() | float() | datetime.date() | datetime.time():
+            return str(_tomlkit().item(value).as_string())
     raise ConfigError(
         f"{name} can't be written to a TOML file: {value!r} is a {type(value).__name__}. Use "
         "texts, numbers, true or false, dates, and lists and tables of them"
     )
 
 
-def _text(text: str) -> str:
-    r'''Write a text in quotes; one of several lines as people read it.
+def _key(name: str) -> str:
+    return str(_tomlkit().key(name).as_string())
 
-    >>> print(_text('say "hi"'), _text("one\ntwo"))
+
+def _text(text: str) -> str:
+    r'''Return a text in quotes; one of several lines as people read it.
+
+    >>> print(_text('say "hi"'), _text('one\n"two"?'))
     "say \"hi\"" """
     one
-    two"""
+    "two"?"""
     '''
-    quoted = _quoted(text)
-    if "\n" not in text:
-        return quoted
-    lines = re.sub(r"(\\\\)|\\n", lambda found: found[1] or "\n", quoted[1:-1])
-    return f'"""\n{lines}"""'
+    # Readers of TOML take a raw \r\n for \n: such a text stays on one line, escaped.
+    multiline = "\n" in text and "\r" not in text
+    quoted = str(_tomlkit().string(text, multiline=multiline).as_string())
+    # A line break right after the quotes is not part of the text. tomlkit adds it only if it must.
+    if multiline and not quoted.startswith('"""\n'):
+        return '"""\n' + quoted.removeprefix('"""')
+    return quoted
 
 
-def _quoted(text: str) -> str:
-    # JSON escapes what TOML wants escaped, but for one character.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _tomlkit() -> ModuleType:
+    """Import tomlkit on first use: only commands that write settings wait for it."""
+    return import_module("tomlkit")
