@@ -28,7 +28,7 @@ from agentfly.resources import (
     environment_server,
 )
 from agentfly.runtime import threads
-from agentfly.runtime.http import connection, guard
+from agentfly.runtime.http import guard, server
 from agentfly.runtime.http.address import split_token
 from agentfly.sandbox import PythonSandbox, SandboxLimits
 from agentfly.types import EnvSpec, Step
@@ -92,8 +92,8 @@ async def test_a_thousand_hostile_requests_change_nothing(
     monkeypatch.setattr(threads, "IDLE_SECONDS", 0.2)
     monkeypatch.setattr(guard, "DRAIN_SECONDS", 0.1)
     monkeypatch.setattr(env_server, "BODY_SECONDS", 2.0)
-    monkeypatch.setattr(connection, "HEAD_SECONDS", 2.0)
-    monkeypatch.setattr(connection, "LINGER_SECONDS", 0.5)
+    monkeypatch.setattr(server, "HEAD_SECONDS", 2.0)
+    monkeypatch.setattr(server, "LINGER_SECONDS", 0.5)
     caplog.set_level(logging.ERROR)
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, one: complaints.append(one))

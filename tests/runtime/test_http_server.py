@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agentfly.errors import ConfigError
-from agentfly.runtime.http import connection, guard, server
+from agentfly.runtime.http import guard, server
 from agentfly.runtime.http.address import Listen, split_token
 from agentfly.runtime.http.guard import Application, BodyLimits
 from agentfly.runtime.http.messages import RefusalError, json_answer, read_json
@@ -224,9 +224,9 @@ def test_pipelined_requests_are_answered_in_order(url: str) -> None:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "HEAD_SECONDS", 0.2)
-    monkeypatch.setattr(connection, "STALL_SECONDS", 0.2)
-    monkeypatch.setattr(connection, "LINGER_SECONDS", 0.2)
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(server, "STALL_SECONDS", 0.2)
+    monkeypatch.setattr(server, "LINGER_SECONDS", 0.2)
     monkeypatch.setattr(guard, "DRAIN_SECONDS", 0.2)
 
 
@@ -277,7 +277,7 @@ def test_a_client_that_does_not_read_its_answer_is_cut_off(
 ) -> None:
     lost = threading.Event()
 
-    class Watched(connection.Connection):
+    class Watched(server.Connection):
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
             lost.set()
@@ -305,7 +305,7 @@ def test_no_part_of_an_answer_waits_for_an_acknowledgement(
 ) -> None:
     options = []
 
-    class Watched(connection.Connection):
+    class Watched(server.Connection):
         def data_received(self, data: bytes) -> None:
             end = self.transport.get_extra_info("socket")
             options.append(end.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
@@ -320,7 +320,7 @@ def test_no_part_of_an_answer_waits_for_an_acknowledgement(
 def test_too_many_connections_are_refused_and_later_ones_are_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(server, "MAX_CONNECTIONS", 2)
     with serving_in_thread(application(), LISTEN) as url:
         with talking(url) as first, talking(url) as second:
             for end in (first, second):

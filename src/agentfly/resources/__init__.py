@@ -1,8 +1,8 @@
 """The central manager that leases environment instances to chains.
 
-manager.py         the interface: lease, snapshot, close
+manager.py         the interface: lease, snapshot, close; the requests of one event loop
 pooling.py         settings of a kind's instances: where, how many, for how long; the budget
-dispatcher.py      requests, grants and returns; queue.py: the waiters; allocation.py: who is next
+queue.py           the waiters; allocation.py: who is next
 pool.py            the instances of one kind, and their leases
 maintenance.py     making, checking and ending instances in the background
 placement/         where instances live: in this process, in a process each, behind HTTP

@@ -1,18 +1,202 @@
 """The central manager: every chain's environments come from here and go back here."""
 
 import asyncio
+import itertools
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
-from agentfly.resources.dispatcher import Dispatcher
-from agentfly.resources.pooling import Budget, Pooling, pooling_of
-from agentfly.resources.snapshot import Snapshot, snapshot_of
+from agentfly.errors import AgentFlyError, ConfigError, EnvError, LeaseTimeout
+from agentfly.resources.allocation import Allocation
+from agentfly.resources.maintenance import Maintenance
+from agentfly.resources.placement import placement_of
+from agentfly.resources.pool import InstancePool, Lease
+from agentfly.resources.pooling import Budget, Cost, Pooling, pooling_of
+from agentfly.resources.queue import Waiter, WaitQueue
+from agentfly.resources.snapshot import Snapshot, take_snapshot
 from agentfly.runtime.clock import LoopClock
 from agentfly.types import Clock, EnvSpec
+
+
+class Dispatcher:
+    """The leases of one event loop; all methods are for its thread.
+
+          make                 grant                 give back
+    ── making ──────► warm ──────────► lent ───────────────────────┬─► ended (worn, broken)
+                       ▲                                           │
+                       └───────────── healthy? ◄── checking ◄──────┘
+    """
+
+    def __init__(
+        self, pooling_of: Callable[[EnvSpec], Pooling], budget: Budget, clock: Clock
+    ) -> None:
+        self.pools: dict[EnvSpec, InstancePool] = {}
+        self.queue = WaitQueue()
+        self.clock = clock
+        self._pooling_of = pooling_of
+        self._budget = budget
+        self._maintenance = Maintenance(
+            clock=clock, budget=budget, on_change=self.serve, on_failure=self._fail
+        )
+        self._numbers = itertools.count()
+        self._is_closed = False
+
+    async def take(
+        self, specs: Iterable[EnvSpec], *, owner: str, deadline: float, priority: int
+    ) -> dict[EnvSpec, Lease]:
+        """Wait for one instance of each, together; raise LeaseTimeout at the deadline."""
+        waiter = self._join(tuple(dict.fromkeys(specs)), owner, priority)
+        received = False
+        try:
+            async with self.clock.timeout_at(deadline):
+                leases = await waiter.granted
+            received = True
+        except TimeoutError as error:
+            raise LeaseTimeout(self._timeout_message(waiter)) from error
+        finally:
+            if not received:
+                self._withdraw(waiter)
+        return leases
+
+    def give_back(self, leases: Iterable[Lease], *, used: bool = True) -> list[asyncio.Task[None]]:
+        """Take instances back in any state; return the tasks that end those of no further use."""
+        endings = [self._give_back(lease, used=used) for lease in leases]
+        self.serve()
+        return [ending for ending in endings if ending is not None]
+
+    def know(self, specs: Iterable[EnvSpec]) -> None:
+        """Begin to keep instances of these."""
+        for spec in specs:
+            if spec not in self.pools:
+                pooling = self._pooling_of(spec)
+                placement = placement_of(pooling.where)
+                self.pools[spec] = InstancePool(spec=spec, pooling=pooling, placement=placement)
+            self.pools[spec].can_be_made = True
+
+    def serve(self) -> None:
+        """Lend idle instances to the waiters in the queue, and begin to make missing ones."""
+        if self._is_closed:
+            return
+        Allocation(
+            queue=self.queue,
+            pools=self.pools.values(),
+            budget=self._budget,
+            make=self._maintenance.make,
+            retire=self._maintenance.retire,
+            grant=self._grant,
+        ).run()
+
+    def snapshot(self) -> Snapshot:
+        """Return who holds what and since when."""
+        return take_snapshot(self.pools.values(), self.queue, self.clock.now())
+
+    async def close(self) -> None:
+        """End everything; raise EnvError in those that wait."""
+        self._is_closed = True
+        for waiter in list(self.queue):
+            self._refuse(waiter, EnvError("the manager of environments was closed"))
+        await self._maintenance.close()
+
+    def _join(self, specs: tuple[EnvSpec, ...], owner: str, priority: int) -> Waiter:
+        if self._is_closed:
+            raise EnvError("the manager of environments is closed")
+        self.know(specs)
+        pools = tuple(self.pools[spec] for spec in specs)
+        self._require_affordable(pools)
+        waiter = Waiter(
+            pools=pools,
+            owner=owner,
+            since=self.clock.now(),
+            priority=priority,
+            number=next(self._numbers),
+            granted=asyncio.get_running_loop().create_future(),
+        )
+        self.queue.join(waiter)
+        self.serve()
+        return waiter
+
+    def _require_affordable(self, pools: Iterable[InstancePool]) -> None:
+        needed = Cost()
+        for pool in pools:
+            needed += pool.cost
+            if needed.beyond(self._budget.total):
+                raise ConfigError(
+                    f"{pool.spec.name} can never be lent with the other environments of its "
+                    f"chain: together they need more than the budget of {self._budget}. "
+                    "Raise it, or lower memory_mb and cpus in `pooling`"
+                )
+
+    def _grant(self, waiter: Waiter) -> None:
+        now = self.clock.now()
+        leases = {}
+        for pool in waiter.pools:
+            lease = Lease(pool, pool.warm.pop(), waiter.owner, now)
+            pool.leases.add(lease)
+            pool.latencies.append(now - waiter.since)
+            leases[pool.spec] = lease
+        waiter.granted.set_result(leases)
+
+    def _give_back(self, lease: Lease, *, used: bool) -> asyncio.Task[None] | None:
+        pool, member = lease.pool, lease.member
+        pool.leases.remove(lease)
+        member.uses += used
+        if (why := lease.end()) is not None:
+            return self._maintenance.retire(pool, member, why)
+        if pool.is_worn(member, self.clock.now()):
+            return self._maintenance.retire(pool, member)
+        if used:
+            self._maintenance.check(pool, member)
+        else:
+            self._maintenance.shelve(pool, member)
+        return None
+
+    def _withdraw(self, waiter: Waiter) -> None:
+        """Leave the queue; what was granted at the moment of giving up goes back unused."""
+        self.queue.leave(waiter)
+        if not waiter.granted.done() or waiter.granted.cancelled():
+            self.serve()
+        elif waiter.granted.exception() is None:
+            self.give_back(waiter.granted.result().values(), used=False)
+
+    def _fail(self, pool: InstancePool, error: AgentFlyError) -> None:
+        """Refuse the first that waits for an instance which could not be made."""
+        waiter = self.queue.first_for(pool.spec)
+        if waiter is None:
+            pool.can_be_made = False
+        else:
+            self._refuse(waiter, error)
+
+    def _refuse(self, waiter: Waiter, error: AgentFlyError) -> None:
+        self.queue.leave(waiter)
+        if not waiter.is_done:
+            waiter.granted.set_exception(error)
+
+    def _timeout_message(self, waiter: Waiter) -> str:
+        now = self.clock.now()
+        names = " and ".join(pool.spec.name for pool in waiter.pools)
+        states = "; ".join(_state(pool, now) for pool in waiter.pools)
+        return (
+            f"{names} did not become free for {waiter.owner} within {now - waiter.since:.1f} s: "
+            f"{states}. {_way_out(waiter.pools)}"
+        )
+
+
+def _way_out(pools: Iterable[InstancePool]) -> str:
+    slow = [pool for pool in pools if pool.making and not pool.leases]
+    if not slow:
+        return "Raise max_instances or the budget, or end those chains sooner"
+    name, where = slow[0].spec.name, slow[0].pooling.where
+    return f"Making {name} (where={where!r}) takes longer than that: see if it starts, or wait more"
+
+
+def _state(pool: InstancePool, now: float) -> str:
+    held = f"{len(pool.leases)} of at most {pool.pooling.max_instances} {pool.spec.name} are held"
+    by = f" (by {pool.holders(now)})" if pool.leases else ""
+    return f"{held}{by}, {len(pool.warm)} ready, {pool.making} being made, {pool.ending} ending"
+
 
 RELEASE_SECONDS = 1.0
 """A chain's end waits this long for what it used up to be closed; a slow one goes on without it."""
@@ -79,7 +263,7 @@ class EnvironmentManager:
     def snapshot(self) -> Snapshot:
         """Return who holds what and since when, in the running event loop."""
         session = self._sessions.get(asyncio.get_running_loop())
-        return snapshot_of(session.dispatcher if session else None)
+        return session.dispatcher.snapshot() if session else take_snapshot()
 
     async def close(self) -> None:
         """End all instances of the running event loop."""

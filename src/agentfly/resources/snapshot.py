@@ -11,7 +11,7 @@ import secrets
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,8 +20,8 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from agentfly.errors import ConfigError, FormatError
-from agentfly.resources.dispatcher import Dispatcher
 from agentfly.resources.pool import InstancePool
+from agentfly.resources.queue import Waiter
 from agentfly.runtime.process_registry import Identity
 
 
@@ -90,21 +90,20 @@ class Snapshot:
         return "\n".join(lines or ["no environments"])
 
 
-def snapshot_of(dispatcher: Dispatcher | None) -> Snapshot:
-    """Look at a dispatcher; without one there are no environments yet."""
+def take_snapshot(
+    pools: Collection[InstancePool] = (), queue: Iterable[Waiter] = (), now: float = 0.0
+) -> Snapshot:
+    """Describe all instances and waiters of one event loop, at the time `now` of its clock."""
     me = Identity.of(os.getpid())
     assert me is not None, "this process runs"
-    taken = {"taken_at": time.time(), "pid": me.pid, "started": me.start}
-    if dispatcher is None:
-        return Snapshot(**taken)  # type: ignore[arg-type]
-    now = dispatcher.clock.now()
-    waiters = sorted(dispatcher.queue, key=lambda waiter: waiter.place)
-    leases = [lease for pool in dispatcher.pools.values() for lease in pool.leases]
+    waiters = sorted(queue, key=lambda waiter: waiter.place)
+    leases = [lease for pool in pools for lease in pool.leases]
     return Snapshot(
-        **taken,  # type: ignore[arg-type]
+        taken_at=time.time(),
+        pid=me.pid,
+        started=me.start,
         stocks=tuple(
-            _state(pool, sum(pool.spec in waiter.specs for waiter in waiters))
-            for pool in dispatcher.pools.values()
+            _state(pool, sum(pool.spec in waiter.specs for waiter in waiters)) for pool in pools
         ),
         leases=tuple(
             _held(lease.owner, [lease.pool.spec.name], now - lease.since)

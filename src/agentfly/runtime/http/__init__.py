@@ -3,8 +3,8 @@
 address.py      tokens and host names: who may ask; standard library only, used by clients too
 messages.py     refusals, JSON bodies and JSON answers
 guard.py        every request: host, token, size and time of the body, errors
-connection.py   every connection: time for headers and for reading answers, how many there may be
-server.py       starting and stopping, in the running event loop or in a thread
+server.py       starting and stopping, in the running event loop or in a thread; the connections,
+                with time limits for headers and for reading answers, and their maximum number
 
 All but address.py need the extra `server`, so they are imported where a server is started.
 """
