@@ -34,12 +34,12 @@ update was given, as published, or of those alone that have credit."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Critic:
-    """How a value is learned beside the policy."""
+    """Options of the critic, which learns values next to the policy."""
 
     __pydantic_config__ = Settings.model_config
 
     clip_value: float | None = 0.2
-    """How far a value may move from what it was before the step; None for any distance."""
+    """Largest change of a value in one step; None for no limit."""
 
     def __post_init__(self) -> None:
         if self.clip_value is not None and self.clip_value <= 0:
@@ -65,16 +65,16 @@ class Algorithm:
     needs_group: bool = False
     """Its baseline is the group's: a task needs two chains or more."""
     critic: Critic | None = None
-    """What to learn values with; None where no values are needed."""
+    """Options of the critic; None where no values are needed."""
     kl: Kl | None = None
-    """How the policy is held near its reference; None where it is free."""
+    """KL penalty towards the reference; None for no penalty."""
     entropy_coefficient: float = 0.0
     correction: Correction = field(default_factory=Correction)
-    """What is done where sampler and learner disagree."""
+    """Correction where the log-probabilities of sampler and learner differ."""
     dynamic_sampling: bool = False
     """Replace groups without spread by others, until the step is full."""
     overlong: Overlong | None = None
-    """What a long chain loses of its reward before advantages are computed."""
+    """Penalty on the reward of long chains, before advantages are computed."""
 
     @property
     def needs_reference(self) -> bool:
@@ -142,11 +142,11 @@ class AlgorithmOptions(Settings):
     needs_group: ClassVar[bool] = True
 
     kl: Kl = Kl()
-    """How strongly the policy is held near its reference."""
+    """KL penalty towards the reference."""
     entropy_coefficient: float = Field(default=0.0, ge=0)
-    """How much a wide choice of next tokens is worth."""
+    """Coefficient of the entropy bonus."""
     correction: Correction = Correction()
-    """What is done where sampler and learner disagree."""
+    """Correction where the log-probabilities of sampler and learner differ."""
     denominator: Denominator = "scored"
     """Divide an update's loss by all scored chains that it was dealt, or by those alone that have
     credit: then KL and entropy act on these alone."""
@@ -207,7 +207,7 @@ class ClippedOptions(AggregatedOptions):
     """Options of an algorithm that clips the ratio of new to old probabilities."""
 
     clip: Clip = Clip()
-    """How far one step may move the probability of a token."""
+    """Range within which one step may change the probability of a token."""
 
     def loss(self) -> LossFunction:
         """Return the loss function with its options filled in."""

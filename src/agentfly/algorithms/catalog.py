@@ -36,7 +36,7 @@ class Ppo(ClippedOptions):
     normalize: bool = True
     """Standardize advantages over the step's tokens."""
     critic: Critic = Critic()
-    """How values are learned."""
+    """Options of the critic."""
 
     def advantage(self) -> AdvantageFunction:
         """Return generalized advantage estimation."""
@@ -55,7 +55,7 @@ class ReinforcePlusPlus(ClippedOptions):
     name: ClassVar[str] = "reinforce++"
     needs_group: ClassVar[bool] = False
     kl: Kl = Kl(coefficient=1e-3, estimator="k1", place="reward")
-    """How strongly the policy is held near its reference."""
+    """KL penalty towards the reference."""
     discount: float = Field(default=1.0, gt=0, le=1)
     """γ: what the next token's reward is worth now."""
 
@@ -69,7 +69,7 @@ class ReinforcePlusPlusBaseline(ClippedOptions):
 
     name: ClassVar[str] = "reinforce++-baseline"
     kl: Kl = Kl(coefficient=1e-3, estimator="k2", place="loss")
-    """How strongly the policy is held near its reference."""
+    """KL penalty towards the reference."""
 
     def advantage(self) -> AdvantageFunction:
         """Return the centered rewards, normalized over the step."""
@@ -97,7 +97,7 @@ class DrGrpo(AlgorithmOptions):
 
     name: ClassVar[str] = "dr-grpo"
     clip: Clip = Clip()
-    """How far one step may move the probability of a token."""
+    """Range within which one step may change the probability of a token."""
     length: int = Field(default=512, ge=1)
     """The constant that each chain's sum is divided by: about the longest that a chain gets."""
 
@@ -119,11 +119,11 @@ class Dapo(ClippedOptions):
 
     name: ClassVar[str] = "dapo"
     clip: Clip = Clip(low=0.2, high=0.28)
-    """How far one step may move the probability of a token."""
+    """Range within which one step may change the probability of a token."""
     dynamic_sampling: bool = True
     """Replace groups without spread by others."""
     overlong: Overlong | None = None
-    """What long chains lose; off unless it is set."""
+    """Penalty on the reward of long chains; off by default."""
 
     def algorithm(self) -> Algorithm:
         """Join functions and what the loop has to do."""
@@ -136,7 +136,7 @@ class Gspo(ClippedOptions):
 
     name: ClassVar[str] = "gspo"
     clip: Clip = losses.NARROW
-    """How far one step may move the mean log-probability of a sequence."""
+    """Range within which one step may change the mean log-probability of a sequence."""
     aggregation: Aggregation = "sequence_mean_of_means"
     """Whether all tokens weigh the same, or all chains, by the sum or the mean of their tokens."""
 

@@ -24,7 +24,7 @@ from agentfly.runtime.names import look_up
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correction:
-    """What is done where sampler and learner disagree; nothing changes where they agree."""
+    """Correction where sampler and learner disagree; no change where they agree."""
 
     __pydantic_config__ = Settings.model_config
 

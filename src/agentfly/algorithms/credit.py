@@ -84,7 +84,7 @@ def _last_up_to(keys: Tensor, rising: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlong:
-    """Where the punishment begins and where it is full."""
+    """Lengths at which the penalty begins and at which it is full."""
 
     __pydantic_config__ = Settings.model_config
 
@@ -93,7 +93,7 @@ class Overlong:
     soft_tokens: int
     """Over how many tokens before that it grows from 0."""
     penalty: float = 1.0
-    """What a chain of full length loses."""
+    """Penalty of a chain of full length."""
 
     def __post_init__(self) -> None:
         if not 0 < self.soft_tokens <= self.max_tokens:

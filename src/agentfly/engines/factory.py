@@ -48,7 +48,7 @@ class EngineSpec:
     """Memory for keys and values, over all replicas that are in this process."""
     deterministic: bool = False
     log_folder: Path | None = None
-    """Where servers that are started write their logs; by default a folder for temporary files."""
+    """Folder for the logs of started servers; a temporary folder by default."""
     replica: int = 0
     """Number of this engine among `settings.count`."""
 

@@ -92,7 +92,7 @@ class OfferedOptions:
 
     def _choices(self) -> str:
         if not self.offered:
-            return "Clients may choose nothing here: whoever starts the server sets all options"
+            return "Clients may choose nothing here: the operator sets all options"
         lists = (f"{name}: {_listed(values)}" for name, values in self.offered.items())
         return f"Clients may choose: {'; '.join(lists)}"
 

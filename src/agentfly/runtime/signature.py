@@ -96,11 +96,11 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 def _without_return(function: Callable[..., Any]) -> Callable[..., Any]:
     """Stand in for a function whose return type may name what is only imported for type checks."""
 
-    def stand_in() -> None: ...
+    def annotated() -> None: ...
 
     annotations = getattr(function, "__annotations__", {})
-    stand_in.__annotations__ = {k: v for k, v in annotations.items() if k != "return"}
-    return stand_in
+    annotated.__annotations__ = {k: v for k, v in annotations.items() if k != "return"}
+    return annotated
 
 
 def _locals_around(function: Callable[..., Any]) -> dict[str, Any]:

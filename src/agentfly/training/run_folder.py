@@ -132,7 +132,7 @@ class RunFolder:
 
     @property
     def model_folder(self) -> Path:
-        """Where the model of a run with adapters goes, merged."""
+        """Folder of the merged model of a run with adapters."""
         return self.path / "model"
 
     @property

@@ -27,7 +27,7 @@ from agentfly.training.publisher import uninterrupted
 from agentfly.types import Completion, Request, SamplingParams, Seed, TrainableEngine
 
 PROMPTS = 4
-"""Of each replica."""
+"""Prompts that each replica samples from."""
 PROMPT_TOKENS = 24
 SAMPLED_TOKENS = 16
 ATTEMPTS = 2

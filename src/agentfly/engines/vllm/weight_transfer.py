@@ -154,7 +154,7 @@ def require_head(folder: Path) -> None:
     """
     if HEAD not in _tensor_names(folder):
         raise ConfigError(
-            f"{folder} has no tensor {HEAD!r}: vLLM would keep its old head beside the new "
+            f"{folder} has no tensor {HEAD!r}: vLLM would keep its old head with the new "
             "embeddings. Write the head into the folder too, also where the embeddings are tied"
         )
 

@@ -60,7 +60,7 @@ class SearchOptions(Settings):
     eval_questions: Path | None = None
     """A file of held-out questions of the same form; by default a tenth of `questions`."""
     index: Annotated[str | Path, AfterValidator(_folder_or_address)] | None = None
-    """What is searched: a folder made by `agentfly search index`, `http://...` of a retrieval
+    """Index to search: a folder made by `agentfly search index`, `http://...` of a retrieval
     server, or `web:` and a provider; by default the passages that come with the questions."""
     by: RetrievalMethod = "bm25"
     """Retrieval method of a local index: bm25, dense or hybrid."""

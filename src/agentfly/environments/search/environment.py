@@ -145,7 +145,7 @@ def format_passage(passage: Passage, length: int | None = None) -> str:
 ToolName = Literal["search", "retrieve", "open_page"]
 
 
-def search(query: str, env: SearchEnvironment) -> str:  # noqa: D417 - a model is not told of `env`
+def search(query: str, env: SearchEnvironment) -> str:  # noqa: D417 - hidden from the model: `env`
     """Search for passages.
 
     Args:
@@ -154,7 +154,7 @@ def search(query: str, env: SearchEnvironment) -> str:  # noqa: D417 - a model i
     return env.search(query)
 
 
-def retrieve(query: str, env: SearchEnvironment, k: int = 3) -> str:  # noqa: D417 - a model is not told of `env`
+def retrieve(query: str, env: SearchEnvironment, k: int = 3) -> str:  # noqa: D417 - hidden from the model: `env`
     """Search for passages and read them in whole.
 
     Args:
@@ -164,7 +164,7 @@ def retrieve(query: str, env: SearchEnvironment, k: int = 3) -> str:  # noqa: D4
     return env.retrieve(query, k)
 
 
-def open_page(page: str, env: SearchEnvironment, part: int = 1) -> str:  # noqa: D417 - a model is not told of `env`
+def open_page(page: str, env: SearchEnvironment, part: int = 1) -> str:  # noqa: D417 - hidden from the model: `env`
     """Read a page.
 
     Args:

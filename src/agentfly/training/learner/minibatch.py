@@ -27,7 +27,7 @@ class Microbatch:
     row: PackedRow
     targets: Targets
     tokens_K: Tensor
-    """Where its trained tokens are in the batch."""
+    """Positions of its trained tokens in the batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Minibatch:
 
     batch: Batch
     tokens: Tensor
-    """Where its trained tokens are among those of the step."""
+    """Positions of its trained tokens among those of the step."""
     rows: list[Microbatch]
     denominators: Denominators
 

@@ -32,7 +32,7 @@ FOLLOWERS_PER_TOKEN = 32
 """Tokens whose attention can be merged for the price of one token in a layer."""
 
 Span = tuple[int, int]
-"""Where a run of tokens begins in its row, and where it ends."""
+"""First position of a run of tokens in its row, and the position after its last."""
 
 Ids = tuple[int, ...]
 
@@ -67,7 +67,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where one sample's tokens are in a row."""
+    """Place of one sample's tokens in a row."""
 
     sample: int
     """Its position in the list that was packed."""

@@ -89,7 +89,7 @@ def _require_own_tokens(
             raise ConfigError(
                 f"{path}: the tokens of chain {trajectory.chain_id} are not those of this model's "
                 "tokenizer, or there are none: another model sampled it. Set data.retokenize to "
-                "true to write such chains anew from their messages"
+                "true to write such chains again from their messages"
             )
         unlike += renderer.open(trajectory.messages, trajectory.tools) != first.context_ids
     if unlike:
@@ -144,7 +144,7 @@ def _retokenize(trajectory: Trajectory, renderer: TemplateRenderer) -> Trajector
         stream = imitate(renderer, messages, tools, opening=len(trajectory.messages))
         require_readable(renderer, stream)
     except ConfigError as error:
-        raise ConfigError(f"chain {trajectory.chain_id} can't be written anew: {error}") from error
+        raise ConfigError(f"chain {trajectory.chain_id} can't be written again: {error}") from error
     turns = zip(stream.turns, trajectory.turns, strict=True)
     same = tuple(replace(new, results=old.results) for new, old in turns)
     return replace(trajectory, streams=(TokenStream(turns=same),))

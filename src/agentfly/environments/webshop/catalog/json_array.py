@@ -14,7 +14,7 @@ _LONGEST = 1 << 23
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"\s*")
 _NO_TEXT = re.compile("[\udc80-\udcff]")
-"""What bytes that are not UTF-8 are read as, so that their line can be told."""
+"""Replacement for bytes that are not UTF-8, so that their line can be reported."""
 
 
 def read_array(path: Path) -> Iterator[tuple[int, Any]]:
