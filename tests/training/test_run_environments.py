@@ -6,7 +6,7 @@ from agentfly import Agent, Source, tool
 from agentfly.chat import CHATML_TOKENS, ByteTokenizer
 from agentfly.config import EnvironmentSettings
 from agentfly.engines import ScriptedEngine
-from agentfly.training.assembly import run_environments
+from agentfly.training.assembly import open_environments
 from agentfly.training.curriculum import Curriculum
 from agentfly.types import EnvSpec
 
@@ -35,7 +35,7 @@ def curriculum() -> Curriculum:
 
 
 async def test_the_warm_minimum_is_made_before_the_first_chain() -> None:
-    async with run_environments(curriculum(), EnvironmentSettings(min_warm=3)) as manager:
+    async with open_environments(curriculum(), EnvironmentSettings(min_warm=3)) as manager:
         while manager.snapshot().stocks[0].warm < 3:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.01)
         (stock,) = manager.snapshot().stocks
@@ -43,7 +43,7 @@ async def test_the_warm_minimum_is_made_before_the_first_chain() -> None:
 
 
 async def test_a_kind_has_no_more_instances_than_the_run_allows() -> None:
-    async with run_environments(curriculum(), EnvironmentSettings(max_instances=2)) as manager:
+    async with open_environments(curriculum(), EnvironmentSettings(max_instances=2)) as manager:
         spec = EnvSpec(Room)
         deadline = asyncio.get_running_loop().time() + 60
         async with (

@@ -1,6 +1,8 @@
-r"""Rendering a whole conversation: the first prompt, and a new one where a stream is cut.
+r"""Renders whole conversations with a chat template, and adapts messages that it can't render.
 
-Content that a template can't render is rewritten, so that it can:
+`TemplateRenderer` uses it for a chain's first prompt and, with `on_rewrite="cut"`, for new ones.
+
+Content that a template can't render is adapted:
 
 - **No tool messages** (the template raises, or omits them): a user message that begins with
   `Result of the tool NAME:`, the result on the next line. Consecutive results and user messages are
@@ -94,7 +96,7 @@ class ConversationWriter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteDetector:
-    """Detects that replies make a template render the history differently.
+    """Detects templates that change earlier turns once replies follow (for `on_rewrite="cut"`).
 
     Two renderings are compared: the conversation up to the turn, and the same conversation with its
     replies. A long conversation is not rendered whole for that. Templates look at the kind of turn
@@ -162,13 +164,13 @@ def _kind(turn: Message, reply: Message) -> object:
     return turn.reasoning is None, not turn.content, len(turn.tool_calls) > 1, reply.role
 
 
-# --- Rewriting what a template can't render ---------------------------------------------------
+# --- Adapting messages to a template ---------------------------------------------------
 
 
 def adapt(
     messages: Iterable[Message], capabilities: Capabilities, call_format: CallFormat
 ) -> list[Message]:
-    """Rewrite messages so that a template with these capabilities renders them all."""
+    """Adapt messages so that a template with these capabilities renders them all."""
     adapted = list(messages)
     if not capabilities.calls:
         adapted = [_calls_in_content(message, call_format) for message in adapted]

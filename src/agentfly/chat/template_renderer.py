@@ -11,7 +11,7 @@ tokens stay as they are. So the prompt of every turn begins with all tokens of t
   token was sampled than the one the template writes, it counts, and no second one is added.
 - Special tokens are only ever made by the template: what users, tools, models and MCP servers wrote
   is encoded as the characters it is, special token or not (see `taint` and `safe_encode`).
-- What a template can't render is rewritten (see `conversation_writer`).
+- What a template can't render is adapted (see `conversation_writer`).
 - Where a template rewrites earlier turns, the stream stays as sampled (`on_rewrite="keep"`), or the
   chain continues in a new stream with a new prompt (`on_rewrite="cut"`).
 

@@ -1,4 +1,4 @@
-"""The reward over the steps of a run: a PNG, and a page that needs nothing but a browser.
+"""Plots reward over steps, as a PNG and as a self-contained HTML page, for a run's report.
 
 matplotlib draws both. In the page, its SVG takes the page's colors, light or dark, and a script
 shows the values of the step under the pointer.
@@ -120,11 +120,11 @@ def _smoothed(points: Sequence[Point]) -> tuple[Point, ...]:
 
 def render(template: str, **values: Any) -> str:
     """Fill one of the pages; every value is escaped, except what is marked as HTML already."""
-    return str(_environment().get_template(template).render(**values))
+    return str(_jinja().get_template(template).render(**values))
 
 
 @cache
-def _environment() -> Any:
+def _jinja() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     loader = PackageLoader("agentfly.observe", "pages")
@@ -132,7 +132,7 @@ def _environment() -> Any:
 
 
 def html_figure(curves: Curves) -> Any:
-    """Return the curves as a piece of HTML for a page."""
+    """Return the curves as an HTML fragment (inline SVG)."""
     from markupsafe import Markup
 
     figure, axes = _draw(curves)

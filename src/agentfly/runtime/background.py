@@ -1,7 +1,8 @@
-"""An event loop in a thread of its own, to the end of the process.
+"""One event loop per process in a daemon thread, for synchronous tools and child processes.
 
-Synchronous code waits for coroutines here, and what must outlive its caller lives here: the kernel
-ends a child process with the thread that started it, and those of callers come and go.
+Synchronous tools wait here for coroutines, such as HTTP requests. Long-lived child processes
+(sandbox servers, JVMs) are started here: the kernel kills a child when the thread that started it
+ends (PR_SET_PDEATHSIG), and the threads of callers come and go.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ _starting = threading.Lock()
 
 
 def in_background(work: Coroutine[Any, Any, T]) -> Future[T]:
-    """Run a coroutine in the background loop."""
+    """Start a coroutine in the background loop; return its future at once."""
     return asyncio.run_coroutine_threadsafe(work, _own_loop())
 
 

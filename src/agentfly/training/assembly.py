@@ -1,4 +1,4 @@
-"""Assembly of a run: open every part, new or resumed, and always close them all."""
+"""Builds the parts of an RL run, new or resumed, before its loop starts, and closes them all."""
 
 import logging
 import math
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 async def open_run(
     parts: RunParts, curriculum: Curriculum, *, progress: RunProgress, resume: bool
 ) -> AsyncIterator[Loop]:
-    """Open what a run needs; a resumed one stands exactly where its last checkpoint was."""
+    """Open what a run needs and yield its loop; a resumed run continues at its last checkpoint."""
     settings, algorithm = parts.settings, parts.algorithm
     curriculum = for_run(curriculum, settings)
     async with AsyncExitStack() as stack:
@@ -73,11 +73,11 @@ async def open_run(
             )
             await publisher.publish_first(step)
             environments = await stack.enter_async_context(
-                run_environments(curriculum, settings.environments)
+                open_environments(curriculum, settings.environments)
             )
             stack.enter_context(reporting(environments.snapshot, folder.path))
             chains = await stack.enter_async_context(
-                _chains(engine, environments, curriculum, settings, folder)
+                _chain_runner(engine, environments, curriculum, settings, folder)
             )
             trackers = open_run_trackers(folder, settings, step, resume=resume)
             loop = Loop(
@@ -120,7 +120,7 @@ def _engine_spec(
         folder=policy.folder,
         load=lambda _: policy.causal_lm,
         tokenizer=getattr(renderer, "tokenizer", None),
-        context_length=_longest_chain(curriculum),
+        context_length=_longest_context(curriculum),
         dtype=str(policy.compute_dtype).removeprefix("torch."),
         concurrency=settings.rollout.max_concurrent,
         lora_rank=lora.rank if lora else None,
@@ -129,19 +129,19 @@ def _engine_spec(
     )
 
 
-def _longest_chain(curriculum: Curriculum) -> float:
+def _longest_context(curriculum: Curriculum) -> float:
     return max(source.agent.limits.context_length for source in curriculum.sources)
 
 
 @asynccontextmanager
-async def _chains(
+async def _chain_runner(
     engine: TrainableEngine,
     environments: EnvironmentManager,
     curriculum: Curriculum,
     settings: RunSettings,
     folder: RunFolder,
 ) -> AsyncIterator[ChainRunner]:
-    """Let every source's agent speak through the engine."""
+    """Give every source's agent the engine, and run their chains concurrently."""
     agents = {
         source.name: source.agent.with_engine(engine, pool=environments)
         for source in curriculum.sources
@@ -173,7 +173,7 @@ def _sampler(
         num_chains=settings.rollout.num_chains,
         tasks_per_step=settings.rollout.tasks_per_step,
         replace_flat=algorithm.dynamic_sampling,
-        check=partial(_check, settings),
+        check=partial(_require_healthy_groups, settings),
         on_chains=progress.chains_done,
         finished={group.id: group for group in finished},
     )
@@ -191,14 +191,14 @@ def _evaluator(
     )
 
 
-def _check(settings: RunSettings, groups: Sequence[Group]) -> None:
+def _require_healthy_groups(settings: RunSettings, groups: Sequence[Group]) -> None:
     require_healthy(groups, max_failed_share=settings.rollout.max_failed_share)
     if settings.deterministic:
         require_no_timeouts(groups)
 
 
 def _target(folder: RunFolder, settings: RunSettings) -> Target:
-    """Take the rewards of earlier steps into account when a run is resumed."""
+    """Return the early-stopping target, with the rewards of earlier steps of a resumed run."""
     train = settings.train
     earlier = [record.metrics for record in read_metrics(folder.metrics_file)]
     rewards = [metrics["reward/mean"] for metrics in earlier if "reward/mean" in metrics]
@@ -206,7 +206,7 @@ def _target(folder: RunFolder, settings: RunSettings) -> Target:
 
 
 @asynccontextmanager
-async def run_environments(
+async def open_environments(
     curriculum: Curriculum, settings: EnvironmentSettings
 ) -> AsyncIterator[EnvironmentManager]:
     """Open one manager for all sources, and begin to make what shall be warm."""
@@ -214,7 +214,7 @@ async def run_environments(
         spec for source in curriculum.sources for spec in source.agent.environments
     )
     manager = EnvironmentManager(
-        {spec.factory: _kept(spec, settings) for spec in specs},
+        {spec.factory: _pooling(spec, settings) for spec in specs},
         memory_mb=settings.memory_mb or math.inf,
         cpus=settings.cpus or math.inf,
     )
@@ -223,6 +223,6 @@ async def run_environments(
         yield manager
 
 
-def _kept(spec: EnvSpec, settings: EnvironmentSettings) -> Pooling:
+def _pooling(spec: EnvSpec, settings: EnvironmentSettings) -> Pooling:
     chosen = settings.model_dump(include={"max_instances", "min_warm"}, exclude_none=True)
     return replace(pooling_of(spec.factory), **chosen)

@@ -1,4 +1,4 @@
-"""The named formats: most are one `Layout`, a few have a reader of their own."""
+"""The named tool-call formats: most are one `Layout` (data), a few have a parser of their own."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

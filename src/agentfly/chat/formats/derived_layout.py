@@ -1,4 +1,4 @@
-r"""A layout for a format without a name, derived from the text that a template writes for calls.
+r"""Inferring a tool-call layout from a chat template, by the text that it renders for probe calls.
 
 A template renders calls whose names, keys and values occur nowhere else. Their positions in its
 text show what kind of calls it writes; the text around them is the layout:
@@ -39,7 +39,7 @@ _DEEPEST = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeTexts:
-    """A template's text behind a question; None where it refuses."""
+    """A template's text after a user message, for each probe turn; None where it raises."""
 
     one: str
     """A turn with the call FIRST."""
@@ -71,7 +71,7 @@ def derive_layouts(probe: ProbeTexts) -> Iterator[Layout]:
         core = find(probe.one, FIRST)
         if core is None:
             continue
-        layout = _layout(probe, core, _second_core(probe, find))
+        layout = _layout(probe, core, _both_cores(probe, find))
         if layout.opening or layout.is_json or layout.is_python:
             yield layout
 
@@ -79,8 +79,8 @@ def derive_layouts(probe: ProbeTexts) -> Iterator[Layout]:
 _Finder = Callable[[str, ToolCall], _Core | None]
 
 
-def _second_core(probe: ProbeTexts, find: _Finder) -> tuple[_Core, _Core] | None:
-    """Return where both calls are in the text of two."""
+def _both_cores(probe: ProbeTexts, find: _Finder) -> tuple[_Core, _Core] | None:
+    """Find both calls in the text with two calls."""
     if probe.two is None:
         return None
     first, second = find(probe.two, FIRST), find(probe.two, SECOND)
@@ -94,7 +94,7 @@ def _layout(probe: ProbeTexts, core: _Core, pair: tuple[_Core, _Core] | None) ->
     layout = Layout(
         name=DERIVED,
         call=core.text,
-        parameter=_with_type_hole(core.parameter, probe),
+        parameter=_with_type_placeholder(core.parameter, probe),
         quote=core.quote,
         header=header,
         nested="<{key}>" in core.parameter and "</{key}>" in core.parameter,
@@ -267,7 +267,7 @@ def _closing_of_value(head: str, between: str, behind: str) -> str:
     return between[: len(between) - len(common_suffix(head, between).lstrip())]
 
 
-# --- Holes that only several texts show ------------------------------------------------------
+# --- Placeholders found by comparing texts ------------------------------------------------------
 
 
 def _without_ids(text: str) -> str:
@@ -289,7 +289,7 @@ def _with_index(first: str, second: str) -> tuple[str, int]:
     return first, 0
 
 
-def _with_type_hole(parameter: str, probe: ProbeTexts) -> str:
+def _with_type_placeholder(parameter: str, probe: ProbeTexts) -> str:
     """Make a placeholder of what says a value's type, as in `string="true"` or `type="string"`."""
     if not parameter or probe.number is None:
         return parameter

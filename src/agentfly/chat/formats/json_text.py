@@ -1,4 +1,4 @@
-"""JSON in the middle of a model's text: its members, and where it ends.
+"""JSON inside other text: write it as templates do, find an object's members and its end.
 
 All functions take linear time, also over degenerate completions, which repeat a few characters
 thousands of times. Invalid JSON is repaired by `agentfly.runtime.repair_json`.
@@ -19,16 +19,16 @@ _FIRST_WINDOW = 4096
 """Characters that are parsed first: an error costs as much time as there is text before it, because
 its line number is counted, and a text may contain thousands of faulty calls."""
 
-_LONGEST_TOKEN = 16
+_LONGEST_LITERAL = 16
 """Distance from the end at which a fault may be just a word that is cut off."""
 
 
 class _UnfinishedError(ValueError):
-    """JSON that is sound as far as it goes."""
+    """JSON that is valid so far, but cut off."""
 
 
 class _FaultError(ValueError):
-    """JSON that is not sound."""
+    """Invalid JSON."""
 
     def __init__(self, message: str, place: int) -> None:
         super().__init__(message)
@@ -55,7 +55,7 @@ def scan_object(text: str, start: int) -> tuple[dict[str, str], int | None]:
 
 
 def scan_up_to_fault(text: str, start: int) -> tuple[dict[str, str], int | None, int]:
-    """Do the same, and return how far the text is sound JSON: up to the object's end or a fault.
+    """Scan as `scan_object` does; also return where valid JSON stops: at its end or an error.
 
     Where the object is nested too deeply to be read, that is as far as it was looked at.
     """
@@ -126,7 +126,7 @@ def _decode(text: str, pos: int) -> tuple[object, int]:
     try:
         return _DECODER.raw_decode(text, pos)
     except json.JSONDecodeError as error:
-        if error.msg.startswith("Unterminated") or error.pos >= len(text) - _LONGEST_TOKEN:
+        if error.msg.startswith("Unterminated") or error.pos >= len(text) - _LONGEST_LITERAL:
             raise _UnfinishedError(error.msg) from error
         raise _FaultError(error.msg, error.pos) from error
 

@@ -1,4 +1,4 @@
-"""Llama 3.1, 3.2 and 3.3: a bare JSON object with `parameters`, at times after `<|python_tag|>`.
+"""Tool calls of Llama 3.1 to 3.3: bare JSON with `parameters`, at times after `<|python_tag|>`.
 
     {"name": "search", "parameters": {"query": "cats"}}
 
@@ -30,10 +30,10 @@ PYTHON_TAG = "<|python_tag|>"
 
 def _read(text: str) -> Reading:
     found = list(find_calls(text, keys=PARAMETERS))
-    return assemble(text, found or _built_in(text), drop=(PYTHON_TAG,))
+    return assemble(text, found or _find_builtin_call(text), drop=(PYTHON_TAG,))
 
 
-def _built_in(text: str) -> Iterator[Found]:
+def _find_builtin_call(text: str) -> Iterator[Found]:
     start = text.find(PYTHON_TAG)
     if start < 0:
         return

@@ -10,7 +10,11 @@ from urllib.parse import quote, urlsplit
 
 from agentfly.errors import ConfigError, EnvError, ToolError, boundary
 from agentfly.resources import http_protocol
-from agentfly.resources.placement.instance import BrokenInstanceError, RemoteInstance, in_own_thread
+from agentfly.resources.placement.instance import (
+    BrokenInstanceError,
+    RemoteInstance,
+    in_manager_thread,
+)
 from agentfly.resources.pooling import Pooling
 from agentfly.runtime.invoke import is_async
 from agentfly.types import Clock, EnvSpec
@@ -36,7 +40,7 @@ async def make_over_http(spec: EnvSpec, pooling: Pooling, clock: Clock) -> "Http
     del clock  # Servers live in real time.
     instance = HttpInstance(spec, pooling)
     try:
-        await in_own_thread(functools.partial(instance.open, spec), f"make {spec.name}")
+        await in_manager_thread(functools.partial(instance.open, spec), f"make {spec.name}")
     except BaseException:
         await instance.end()
         raise

@@ -1,4 +1,4 @@
-"""The interface of an instance, and the base of instances outside this process."""
+"""The handle of one environment instance, and the base of those outside this process."""
 
 import functools
 import threading
@@ -15,7 +15,7 @@ from agentfly.types import Clock, EnvSpec
 
 
 class Instance(Protocol):
-    """One environment."""
+    """Handle of one environment: in this process, in a worker process or on a server."""
 
     @property
     def environment(self) -> object | None:
@@ -23,7 +23,7 @@ class Instance(Protocol):
 
     @property
     def unfit(self) -> str | None:
-        """Why it must not be lent again, as far as is known without asking it."""
+        """Why it must not be lent again, as far as is known without a call to it."""
 
     @property
     def methods(self) -> Mapping[str, bool]:
@@ -57,7 +57,7 @@ def methods_of(environment: object) -> dict[str, bool]:
 
 
 class RemoteInstance(ABC):
-    """An instance that is called by messages, from the thread of the caller.
+    """An instance in a worker process or on a server; each call sends a message and waits.
 
     A subclass gives `_exchange`, `_stop` and `end`. An exchange that breaks makes the instance
     unfit for any later call: its state is unknown.
@@ -93,11 +93,11 @@ class RemoteInstance(ABC):
     async def close(self) -> None:
         """Call its `close` unless it is broken or busy, then end it in any case."""
         try:
-            await in_own_thread(self._say_goodbye, f"close {self.name}")
+            await in_manager_thread(self._close_environment, f"close {self.name}")
         finally:
             await self.end()
 
-    def _say_goodbye(self) -> None:
+    def _close_environment(self) -> None:
         if self._fault is None and self._one_call_at_a_time.acquire(blocking=False):
             try:
                 self._guarded("close", (), {}, self._pooling.close_seconds)
@@ -147,8 +147,8 @@ class BrokenInstanceError(Exception):
     """The other side died, sent invalid data or, without a message, did not answer in time."""
 
 
-async def in_own_thread(call: Callable[[], Any], name: str) -> Any:
-    """Run the manager's own blocking work, which must not wait for threads that tools hold."""
+async def in_manager_thread(call: Callable[[], Any], name: str) -> Any:
+    """Run blocking work of the manager in threads apart from the tools', which may all be busy."""
     return await _threads().run(call, name=name)
 
 

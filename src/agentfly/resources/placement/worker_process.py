@@ -14,7 +14,11 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from agentfly.errors import ConfigError, EnvError, boundary
-from agentfly.resources.placement.instance import BrokenInstanceError, RemoteInstance, in_own_thread
+from agentfly.resources.placement.instance import (
+    BrokenInstanceError,
+    RemoteInstance,
+    in_manager_thread,
+)
 from agentfly.resources.placement.worker import (
     LOADING_VARIABLE,
     Answer,
@@ -44,7 +48,7 @@ async def make_in_worker(spec: EnvSpec, pooling: Pooling, clock: Clock) -> "Work
     """Start a process that makes an instance."""
     del clock  # Processes live in real time.
     load = _load(spec)
-    await in_own_thread(_reap_once, "reap")
+    await in_manager_thread(_reap_once, "reap")
     async with _starts():
         deadline = time.monotonic() + pooling.make_seconds
         try:
@@ -53,7 +57,7 @@ async def make_in_worker(spec: EnvSpec, pooling: Pooling, clock: Clock) -> "Work
             raise EnvError(f"making environment {spec.name} failed: {error}") from error
         try:
             load_it = functools.partial(instance.load, load, deadline)
-            await in_own_thread(load_it, f"make {spec.name}")
+            await in_manager_thread(load_it, f"make {spec.name}")
         except BaseException:
             await instance.end()
             raise
