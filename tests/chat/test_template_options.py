@@ -16,8 +16,8 @@ from agentfly.config.toml_writer import to_toml
 from agentfly.engines import ScriptedEngine
 from agentfly.errors import ConfigError
 from agentfly.models import resolve_model
-from agentfly.training.curriculum import Curriculum, for_run
 from agentfly.training.supervised import sft
+from agentfly.training.task_mix import TaskMix, for_run
 from agentfly.types import Message
 
 SOURCE = (
@@ -72,7 +72,7 @@ def test_a_run_takes_them_from_its_settings_and_keeps_them(folder: Path) -> None
         {"name": "run", "model": {"name": str(folder), "template_options": OFF}}
     )
     named = Source(agent=Agent(), tasks=[{"question": "?"}])
-    (source,) = for_run(Curriculum(sources=(named,), tasks=()), settings).sources
+    (source,) = for_run(TaskMix(sources=(named,), tasks=()), settings).sources
     assert prompt(source.agent.model.renderer).endswith("<think></think>")
     kept = tomllib.loads(to_toml(settings))
     assert kept["model"]["template_options"] == OFF
@@ -82,7 +82,7 @@ def test_an_agent_of_a_run_has_the_options_that_are_kept_with_it(folder: Path) -
     settings = RunSettings.model_validate({"name": "run", "model": {"name": str(folder)}})
     source = Source(agent=Agent(folder, template_options=OFF), tasks=[{"question": "?"}])
     with pytest.raises(ConfigError, match=r"enable_thinking.*give the same in both places"):
-        for_run(Curriculum(sources=(source,), tasks=()), settings)
+        for_run(TaskMix(sources=(source,), tasks=()), settings)
 
 
 def test_a_warm_start_takes_them_from_its_settings(folder: Path) -> None:

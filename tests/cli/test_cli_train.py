@@ -17,7 +17,7 @@ from agentfly.cli.train import train
 from agentfly.config import RunSettings, load_settings
 from agentfly.tasks import task_loading
 from agentfly.training import Checkpoints, StoppedBy, TrainResult
-from agentfly.training.curriculum import read_sources
+from agentfly.training.task_mix import read_sources
 
 SETTINGS = """\
 name = "sums"

@@ -7,7 +7,7 @@ from agentfly.chat import CHATML_TOKENS, ByteTokenizer
 from agentfly.config import EnvironmentSettings
 from agentfly.engines import ScriptedEngine
 from agentfly.training.assembly import open_environments
-from agentfly.training.curriculum import Curriculum
+from agentfly.training.task_mix import TaskMix
 from agentfly.types import EnvSpec
 
 
@@ -28,14 +28,14 @@ def look(room: Room) -> str:
     return room.step("look")
 
 
-def curriculum() -> Curriculum:
+def task_mix() -> TaskMix:
     engine = ScriptedEngine(["done"], tokenizer=ByteTokenizer(CHATML_TOKENS))
     sources = [Source(name=name, agent=Agent(engine, tools=[look]), tasks=()) for name in "ab"]
-    return Curriculum(sources=tuple(sources), tasks=())
+    return TaskMix(sources=tuple(sources), tasks=())
 
 
 async def test_the_warm_minimum_is_made_before_the_first_chain() -> None:
-    async with open_environments(curriculum(), EnvironmentSettings(min_warm=3)) as manager:
+    async with open_environments(task_mix(), EnvironmentSettings(min_warm=3)) as manager:
         while manager.snapshot().stocks[0].warm < 3:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0.01)
         (stock,) = manager.snapshot().stocks
@@ -43,7 +43,7 @@ async def test_the_warm_minimum_is_made_before_the_first_chain() -> None:
 
 
 async def test_a_kind_has_no_more_instances_than_the_run_allows() -> None:
-    async with open_environments(curriculum(), EnvironmentSettings(max_instances=2)) as manager:
+    async with open_environments(task_mix(), EnvironmentSettings(max_instances=2)) as manager:
         spec = EnvSpec(Room)
         deadline = asyncio.get_running_loop().time() + 60
         async with (

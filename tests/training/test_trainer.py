@@ -29,8 +29,8 @@ from agentfly.observe import RunProgress, read_metrics, read_trajectories, requi
 from agentfly.runtime.journal import Journal
 from agentfly.tasks import Ledger
 from agentfly.training import Policy, StoppedBy
-from agentfly.training.curriculum import for_run
 from agentfly.training.learner.step_metrics import METRICS as LEARNER_METRICS
+from agentfly.training.task_mix import for_run
 from agentfly.types import Engine, SamplingParams, Seed, Task, Trajectory
 
 TWINS = [Task.from_row({"id": "twin", "question": f"Say {i}."}) for i in range(2)]
@@ -440,7 +440,7 @@ def test_what_an_agent_says_itself_holds(tmp_path: Path, caplog: pytest.LogCaptu
     )
     assert "rollout.max_turns = 5 changes nothing" in caplog.text
     assert "chain_seconds" not in caplog.text
-    (source,) = for_run(trainer.curriculum, trainer.parts.settings).sources
+    (source,) = for_run(trainer.task_mix, trainer.parts.settings).sources
     assert (source.agent.limits.max_turns, source.agent.limits.seconds) == (2, 9.0)
 
 

@@ -18,7 +18,6 @@ from agentfly.resources.pooling import pooling_of
 from agentfly.runtime.clock import LoopClock
 from agentfly.tasks import Ledger
 from agentfly.training.checkpoint import Checkpoints
-from agentfly.training.curriculum import Curriculum, for_run
 from agentfly.training.health import require_healthy, require_no_timeouts
 from agentfly.training.learner.learner import LocalLearner
 from agentfly.training.learner.memory import engine_cache, free_memory, report_memory
@@ -30,6 +29,7 @@ from agentfly.training.run_files import enter_run_folder, open_run_trackers, rem
 from agentfly.training.run_folder import RunFolder
 from agentfly.training.run_state import determinism, restore_state
 from agentfly.training.sampler_check import SamplerCheck
+from agentfly.training.task_mix import TaskMix, for_run
 from agentfly.training.train_result import Target
 from agentfly.types import EnvSpec, Group, Seed, TrainableEngine
 
@@ -38,11 +38,11 @@ _log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def open_run(
-    parts: RunParts, curriculum: Curriculum, *, progress: RunProgress, resume: bool
+    parts: RunParts, task_mix: TaskMix, *, progress: RunProgress, resume: bool
 ) -> AsyncIterator[Loop]:
     """Open what a run needs and yield its loop; a resumed run continues at its last checkpoint."""
     settings, algorithm = parts.settings, parts.algorithm
-    curriculum = for_run(curriculum, settings)
+    task_mix = for_run(task_mix, settings)
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(enter_run_folder(settings, progress, resume=resume))
         stack.enter_context(determinism(settings))
@@ -50,7 +50,7 @@ async def open_run(
             checkpoints = Checkpoints(folder.checkpoints_folder, keep=settings.checkpoint.keep)
             saved = checkpoints.latest()
             step = saved.step if saved else 0
-            ledger = stack.enter_context(_ledger(folder, curriculum, settings, step))
+            ledger = stack.enter_context(_ledger(folder, task_mix, settings, step))
             if undone := folder.set_aside_trajectories_after(step):
                 _log.info("chains of steps that are taken again were moved to %s", undone)
             policy = Policy.load(settings.model, seed=settings.seed)
@@ -64,7 +64,7 @@ async def open_run(
             cache = engine_cache(needed, free)
             report_memory(needed, free, cache=cache if here else 0)
             finished = restore_state(saved, learner) if saved else []
-            spec = _engine_spec(policy, curriculum, settings, folder)
+            spec = _engine_spec(policy, task_mix, settings, folder)
             engine = make_engine(replace(spec, version=step, cache_bytes=cache), parts.engine)
             stack.push_async_callback(engine.close)
             check = stack.enter_context(SamplerCheck(policy, engine, settings.engine))
@@ -73,11 +73,11 @@ async def open_run(
             )
             await publisher.publish_first(step)
             environments = await stack.enter_async_context(
-                open_environments(curriculum, settings.environments)
+                open_environments(task_mix, settings.environments)
             )
             stack.enter_context(reporting(environments.snapshot, folder.path))
             chains = await stack.enter_async_context(
-                _chain_runner(engine, environments, curriculum, settings, folder)
+                _chain_runner(engine, environments, task_mix, settings, folder)
             )
             trackers = open_run_trackers(folder, settings, step, resume=resume)
             loop = Loop(
@@ -88,7 +88,7 @@ async def open_run(
                 publisher=publisher,
                 mask=parts.mask,
                 sampler=_sampler(chains, ledger, finished, algorithm, settings, progress),
-                evaluator=_evaluator(chains, curriculum, settings, progress),
+                evaluator=_evaluator(chains, task_mix, settings, progress),
                 environments=environments,
                 ledger=ledger,
                 checkpoints=checkpoints,
@@ -100,27 +100,27 @@ async def open_run(
         yield loop
 
 
-def _ledger(folder: RunFolder, curriculum: Curriculum, settings: RunSettings, step: int) -> Ledger:
+def _ledger(folder: RunFolder, task_mix: TaskMix, settings: RunSettings, step: int) -> Ledger:
     return Ledger.open(
         folder.ledger_file,
-        curriculum.tasks,
+        task_mix.tasks,
         seed=Seed(settings.seed),
-        weights=curriculum.weights,
+        weights=task_mix.weights,
         step=step,
     )
 
 
 def _engine_spec(
-    policy: Policy, curriculum: Curriculum, settings: RunSettings, folder: RunFolder
+    policy: Policy, task_mix: TaskMix, settings: RunSettings, folder: RunFolder
 ) -> EngineSpec:
-    renderer = curriculum.sources[0].agent.model.renderer
+    renderer = task_mix.sources[0].agent.model.renderer
     lora = settings.model.lora
     return EngineSpec(
         settings=settings.engine,
         folder=policy.folder,
         load=lambda _: policy.causal_lm,
         tokenizer=getattr(renderer, "tokenizer", None),
-        context_length=_longest_context(curriculum),
+        context_length=_longest_context(task_mix),
         dtype=str(policy.compute_dtype).removeprefix("torch."),
         concurrency=settings.rollout.max_concurrent,
         lora_rank=lora.rank if lora else None,
@@ -129,22 +129,22 @@ def _engine_spec(
     )
 
 
-def _longest_context(curriculum: Curriculum) -> float:
-    return max(source.agent.limits.context_length for source in curriculum.sources)
+def _longest_context(task_mix: TaskMix) -> float:
+    return max(source.agent.limits.context_length for source in task_mix.sources)
 
 
 @asynccontextmanager
 async def _chain_runner(
     engine: TrainableEngine,
     environments: EnvironmentManager,
-    curriculum: Curriculum,
+    task_mix: TaskMix,
     settings: RunSettings,
     folder: RunFolder,
 ) -> AsyncIterator[ChainRunner]:
     """Give every source's agent the engine, and run their chains concurrently."""
     agents = {
         source.name: source.agent.with_engine(engine, pool=environments)
-        for source in curriculum.sources
+        for source in task_mix.sources
     }
     async with AsyncExitStack() as stack:
         for agent in agents.values():
@@ -180,11 +180,11 @@ def _sampler(
 
 
 def _evaluator(
-    chains: ChainRunner, curriculum: Curriculum, settings: RunSettings, progress: RunProgress
+    chains: ChainRunner, task_mix: TaskMix, settings: RunSettings, progress: RunProgress
 ) -> Evaluator:
     return Evaluator(
         chains=chains,
-        tasks=curriculum.eval_tasks,
+        tasks=task_mix.eval_tasks,
         settings=settings.eval,
         seed=Seed(settings.seed).child("evaluation"),
         on_chains=progress.chains_done,
@@ -207,12 +207,10 @@ def _target(folder: RunFolder, settings: RunSettings) -> Target:
 
 @asynccontextmanager
 async def open_environments(
-    curriculum: Curriculum, settings: EnvironmentSettings
+    task_mix: TaskMix, settings: EnvironmentSettings
 ) -> AsyncIterator[EnvironmentManager]:
     """Open one manager for all sources, and begin to make what shall be warm."""
-    specs = dict.fromkeys(
-        spec for source in curriculum.sources for spec in source.agent.environments
-    )
+    specs = dict.fromkeys(spec for source in task_mix.sources for spec in source.agent.environments)
     manager = EnvironmentManager(
         {spec.factory: _pooling(spec, settings) for spec in specs},
         memory_mb=settings.memory_mb or math.inf,

@@ -12,7 +12,7 @@ from agentfly.config import RunSettings
 from agentfly.engines import EngineMaker
 from agentfly.observe import RunProgress
 from agentfly.training.assembly import open_run
-from agentfly.training.curriculum import Curriculum, read_sources, warn_ignored_settings
+from agentfly.training.task_mix import TaskMix, read_sources, warn_ignored_settings
 from agentfly.training.train_result import TrainResult
 
 
@@ -51,7 +51,7 @@ class Trainer:
             settings, sources=given, algorithm=algorithm, mask=mask, engine=engine
         )
         warn_ignored_settings(self.parts.sources, settings)
-        self.curriculum = read_sources(self.parts.sources)
+        self.task_mix = read_sources(self.parts.sources)
         self.resume = resume
         self.progress = progress or RunProgress()
 
@@ -61,7 +61,7 @@ class Trainer:
 
     async def run_async(self) -> TrainResult:
         """Train to the end, from code that is async itself."""
-        return await _run(self.parts, self.curriculum, self.progress, resume=self.resume)
+        return await _run(self.parts, self.task_mix, self.progress, resume=self.resume)
 
 
 def train(
@@ -81,12 +81,12 @@ def train(
         progress: Where the run shows how far it is; by default the terminal.
     """
     parts = resolve_run(run, base=base) if isinstance(run, RunSettings) else run
-    curriculum = read_sources(parts.sources)
-    return asyncio.run(_run(parts, curriculum, progress or RunProgress(), resume=resume))
+    task_mix = read_sources(parts.sources)
+    return asyncio.run(_run(parts, task_mix, progress or RunProgress(), resume=resume))
 
 
 async def _run(
-    parts: RunParts, curriculum: Curriculum, progress: RunProgress, *, resume: bool
+    parts: RunParts, task_mix: TaskMix, progress: RunProgress, *, resume: bool
 ) -> TrainResult:
-    async with open_run(parts, curriculum, progress=progress, resume=resume) as loop:
+    async with open_run(parts, task_mix, progress=progress, resume=resume) as loop:
         return await loop.run()

@@ -20,8 +20,8 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curriculum:
-    """All sources of a run, read."""
+class TaskMix:
+    """Sources of a run with their tasks: those to train on and those held out."""
 
     sources: tuple[Source, ...]
     tasks: tuple[Task, ...]
@@ -35,14 +35,14 @@ class Curriculum:
         return {source.name: source.weight for source in self.sources}
 
 
-def read_sources(sources: Sequence[Source]) -> Curriculum:
+def read_sources(sources: Sequence[Source]) -> TaskMix:
     """Read the tasks of every source that were not read yet."""
     tasks = [task for source in sources for task in _tasks(source)]
     eval_tasks = [
         task for source in sources for task in load_tasks(source.eval_tasks, source=source.name)
     ]
     _warn_of_leaks(tasks, eval_tasks)
-    return Curriculum(
+    return TaskMix(
         sources=tuple(sources),
         tasks=disambiguate_ids(tasks),
         eval_tasks=disambiguate_ids(eval_tasks),
@@ -95,7 +95,7 @@ def warn_ignored_settings(sources: Sequence[Source], settings: RunSettings) -> N
                 )
 
 
-def for_run(curriculum: Curriculum, settings: RunSettings) -> Curriculum:
+def for_run(task_mix: TaskMix, settings: RunSettings) -> TaskMix:
     """Give every agent the model that is trained, and the run's sampling and limits.
 
     What an agent was given itself, it keeps.
@@ -109,7 +109,7 @@ def for_run(curriculum: Curriculum, settings: RunSettings) -> Curriculum:
     )
     folder = resolve_model(settings.model.name, trust_remote_code=settings.model.trust_remote_code)
     sources = []
-    for source in curriculum.sources:
+    for source in task_mix.sources:
         _require_model_fits(source, folder, settings)
         agent = source.agent.for_run(
             folder,
@@ -120,7 +120,7 @@ def for_run(curriculum: Curriculum, settings: RunSettings) -> Curriculum:
         )
         _require_template_options(agent, source.name, settings)
         sources.append(replace(source, agent=agent))
-    return replace(curriculum, sources=tuple(sources))
+    return replace(task_mix, sources=tuple(sources))
 
 
 def _require_model_fits(source: Source, folder: Path, settings: RunSettings) -> None:
