@@ -26,8 +26,9 @@ quickstart: $(INSTALLED) ## train a real model to use a calculator, in a few min
 
 install: $(INSTALLED) ## make the virtual environment and install everything for development
 
+# Three processes on two cores: some tests wait for servers and child processes.
 test: $(INSTALLED) ## run the tests
-	$(BIN)/python -m pytest -n 2 -m 'not slow and not gpu and not vllm'
+	$(BIN)/python -m pytest -n 3 -m 'not slow and not gpu and not vllm'
 
 test-slow: $(INSTALLED) ## run the tests that take long
 	$(BIN)/python -m pytest -m 'slow and not chaos' -rP
