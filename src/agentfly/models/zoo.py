@@ -16,7 +16,7 @@ from agentfly.runtime.names import look_up, suggestion
 LICENCE = "Apache-2.0"
 """License of every model in the zoo, SmolLM2 included."""
 
-_LOCAL = ("torch", "transformers", "safetensors", "filelock")
+_LOCAL = ("torch", "transformers", "safetensors")
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 

@@ -19,16 +19,14 @@ import json
 import os
 import re
 import shutil
-import sys
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from filelock import lock_descriptor
+
 from agentfly.errors import ConfigError, FormatError
 from agentfly.observe.whole_file import PART, whole_file
-
-if sys.platform != "win32":
-    import fcntl
 
 FORMAT_VERSION = 1
 """Raised whenever a file moves or changes its meaning."""
@@ -246,16 +244,12 @@ def _locked(path: Path) -> IO[str]:
 
 
 def _take(lock: IO[str], path: Path) -> None:
-    if sys.platform == "win32":
-        return
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+    if not lock_descriptor(lock.fileno(), blocking=False):
         lock.seek(0)
         raise ConfigError(
             f"another process (pid {lock.read().strip() or 'unknown'}) is training in {path}. "
             "Wait until it ends, or give this run another name"
-        ) from error
+        )
     lock.truncate(0)
     lock.write(f"{os.getpid()}\n")
     lock.flush()
