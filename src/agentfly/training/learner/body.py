@@ -177,4 +177,7 @@ def without_dropout(module: Any) -> Any:
 def checkpoint_activations(module: Any, **more: Any) -> None:
     """Compute each layer's activations twice instead of keeping them."""
     options = {"use_reentrant": False, **more}
-    module.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)
+    if hasattr(module, "activation_checkpointing_enable"):
+        module.activation_checkpointing_enable(activation_checkpointing_kwargs=options)
+    else:  # transformers before 5.23
+        module.gradient_checkpointing_enable(gradient_checkpointing_kwargs=options)

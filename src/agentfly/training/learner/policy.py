@@ -5,6 +5,7 @@ Low-rank adapters by peft may be trained instead of the weights themselves (arXi
 
 import copy
 import shutil
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -227,7 +228,10 @@ def add_adapters(causal_lm: Any, settings: LoraSettings, *, seed: int) -> Any:
     )
     with torch.random.fork_rng(), boundary(ConfigError, f"adding adapters of {settings!r}"):
         torch.manual_seed(seed)
-        return peft.get_peft_model(causal_lm, config)
+        with warnings.catch_warnings():
+            # peft asks for an attribute that transformers 5.23 has deprecated.
+            warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+            return peft.get_peft_model(causal_lm, config)
 
 
 def save_adapters(wrapped: Any, folder: Path) -> None:
