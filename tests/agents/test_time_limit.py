@@ -149,7 +149,7 @@ def test_waits_side_by_side_stop_the_time_once() -> None:
     assert run_in_virtual_time(main()) == (20, False)
 
 
-async def test_the_local_engine_tells_when_it_begins() -> None:
+async def test_the_local_engine_reports_when_it_begins() -> None:
     torch = pytest.importorskip("torch")
     from agentfly.engines.local import LocalEngine
     from agentfly.models import load_model, resolve_model

@@ -143,13 +143,15 @@ def test_what_a_run_writes_down_makes_the_same_algorithm() -> None:
         ("dapo", {"overlong": {"max_tokens": 9}}, "algorithm.overlong.soft_tokens: missing"),
     ],
 )
-def test_a_mistake_is_told_with_the_way_out(name: str, options: dict[str, Any], said: str) -> None:
+def test_a_mistake_is_reported_with_the_way_out(
+    name: str, options: dict[str, Any], said: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         make_algorithm(name, options)
     assert said in str(caught.value)
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         make_algorithm("grpo", {"clipp": 1, "entropy_coefficient": -1})
     assert "clipp" in str(caught.value)

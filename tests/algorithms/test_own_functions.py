@@ -90,7 +90,7 @@ def test_one_group_and_the_whole_step_do_not_mix() -> None:
         advantage(lambda rewards_G, values_N: rewards_G)
 
 
-def test_a_wrong_shape_is_told() -> None:
+def test_a_wrong_shape_is_reported() -> None:
     x = advantage_input(scored(random_step(0)))
     with pytest.raises(ConfigError, match=r"one number for each chain: expected shape"):
         advantage(lambda rewards_G: rewards_G.sum())(x)
@@ -102,7 +102,7 @@ def test_a_wrong_shape_is_told() -> None:
         loss(lambda logprobs_N: logprobs_N.sum())(loss_input(random_step(0)))
 
 
-def test_a_loss_without_a_gradient_is_told_even_beside_a_penalty() -> None:
+def test_a_loss_without_a_gradient_is_reported_even_beside_a_penalty() -> None:
     x = loss_input(random_step(0))
     assert x.logprobs_N.requires_grad
     still = replace(
@@ -160,7 +160,7 @@ def wild(logprobs_N: Tensor) -> Tensor:
         (wild, "the loss {here}:wild raised IndexError: tensors used as ind", IndexError),
     ],
 )
-def test_what_a_function_of_ones_own_raises_is_told_with_its_name_and_line(
+def test_what_a_function_of_ones_own_raises_is_reported_with_its_name_and_line(
     call: Any, said: str, cause: type[Exception]
 ) -> None:
     step = scored(random_step(0))

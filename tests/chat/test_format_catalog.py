@@ -115,7 +115,7 @@ def test_a_parser_that_fails_is_logged_and_its_text_kept(
     assert caplog.records[0].exc_info
 
 
-def test_a_users_own_format_writes_only_if_told_how() -> None:
+def test_a_users_own_format_writes_only_with_a_writer() -> None:
     with pytest.raises(ConfigError, match="write="):
         custom_format(shouted).write((), "x")
 

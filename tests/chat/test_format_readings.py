@@ -216,7 +216,7 @@ def test_a_built_in_tool_of_llama() -> None:
         'I call {"name": "f", "arguments": {"a": 1}}',
     ],
 )
-def test_slips_in_a_json_call_are_mended(body: str) -> None:
+def test_slips_in_a_json_call_are_repaired(body: str) -> None:
     call = only(read("hermes", f"<tool_call>\n{body}\n</tool_call>"))
     assert (call.name, json.loads(call.arguments), call.repaired) == ("f", {"a": 1}, True)
     assert call.problem is None
@@ -246,7 +246,7 @@ def test_wrong_quotes_keep_the_quotes_inside(name: str) -> None:
         ("react", "Action: f\nAction Input: {'a': 1,}\n"),
     ],
 )
-def test_slips_in_arguments_are_mended(name: str, text: str) -> None:
+def test_slips_in_arguments_are_repaired(name: str, text: str) -> None:
     call = only(read(name, text))
     assert (call.name, call.arguments, call.repaired) == ("f", '{"a": 1}', True)
 
@@ -266,7 +266,7 @@ def test_slips_in_arguments_are_mended(name: str, text: str) -> None:
         ("deepseek-v3.1", '<｜tool▁call▁begin｜>f<｜tool▁sep｜>{"a": 1}<｜tool▁calls▁end｜>'),
     ],
 )
-def test_a_missing_tag_is_mended_where_the_call_is_whole(name: str, text: str) -> None:
+def test_a_missing_tag_is_repaired_where_the_call_is_whole(name: str, text: str) -> None:
     call = only(read(name, text))
     assert (call.name, json.loads(call.arguments), call.problem) == ("f", {"a": 1}, None)
     assert call.repaired
@@ -460,7 +460,7 @@ def test_react_stops_before_an_observation_that_the_model_made_up() -> None:
     assert (brief(reading), reading.content) == ([("f", "{}")], "")
 
 
-def test_harmony_tells_reasoning_calls_and_answer_apart() -> None:
+def test_harmony_separates_reasoning_calls_and_answer() -> None:
     text = (
         "<|channel|>analysis<|message|>Hm, cats.<|end|><|start|>assistant<|channel|>analysis"
         "<|message|>Yes.<|end|><|start|>assistant<|channel|>final<|message|>Here they are."

@@ -63,7 +63,7 @@ def test_all_that_closes_a_turn_is_taken_off_together() -> None:
     assert read_text(renderer, "a<|done|>").message.content == "a<|done|>"
 
 
-def test_reasoning_is_told_from_speech_with_its_tokens() -> None:
+def test_reasoning_is_separated_from_content_with_its_tokens() -> None:
     text = "<think>\ntwo and two\n</think>\n\nFour.<|im_end|>"
     parsed = read_text(renderer_of(), text)
     assert parsed.message.reasoning == "two and two"

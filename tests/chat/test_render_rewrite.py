@@ -141,7 +141,7 @@ def conversations(rng: random.Random) -> Iterator[tuple[list[Message], list[Mess
 
 
 @pytest.mark.parametrize("name", ["qwen2_5", "qwen3", "glm4moe", "gptoss", "nemotron_3_super"])
-def test_a_part_of_the_history_tells_what_the_whole_tells(
+def test_a_part_of_the_history_gives_what_the_whole_gives(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = renderer_of(name).rewrite_detector

@@ -76,7 +76,7 @@ async def test_the_deadline_ends_a_request_with_its_own_error() -> None:
         assert engine.counters["cache_bytes"] == 0
 
 
-async def test_a_deadline_already_past_is_told_as_such() -> None:
+async def test_a_deadline_already_past_is_reported_as_such() -> None:
     async with running(llama()) as engine:
         with pytest.raises(DeadlineError, match="turn 0, was asked for after its deadline had"):
             await engine.sample(
@@ -292,7 +292,7 @@ async def test_a_cancelled_pause_does_not_stop_the_engine_for_good() -> None:
         assert (await ask(engine, random_ids(9), SamplingParams(max_tokens=2))).token_ids
 
 
-async def test_mistakes_in_a_request_are_told_at_once() -> None:
+async def test_mistakes_in_a_request_are_reported_at_once() -> None:
     async with running(llama()) as engine:
         with pytest.raises(ConfigError, match="at least one token"):
             await ask(engine, [], ENDLESS)

@@ -104,7 +104,7 @@ async def test_tools_calls_and_results_go_natively() -> None:
     ]
 
 
-async def test_calls_that_are_part_of_the_text_are_not_told_twice() -> None:
+async def test_calls_that_are_part_of_the_text_are_not_reported_twice() -> None:
     call = ToolCall(id="c1", name="search", arguments="{}")
     history = [Message(role="assistant", content="<search>a</search>", tool_calls=(call,))]
     _, sent = await exchange({"content": "ok"}, history)
@@ -192,7 +192,7 @@ async def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatc
     assert "sesame" not in repr(endpoint)
 
 
-def test_a_missing_key_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_key_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MY_KEY", raising=False)
     with pytest.raises(ConfigError, match=r"'MY_KEY' is not set.*export MY_KEY="):
         OpenAIChat(Endpoint(url="http://x/v1", api_key_env="MY_KEY"), model="m")

@@ -154,7 +154,7 @@ async def test_a_stop_string_leaves_the_ids_as_sampled() -> None:
         ("x", (8,), ("x",), FinishReason.STOP_STRING),
     ],
 )
-async def test_why_it_ended_is_found_from_what_the_server_tells(
+async def test_why_it_ended_is_found_from_what_the_server_reports(
     stop_reason: object, stop_ids: tuple[int, ...], stop: tuple[str, ...], expected: FinishReason
 ) -> None:
     params = SamplingParams(max_tokens=9, stop_token_ids=stop_ids, stop=stop)
@@ -284,7 +284,7 @@ async def test_a_stream_that_breaks_later_is_not() -> None:
     assert heard == [7, 8]
 
 
-async def test_a_stream_that_stops_talking_after_a_token_is_not_started_anew() -> None:
+async def test_a_stream_that_stops_talking_after_a_token_is_not_started_again() -> None:
     async def handler(received: Received, reply: Reply) -> None:
         reply.start_events()
         await reply.event(event([7]))
@@ -301,7 +301,7 @@ async def test_a_stream_that_stops_talking_after_a_token_is_not_started_anew() -
     assert heard == [7]
 
 
-async def test_an_error_in_a_stream_is_told() -> None:
+async def test_an_error_in_a_stream_is_reported() -> None:
     broken = json.dumps({"error": {"message": "engine died"}})
     async with serving(streaming(broken, "[DONE]")) as (engine, _):
         with pytest.raises(EngineError, match="engine died"):

@@ -439,7 +439,7 @@ async def test_weights_that_none_could_load_are_an_error() -> None:
 
 
 @virtual
-async def test_a_mistake_in_the_weights_is_told_as_such() -> None:
+async def test_a_mistake_in_the_weights_is_reported_as_such() -> None:
     made, engine = replicas(2)
     made[1].load_error = ConfigError("which transfer?")
     with pytest.raises(ConfigError, match=r"which transfer\?"):

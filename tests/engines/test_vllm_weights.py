@@ -131,7 +131,7 @@ async def test_a_completion_may_span_versions_that_its_tokens_name(
 
 
 @pytest.mark.parametrize(("policy", "forgotten"), [("recompute", True), ("keep", False)])
-async def test_old_keys_are_forgotten_or_kept_as_told(
+async def test_old_keys_are_forgotten_or_kept_as_configured(
     policy: Any, forgotten: bool, folder: WeightsFolder
 ) -> None:
     fake = FakeVllm()

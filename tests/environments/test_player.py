@@ -71,7 +71,7 @@ async def test_a_player_acts_on_what_it_is_shown(kind: str) -> None:
     assert chains[0].messages[0].content.startswith("Count.")
 
 
-async def test_chains_side_by_side_are_each_told_their_own() -> None:
+async def test_concurrent_chains_each_get_their_own() -> None:
     tasks = [row(number) for number in range(40)]
     chains = await demonstrate(source_parts(), twice, tasks, max_concurrent=7)
     assert [chain.final_response for chain in chains] == [str(4 * n) for n in range(40)]

@@ -55,7 +55,7 @@ def test_a_model_is_built_once(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["changed", "cut", "gone", "no manifest", "empty manifest"])
-def test_a_damaged_model_is_made_anew(
+def test_a_damaged_model_is_made_again(
     cache: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = make("m", write_weights, needs=0, progress=quiet)
@@ -144,7 +144,7 @@ def test_waiting_for_another_process_ends(cache: Path, monkeypatch: pytest.Monke
     assert stages == ["waiting for another process that is making it"]
 
 
-def test_too_little_space_is_told_before_anything_is_written(cache: Path) -> None:
+def test_too_little_space_is_reported_before_anything_is_written(cache: Path) -> None:
     too_much = shutil.disk_usage(cache.parent.parent).free + 10**12
     with pytest.raises(ConfigError, match=r"disk is full: \d+ MB are needed .* AGENTFLY_CACHE"):
         make("m", write_weights, needs=too_much, progress=quiet)

@@ -88,7 +88,7 @@ def test_a_snapshot_of_the_tokenizer_alone_is_not_taken_for_the_model(tmp_path: 
     assert resolve_offline(tmp_path).strip() == str(snapshot)
 
 
-def test_weights_that_were_cut_short_are_told_with_the_way_out(tmp_path: Path) -> None:
+def test_weights_that_were_cut_short_are_reported_with_the_way_out(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     folder = tmp_path / "tiny"
     shutil.copytree(resolve_model("tiny"), folder)

@@ -188,7 +188,7 @@ def test_what_ready_made_environments_offer_exists_and_is_harmless(name: str) ->
             made.make().close()
 
 
-async def test_a_client_with_the_same_options_is_served_and_another_is_told() -> None:
+async def test_a_client_with_the_same_options_is_served_and_another_is_refused() -> None:
     spec = EnvSpec(Room, (("limits", SandboxLimits(seconds=3)), ("file", Path("x/y"))))
     async with (
         environment_server(spec) as url,
@@ -265,7 +265,7 @@ async def test_a_refusal_says_what_was_sent_and_what_is_expected() -> None:
             assert f"needs its token, got {got}" in answer["error"]["message"]
 
 
-async def test_an_address_that_can_not_be_meant_is_told() -> None:
+async def test_an_address_that_can_not_be_meant_is_reported() -> None:
     with pytest.raises(ConfigError, match="carries another token") as told:
         Pooling(where=f"http://h:8700/?token={TOKEN}", token="another-token-0123")
     assert TOKEN not in str(told.value)

@@ -210,7 +210,7 @@ def test_a_manager_whose_close_is_cancelled_still_ends_its_instances() -> None:
     run_in_virtual_time(main())
 
 
-async def test_what_a_place_raises_is_told_to_the_waiter_and_takes_no_place() -> None:
+async def test_what_a_placement_raises_reaches_the_waiter_and_takes_no_room() -> None:
     """Such as the system's refusal of another socket, which no place foresaw."""
     refusals = [OSError(24, "Too many open files"), RuntimeError("can't start new thread")]
 

@@ -441,7 +441,7 @@ def test_instances_end_with_their_event_loop_and_the_manager_serves_the_next() -
         assert {box.closed for box in Box.made} == {1}
 
 
-async def test_whoever_waits_when_the_manager_is_closed_is_told() -> None:
+async def test_waiters_get_an_error_when_the_manager_is_closed() -> None:
     pool = manager(max_instances=1)
 
     async def wait() -> None:

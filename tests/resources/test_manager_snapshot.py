@@ -94,7 +94,7 @@ async def test_a_report_survives_its_file(tmp_path: Path) -> None:
     ("change", "fault"),
     [({"v": 2}, "v: Input should be 1"), ({"answers": None}, "answers: "), ({"snapshot": {}}, "s")],
 )
-async def test_a_file_of_another_version_is_told_plainly(
+async def test_a_file_of_another_version_is_reported_plainly(
     tmp_path: Path, change: dict[str, Any], fault: str
 ) -> None:
     async with EnvironmentManager() as pool:

@@ -6,7 +6,7 @@ from agentfly.errors import ConfigError
 from agentfly.runtime.extra import import_extra, missing_packages
 
 
-def test_a_missing_package_is_told_with_its_extra() -> None:
+def test_a_missing_package_is_reported_with_its_extra() -> None:
     with pytest.raises(
         ConfigError, match=r"Reading needs the package nowhere: pip install 'agentfly\[parquet\]'"
     ):

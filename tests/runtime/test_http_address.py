@@ -69,12 +69,12 @@ def test_only_names_that_the_server_was_given_are_allowed(
 
 
 @pytest.mark.parametrize("name", ["http://envs.example.org", "a/b", "", "a b"])
-def test_what_is_no_host_name_is_told(name: str) -> None:
+def test_what_is_no_host_name_is_reported(name: str) -> None:
     with pytest.raises(ConfigError, match="no host name"):
         Listen(allowed_hosts=(name,))
 
 
-def test_a_port_that_is_none_is_told() -> None:
+def test_a_port_that_is_none_is_reported() -> None:
     with pytest.raises(ConfigError, match="from 0 to 65535, got 70000"):
         Listen(port=70000)
 
@@ -85,7 +85,7 @@ def test_a_token_goes_into_an_address_and_out_again(url: str, token: str) -> Non
     assert split_token(with_token(url, token)) == (url, token)
 
 
-def test_without_the_packages_of_servers_the_way_to_them_is_told() -> None:
+def test_without_the_packages_of_servers_the_way_to_them_is_reported() -> None:
     code = """
 import asyncio, importlib.util
 found = importlib.util.find_spec

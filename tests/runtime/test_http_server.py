@@ -173,7 +173,7 @@ def test_an_honest_request_is_answered(url: str) -> None:
         (b"GET / HTTP/9.9\r\n\r\n", 403, "HostNotAllowed"),
     ],
 )
-def test_what_is_wrong_is_told_as_json_and_the_server_goes_on(
+def test_what_is_wrong_is_reported_as_json_and_the_server_goes_on(
     url: str, sent: bytes, status: int, kind: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     told_status, told = said(url, sent)
@@ -187,7 +187,7 @@ def test_what_is_wrong_is_told_as_json_and_the_server_goes_on(
     assert TOKEN not in caplog.text
 
 
-def test_a_bug_tells_the_client_nothing_about_the_inside(url: str) -> None:
+def test_a_bug_shows_the_client_nothing_about_the_inside(url: str) -> None:
     with talking(url) as end:
         end.sendall(request(HOST, AUTH, verb="GET", path="/bug"))
         assert "inside" not in str(answer_of(end)[2])
@@ -346,7 +346,7 @@ def until(holds: Callable[[], bool]) -> None:
     raise AssertionError("it never came true")
 
 
-def test_a_port_that_is_taken_is_told_with_the_way_out() -> None:
+def test_a_port_that_is_taken_is_reported_with_the_way_out() -> None:
     with serving_in_thread(application(), LISTEN) as url:
         port = int(split_token(url)[0].rpartition(":")[2])
         with (

@@ -101,7 +101,7 @@ def takes_nonsense(x: "list[") -> None: ...  # type: ignore[valid-type] # noqa: 
 
 
 @pytest.mark.parametrize("function", [takes_decimal, takes_nonsense])
-def test_what_cannot_be_resolved_is_told(function: Any) -> None:
+def test_what_cannot_be_resolved_is_reported(function: Any) -> None:
     with pytest.raises(
         ConfigError, match=f"an annotation of '{function.__name__}' can't be resolved"
     ):
@@ -117,7 +117,7 @@ def test_what_cannot_be_resolved_is_told(function: Any) -> None:
         (lambda x, /, *parts: 0, r"x, \*parts"),
     ],
 )
-def test_what_cannot_be_given_by_name_is_told(function: Any, culprits: str) -> None:
+def test_what_cannot_be_given_by_name_is_reported(function: Any, culprits: str) -> None:
     with pytest.raises(ConfigError, match=f"takes {culprits}, which can't be given by name"):
         parameters_of(function)
 
@@ -130,7 +130,7 @@ def test_names() -> None:
     assert unwrapped(functools.partial(Shop().search, "x")) is Shop.search
 
 
-def test_a_method_in_its_class_is_told_from_a_function() -> None:
+def test_a_method_in_its_class_is_distinguished_from_a_function() -> None:
     def self_made(self: int) -> None: ...
 
     assert is_unbound_method(Shop.search)

@@ -228,7 +228,7 @@ async def test_an_idle_thread_keeps_nothing_alive() -> None:
     assert ghost() is None
 
 
-async def test_a_system_without_threads_left_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_system_without_threads_left_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 

@@ -65,7 +65,7 @@ async def test_two_sandboxes_share_nothing(sandbox: PythonSandbox) -> None:
     await other.close()
 
 
-async def test_output_and_value_are_told_apart(sandbox: PythonSandbox) -> None:
+async def test_output_and_value_are_separated(sandbox: PythonSandbox) -> None:
     result = await sandbox.run("import sys\nprint('out')\nprint('err', file=sys.stderr)\n[1, 2]")
     assert (result.stdout, result.stderr, result.value) == ("out\n", "err\n", "[1, 2]")
     assert result.observation == "out\n[stderr]\nerr\n[1, 2]"
@@ -136,7 +136,7 @@ async def test_files_go_in_and_out(sandbox: PythonSandbox) -> None:
     assert await sandbox.list_files() == ["data/numbers.csv", "out.bin"]
 
 
-async def test_a_missing_file_is_told_to_the_model(sandbox: PythonSandbox) -> None:
+async def test_a_missing_file_is_reported_to_the_model(sandbox: PythonSandbox) -> None:
     with pytest.raises(ToolError, match="No such file or directory: 'nothing'"):
         await sandbox.read_file("nothing")
     with pytest.raises(ToolError, match="is not a folder"):

@@ -162,7 +162,7 @@ def a_bubblewrap_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(levels, "_try_bubblewrap", made)
 
 
-async def test_the_probe_tells_what_is_in_force() -> None:
+async def test_the_probe_reports_what_is_in_force() -> None:
     found = await probe()
     assert found.isolation is Isolation.WARM
     assert any(layer.startswith("seccomp") for layer in found.layers)
@@ -245,7 +245,7 @@ async def test_without_isolation_code_is_refused() -> None:
         await PythonSandbox(unsafe=True, isolation="warm").run("1")
 
 
-async def test_what_the_kernel_refuses_is_tried_and_told_once(
+async def test_what_the_kernel_refuses_is_tried_and_reported_once(
     refusals: list[object], caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3):
@@ -285,7 +285,9 @@ boot.main({{"preload": [], "readable": []}})
 
 
 @pytest.mark.parametrize(("number", "refused"), [(errno.ENOSPC, True), (errno.EAGAIN, False)])
-def test_a_server_tells_a_refusal_from_a_crowded_machine(number: int, refused: bool) -> None:
+def test_a_server_distinguishes_a_refusal_from_a_crowded_machine(
+    number: int, refused: bool
+) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         program = REFUSING.format(errno=number)

@@ -50,7 +50,7 @@ def test_equal_rows_get_visits_of_their_own(shuffle: bool) -> None:
     assert [visit.number for visit in visits if visit.task.id == x] == list(range(9))
 
 
-def test_the_digest_tells_tasks_and_their_order_apart() -> None:
+def test_the_digest_distinguishes_tasks_and_their_order() -> None:
     def digest(names: str) -> str:
         return Order(tasks(names), seed=Seed(0), shuffle=True).digest
 

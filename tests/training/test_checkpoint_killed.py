@@ -129,7 +129,9 @@ def test_killed_at_every_rename_sync_and_removal(tmp_path: Path, moment: str) ->
         assert_loadable(home / "checkpoints", at_least=step)
 
 
-def test_a_file_that_can_grow_no_more_is_told_and_leaves_the_last_good_one(tmp_path: Path) -> None:
+def test_a_file_that_can_grow_no_more_is_reported_and_leaves_the_last_good_one(
+    tmp_path: Path,
+) -> None:
     code = """
         import resource
         checkpoints = checkpoint.Checkpoints(folder)

@@ -138,7 +138,7 @@ COMMON = [
 
 
 @pytest.mark.parametrize(("file", "damage"), COMMON)
-def test_damage_is_told_or_recovered_from(
+def test_damage_is_reported_or_recovered_from(
     finished_run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, file: str, damage: str
 ) -> None:
     _check(finished_run, tmp_path, caplog, file, damage)
@@ -146,7 +146,7 @@ def test_damage_is_told_or_recovered_from(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("file", "damage"), [case for case in ALL if case not in COMMON])
-def test_any_damage_to_any_file_is_told_or_recovered_from(
+def test_any_damage_to_any_file_is_reported_or_recovered_from(
     finished_run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, file: str, damage: str
 ) -> None:
     _check(finished_run, tmp_path, caplog, file, damage)

@@ -123,7 +123,7 @@ def chosen(tmp_path: Path, **changes: Any) -> Any:
     return settings(tmp_path, deterministic=True, **changes)
 
 
-def test_cublas_is_told_before_the_gpu_is_used(
+def test_cublas_is_configured_before_the_gpu_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(CUBLAS_WORKSPACES, "")

@@ -35,7 +35,7 @@ def content(final_response: str) -> float:
     return 1.0 + 0 * len(final_response)
 
 
-def test_a_run_counts_them_and_tells_of_them(tmp_path: Path) -> None:
+def test_a_run_counts_them_and_reports_them(tmp_path: Path) -> None:
     agent = Agent(
         "tiny-random",
         environment=Stuck,

@@ -141,7 +141,7 @@ def test_checkpointing_keeps_less() -> None:
 
 
 @pytest.mark.parametrize(("free", "level"), [(2e9, "WARNING"), (9e9, "INFO")])
-def test_too_little_memory_is_told_with_the_way_out(
+def test_too_little_memory_is_reported_with_the_way_out(
     free: float, level: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
@@ -175,7 +175,7 @@ def test_the_engine_s_copy_of_the_weights_is_counted(caplog: pytest.LogCaptureFi
 
 
 @pytest.mark.parametrize(("free", "level"), [(4e9, "WARNING"), (6e9, "INFO")])
-def test_what_the_engine_keeps_is_part_of_what_is_told(
+def test_what_the_engine_keeps_is_part_of_what_is_reported(
     free: float, level: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):

@@ -32,7 +32,7 @@ def in_ones_own_loss() -> None:
 
 
 @pytest.mark.parametrize("use", [too_much, on_a_gpu, in_python, in_ones_own_loss])
-def test_what_to_set_is_told(use: Callable[[], object]) -> None:
+def test_what_to_set_is_reported(use: Callable[[], object]) -> None:
     with (
         pytest.raises(
             RunError, match=r"tokens_per_microbatch = 123, or set model.gradient"

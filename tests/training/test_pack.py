@@ -124,7 +124,7 @@ def test_without_sharing_every_sample_is_a_segment_of_its_own() -> None:
     assert [s.before for s in row.segments] == [(), (), ()]
 
 
-def test_a_sample_longer_than_the_budget_has_its_own_row_and_is_told(
+def test_a_sample_longer_than_the_budget_has_its_own_row_and_is_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING):

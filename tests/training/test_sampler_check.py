@@ -85,7 +85,7 @@ async def test_an_engine_that_takes_everything_agrees(tmp_path: Path) -> None:
     await engine.close()
 
 
-async def test_another_model_is_told_before_any_training(tmp_path: Path) -> None:
+async def test_another_model_is_reported_before_any_training(tmp_path: Path) -> None:
     trained = policy()
 
     class Elsewhere(FolderEngine):

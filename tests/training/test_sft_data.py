@@ -198,7 +198,7 @@ def test_a_runs_folder_gives_every_step_and_never_held_out_chains(tmp_path: Path
         read(tmp_path, "empty")
 
 
-def test_chains_of_another_tokenizer_are_refused_or_written_anew(tmp_path: Path) -> None:
+def test_chains_of_another_tokenizer_are_refused_or_written_again(tmp_path: Path) -> None:
     write(tmp_path / "foreign.jsonl", chain("a/0/0", renderer=byte_renderer()))
     with pytest.raises(ConfigError, match=r"chain a/0/0 are not those .* data\.retokenize"):
         read(tmp_path, "foreign.jsonl")
@@ -207,7 +207,7 @@ def test_chains_of_another_tokenizer_are_refused_or_written_anew(tmp_path: Path)
     assert (sample.token_ids, sample.mask) == (own.token_ids, own.mask)
 
 
-def test_chains_without_tokens_are_refused_or_written_anew(tmp_path: Path) -> None:
+def test_chains_without_tokens_are_refused_or_written_again(tmp_path: Path) -> None:
     recorded = chain("a/0/0")
     turns = tuple(replace(turn, completion=None, context_ids=()) for turn in recorded.turns)
     write(tmp_path / "server.jsonl", replace(recorded, streams=(TokenStream(turns=turns),)))
@@ -256,7 +256,7 @@ def _source_parts(kind: AgentKind) -> SourceParts:
     )
 
 
-def test_a_prompt_of_another_template_is_told_of(
+def test_a_prompt_of_another_template_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     recorded = chain("a/0/0")
@@ -271,7 +271,7 @@ def test_a_prompt_of_another_template_is_told_of(
     assert "the prompts of 1 of 1 chains" in caplog.text
 
 
-def test_what_the_messages_do_not_tell_is_not_written_anew(tmp_path: Path) -> None:
+def test_what_the_messages_do_not_tell_is_not_written_again(tmp_path: Path) -> None:
     """A turn that was cut short would get an end token that nobody sampled."""
     whole, cut = chain("a/0/0"), chain("b/0/0")
     completion = cut.turns[1].completion
@@ -291,7 +291,7 @@ def test_what_the_messages_do_not_tell_is_not_written_anew(tmp_path: Path) -> No
     assert anew.left_out == Counter({"cut short or malformed": 2})
 
 
-def test_examples_in_a_chains_opening_carry_no_loss_when_written_anew(tmp_path: Path) -> None:
+def test_examples_in_a_chains_opening_carry_no_loss_when_written_again(tmp_path: Path) -> None:
     recorded = chain("a/0/0", renderer=byte_renderer())
     example = (Message(role="user", content="1+1?"), Message(role="assistant", content="Two."))
     messages = (*example, *recorded.messages)
@@ -350,7 +350,7 @@ def test_results_get_the_names_and_ids_of_their_calls() -> None:
     assert [(r.tool_call_id, r.name) for r in replies] == [("x", "second"), ("call_0", "first")]
 
 
-def test_all_bad_rows_are_told_by_number(tmp_path: Path) -> None:
+def test_all_bad_rows_are_reported_by_number(tmp_path: Path) -> None:
     bad = [
         row(),
         {"prompt": "2+2?"},
@@ -378,7 +378,7 @@ def test_all_bad_rows_are_told_by_number(tmp_path: Path) -> None:
     ] == expected
 
 
-def test_a_file_that_is_not_there_is_told_of(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no file .*chats\.jsonl"):
         read(tmp_path, "chats.jsonl")
 

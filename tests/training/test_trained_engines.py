@@ -89,7 +89,7 @@ def test_two_replicas_train_as_one_does_though_one_is_killed(
     assert "replica 1" in caplog.text
 
 
-def test_a_mistake_in_the_table_is_told_before_anything_begins(tmp_path: Path) -> None:
+def test_a_mistake_in_the_table_is_reported_before_anything_begins(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"engine\.name: a vLLM server can't be deterministic"):
         Trainer(one_source(), chosen(tmp_path, name="vllm", urls=["http://localhost:1"]))
     assert not (tmp_path / "small").exists()

@@ -69,7 +69,7 @@ def test_what_is_measured_after_the_last_step_counts(
 
 
 @pytest.mark.parametrize("kind", ["trajectory", "event", "ledger", "metrics"])
-def test_a_full_disk_is_told_as_such_whatever_was_written(
+def test_a_full_disk_is_reported_as_such_whatever_was_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     append, left = Journal.append, {"trajectory": 4, "event": 8, "ledger": 5, "metrics": 1}[kind]
@@ -345,7 +345,7 @@ def test_a_mistake_leaves_no_run_behind(
     assert train(one_source(), chosen=mended).steps == 1
 
 
-def test_what_this_machine_lacks_is_told_before_anything_is_loaded(
+def test_what_this_machine_lacks_is_reported_before_anything_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
@@ -401,7 +401,7 @@ def test_sampling_from_another_distribution_is_refused(
         Trainer(replace(one_source(), agent=choosy), settings(tmp_path))
 
 
-def test_held_out_tasks_that_are_trained_on_are_told(
+def test_held_out_tasks_that_are_trained_on_are_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -409,7 +409,7 @@ def test_held_out_tasks_that_are_trained_on_are_told(
     assert "1 of the held-out tasks are trained on too, for example 'row0'" in caplog.text
 
 
-def test_settings_that_an_agent_of_ones_own_does_not_hear_are_told(
+def test_settings_that_an_agent_of_ones_own_ignores_are_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     Trainer(one_source(), settings(tmp_path, rollout={"max_tokens": 99, "max_turns": 1}))
@@ -449,7 +449,7 @@ def test_an_agent_without_a_model_says_so_when_it_is_run() -> None:
         Agent(reward=letters).run_sync("Hi")
 
 
-def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+def test_all_that_is_wrong_is_reported_at_once(tmp_path: Path) -> None:
     sources = [
         Source(agent=agent(None), tasks=ROWS),
         Source(agent=agent(), tasks=tmp_path / "nowhere.jsonl"),

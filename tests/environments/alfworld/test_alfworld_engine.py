@@ -140,7 +140,7 @@ def test_a_thing_looks_like_what_was_done_to_it(treatments: list[str], said: str
     assert not engine.state.hot & engine.state.cool
 
 
-def test_a_container_tells_what_lies_in_it() -> None:
+def test_a_container_reports_what_lies_in_it() -> None:
     engine = playing(TO_COUNTER, "take mug 1 from countertop 1")
     assert engine.step("examine mug 1") == "This is a normal mug 1. In it, you see nothing."
     assert engine.step("inventory") == "You are carrying: a mug 1."

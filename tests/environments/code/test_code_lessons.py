@@ -80,7 +80,7 @@ async def test_two_specs_in_one_chain_are_two_interpreters() -> None:
     assert observations(trajectory) == ["(no output)", "False", "False", "1"]
 
 
-async def test_an_unknown_tool_or_a_malformed_call_is_told_and_the_chain_goes_on() -> None:
+async def test_an_unknown_tool_or_a_malformed_call_is_reported_and_the_chain_goes_on() -> None:
     broken = '<tool_call>\n{"name": "code_interpreter", "arguments": {"code": \n</tool_call>'
     script = [call("shell", command="ls"), broken, call("code_interpreter"), cell("6 * 7"), "42"]
     agent = Agent(engine(script), tools=kit().tools, reward=kit().reward)

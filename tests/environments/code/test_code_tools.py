@@ -93,7 +93,7 @@ async def test_what_files_lack_is_said() -> None:
     ]
 
 
-async def test_a_limit_is_told_and_the_chain_goes_on() -> None:
+async def test_a_limit_is_reported_and_the_chain_goes_on() -> None:
     trajectory = await run(
         call("code_interpreter", code="kept = 7\nwhile True: pass"),
         call("code_interpreter", code="kept"),

@@ -158,7 +158,7 @@ def test_a_hung_jvm_is_ended(opened: Callable[[], World], monkeypatch: pytest.Mo
     assert opened().pid != pid
 
 
-def test_a_jvm_that_does_not_start_is_told_of(
+def test_a_jvm_that_does_not_start_is_reported(
     pool: JvmPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jvms, "OPTIONS", ("-XX:+NoSuchOption",))
@@ -170,7 +170,7 @@ def test_a_jvm_that_does_not_start_is_told_of(
         World(pool)
 
 
-def test_the_simulators_own_exception_is_told_of(opened: Callable[[], World]) -> None:
+def test_the_simulators_own_exception_is_reported(opened: Callable[[], World]) -> None:
     world = opened()
     with pytest.raises(EnvError, match=r"noSuchThing: the simulator raised .*noSuchThing"):
         world._texts("noSuchThing")

@@ -61,7 +61,7 @@ async def test_it_keeps_the_contract_of_environments() -> None:
     await check_environment(spec, task("find-non-living-thing", 0, "easy"), actions)
 
 
-def test_a_step_tells_of_points_and_states() -> None:
+def test_a_step_reports_points_and_states() -> None:
     env = ScienceWorld()
     first = env.reset(task("find-non-living-thing", 0, "easy"), Seed(0)).observation
     assert first.startswith("Your task is to find a(n) non-living thing.")

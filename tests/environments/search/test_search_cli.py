@@ -34,7 +34,7 @@ def test_index_then_query(documents: Path, tmp_path: Path) -> None:
     assert nothing.output == "nothing found\n"
 
 
-def test_mistakes_are_told_in_a_line(documents: Path, tmp_path: Path) -> None:
+def test_mistakes_are_reported_in_a_line(documents: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.jsonl"
     broken.write_text('{"text": "fine"}\n{"text": \n')
     told = runner.invoke(search, ["index", str(broken), "--to", str(tmp_path / "x")])
@@ -56,7 +56,7 @@ def test_a_folder_may_be_called_as_a_server_is(documents: Path, tmp_path: Path) 
     assert found.output.strip().endswith("[c] Cats: Cats purr.")
 
 
-def test_a_port_that_is_taken_is_told_in_a_line(documents: Path, tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_reported_in_a_line(documents: Path, tmp_path: Path) -> None:
     runner.invoke(search, ["index", str(documents), "--to", str(tmp_path / "index")])
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

@@ -161,7 +161,7 @@ def run(calls: list[tuple[str, object]], said: str = "x", **row: object) -> Traj
         ("open_page", {"page": "http://127.0.0.1/"}, ToolStatus.ERROR, "there is no page"),
     ],
 )
-def test_what_a_model_does_wrong_is_told_to_it(
+def test_what_a_model_does_wrong_is_reported_to_it(
     tool: str, arguments: dict[str, object], status: ToolStatus, told: str
 ) -> None:
     (result,) = run([(tool, arguments)]).turns[0].results

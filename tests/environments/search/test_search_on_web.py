@@ -14,7 +14,7 @@ from agentfly.environments.search.builtin import choose_backend
 from agentfly.errors import ToolError
 
 
-async def test_two_wikipedias_are_told_apart(tmp_path: Path) -> None:
+async def test_two_wikipedias_are_distinguished(tmp_path: Path) -> None:
     async def at(server: StandIn) -> list[str]:
         place = WebSpec("wikipedia", url=f"{server.url}/", cache=str(tmp_path / "web.sqlite"))
         hits = await asyncio.to_thread(place.open().retriever.search, "cats & dogs", 5)

@@ -38,7 +38,7 @@ async def test_a_page_is_what_a_person_would_read() -> None:
         ("/busy", "answered 429.*attempt 3 of 3"),
     ],
 )
-async def test_what_is_wrong_with_a_page_is_told_to_the_model(path: str, message: str) -> None:
+async def test_what_is_wrong_with_a_page_is_reported_to_the_model(path: str, message: str) -> None:
     async with standing_in(site) as server:
         with pytest.raises(ToolError, match=message):
             await read(server.url + path)
@@ -52,7 +52,7 @@ async def test_a_slow_page_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("path", ["/astray", "/nowhere-else"])
-async def test_a_redirect_to_nowhere_is_told_to_the_model(path: str) -> None:
+async def test_a_redirect_to_nowhere_is_reported_to_the_model(path: str) -> None:
     async def redirect(received: Received, reply: Reply) -> None:
         await reply.body(
             b"", 302, {"Location": "http://[bad"} if received.path == "/astray" else {}

@@ -125,7 +125,7 @@ async def test_a_provider_that_misbehaves_is_no_fault_of_the_model(
         ("serper", "x" * 1001, "at most 1000 characters"),
     ],
 )
-async def test_a_query_that_a_provider_would_refuse_is_told_to_the_model(
+async def test_a_query_that_a_provider_would_refuse_is_reported_to_the_model(
     provider: str, query: str, told: str
 ) -> None:
     async with standing_in(HANDLERS[provider]) as server:

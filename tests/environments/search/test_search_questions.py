@@ -127,7 +127,7 @@ def test_triviaqa_and_nq_open_bring_no_passages(tmp_path: Path) -> None:
         kit.tools[0].environments[0].make()
 
 
-def test_musique_tells_paragraphs_of_one_title_apart(tmp_path: Path) -> None:
+def test_musique_distinguishes_paragraphs_of_one_title(tmp_path: Path) -> None:
     found = load_questions(write_lines(tmp_path / "m.jsonl", MUSIQUE), "musique")
     (row,) = found.rows
     assert row["answer"] == ["Paris", "City of Light"]

@@ -118,7 +118,7 @@ def test_the_token_is_shown_nowhere() -> None:
         ("/other", b"{}", 404),
     ],
 )
-def test_a_bad_request_is_told_what_is_wrong(path: str, body: bytes, status: int) -> None:
+def test_a_bad_request_is_answered_with_what_is_wrong(path: str, body: bytes, status: int) -> None:
     with retrieval_server(BM25) as url:
         got, answer = post(url, path, body)
         assert got == status
@@ -148,7 +148,7 @@ def test_a_connection_goes_on_after_a_request_for_something_else() -> None:
 
 
 @pytest.mark.parametrize("length", ["abc", "-5", "9" * 5000])
-def test_a_length_that_is_none_is_told(length: str) -> None:
+def test_a_length_that_is_none_is_reported(length: str) -> None:
     with connected() as (asked, headers):
         asked.putrequest("POST", "/retrieve")
         for name, value in headers.items():

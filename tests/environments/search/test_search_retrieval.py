@@ -166,7 +166,7 @@ def test_an_index_on_disk_answers_as_one_in_memory(index: SearchIndex) -> None:
     assert made == opened == Bm25.in_memory(PASSAGES).search("cats sing", 4)
 
 
-def test_vectors_are_made_once_and_told_of(index: SearchIndex) -> None:
+def test_vectors_are_made_once_and_reported(index: SearchIndex) -> None:
     told: list[tuple[str, int, int | None]] = []
     embedder = LetterEmbedder()
     made = index.embed(embedder, on_stage=lambda *stage: told.append(stage))
@@ -176,7 +176,7 @@ def test_vectors_are_made_once_and_told_of(index: SearchIndex) -> None:
     assert again.embedded == 1  # the query
 
 
-def test_every_stage_is_told_to_its_end(tmp_path: Path) -> None:
+def test_every_stage_is_reported_to_its_end(tmp_path: Path) -> None:
     told: list[tuple[str, int, int | None]] = []
     for name in ("a", "b"):
         (tmp_path / f"{name}.txt").write_text(name)

@@ -140,7 +140,7 @@ def test_a_row_of_ones_own_needs_its_fields() -> None:
         ("price_upper", float("nan"), "price_upper of a WebShop task is a number.*got nan"),
     ],
 )
-def test_a_field_of_another_kind_is_told(field: str, value: object, problem: str) -> None:
+def test_a_field_of_another_kind_is_reported(field: str, value: object, problem: str) -> None:
     row = {"asin": "G1", "instruction": "a mug", "attributes": ["big"], field: value}
     with pytest.raises(ConfigError, match=problem):
         Goal.from_row(row)

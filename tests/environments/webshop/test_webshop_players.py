@@ -97,7 +97,7 @@ async def test_who_buys_nothing_gets_nothing() -> None:
     assert trajectory.score.parts["bought"] == 0.0
 
 
-async def test_an_impossible_click_is_told_and_counted() -> None:
+async def test_an_impossible_click_is_reported_and_counted() -> None:
     def clumsy(scene: Scene) -> Generator[Say, str, None]:
         seen = yield call("click", label="buy now")
         assert "Possible: search[words]" in seen

@@ -51,7 +51,7 @@ def test_nothing_is_found_by_words_that_are_nowhere(query: str) -> None:
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["the", "of and", ""], ["!!!"]])
-def test_texts_without_a_word_to_find_them_by_are_told(texts: list[str]) -> None:
+def test_texts_without_a_word_to_find_them_by_are_reported(texts: list[str]) -> None:
     with pytest.raises(ConfigError, match=f"none of the {len(texts)} products has a word"):
         SearchIndex(texts)
 

@@ -40,14 +40,14 @@ def test_a_few_goals_are_split_too(tmp_path: Path) -> None:
     assert trained[0]["id"] != tested[0]["id"]
 
 
-def test_one_goal_is_held_out_and_training_is_told_so(tmp_path: Path) -> None:
+def test_one_goal_is_held_out_and_training_gets_an_error(tmp_path: Path) -> None:
     options = WebShopOptions(data=folder_of(tmp_path, asked_for("B0")))
     assert len(held_out_tasks(options)) == 1
     with pytest.raises(ConfigError, match="one goal only, which is held out"):
         training_tasks(options)
 
 
-def test_a_folder_without_requests_is_told_by_tasks_and_pages(tmp_path: Path) -> None:
+def test_a_folder_without_requests_is_reported_by_tasks_and_pages(tmp_path: Path) -> None:
     options = WebShopOptions(data=folder_of(tmp_path, asked_for("B0NOTHERE")))
     with pytest.raises(ConfigError, match="none of the 4 products is asked for"):
         training_tasks(options)
@@ -58,7 +58,7 @@ def test_a_folder_without_requests_is_told_by_tasks_and_pages(tmp_path: Path) ->
         pass
 
 
-def test_people_who_ask_for_nothing_that_is_there_are_told(tmp_path: Path) -> None:
+def test_people_who_ask_for_nothing_that_is_there_are_reported(tmp_path: Path) -> None:
     folder_of(tmp_path, asked_for("B0"))
     wish = {"instruction": "a mug", "instruction_attributes": []}
     (tmp_path / "items_human_ins.json").write_text(json.dumps({"B0": [wish]}))
@@ -66,7 +66,7 @@ def test_people_who_ask_for_nothing_that_is_there_are_told(tmp_path: Path) -> No
         held_out_tasks(WebShopOptions(data=tmp_path, goals="human"))
 
 
-def test_products_without_words_are_told(tmp_path: Path) -> None:
+def test_products_without_words_are_reported(tmp_path: Path) -> None:
     nameless = [{"asin": "B0", "name": "The"}]
     options = WebShopOptions(data=folder_of(tmp_path, asked_for("B0"), nameless))
     with pytest.raises(ConfigError, match="none of the 1 products has a word"):
@@ -93,7 +93,7 @@ def test_the_folder_is_looked_for_beside_the_runs_file(
     assert WebShopOptions(data=Path("~/shop")).data == folder
 
 
-def test_a_home_that_is_not_there_is_told() -> None:
+def test_a_home_that_is_not_there_is_reported() -> None:
     with pytest.raises(ValueError, match="Could not determine home directory"):
         WebShopOptions(data=Path("~nobody-of-this-name/shop"))
 
