@@ -5,10 +5,12 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib import reload
 from pathlib import Path
 
 import pytest
+import typer
 from tests.patience import PATIENCE
 from typer.testing import CliRunner
 
@@ -160,3 +162,22 @@ def test_a_quota_below_the_cores_limits_the_threads(monkeypatch: pytest.MonkeyPa
     finally:
         monkeypatch.undo()
         reload(openmp)
+
+
+def test_each_check_is_printed_before_the_next_begins(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = []
+
+    def first() -> Iterator[examination.Finding]:
+        yield examination.Finding("first", "ok", "sound")
+
+    def second() -> Iterator[examination.Finding]:
+        shown.append(capsys.readouterr().out)
+        yield examination.Finding("second", "wrong", "broken")
+
+    monkeypatch.setattr(examination, "_CHECKS", (first, second))
+    with pytest.raises(typer.Exit) as exit:
+        examination.doctor()
+    assert exit.value.exit_code == 1
+    assert "first" in shown[0]

@@ -56,13 +56,20 @@ def doctor(
         with cli_errors():
             typer.echo(ask(live).text)
         return
-    findings = [finding for check in _CHECKS for finding in check()]
-    for finding in findings:
-        mark = typer.style(_MARKS[finding.state], fg=_COLORS[finding.state])
-        typer.echo(f"{mark} {finding.what:14} {finding.detail}")
-        if finding.fix:
-            typer.echo(f"  {'':14} fix: {finding.fix}")
-    raise typer.Exit(1 if any(finding.state == "wrong" for finding in findings) else 0)
+    wrong = False
+    for check in _CHECKS:
+        for finding in check():
+            _print(finding)
+            wrong = wrong or finding.state == "wrong"
+    raise typer.Exit(1 if wrong else 0)
+
+
+def _print(finding: Finding) -> None:
+    """Print a finding at once: some checks take seconds."""
+    mark = typer.style(_MARKS[finding.state], fg=_COLORS[finding.state])
+    typer.echo(f"{mark} {finding.what:14} {finding.detail}")
+    if finding.fix:
+        typer.echo(f"  {'':14} fix: {finding.fix}")
 
 
 def _python() -> Iterator[Finding]:
