@@ -1,41 +1,74 @@
-"""`agentfly`: the command line with all its commands."""
+"""`agentfly`: the command line with all its commands.
+
+A command's module is imported when it is called: a list of commands must not wait for the imports
+of all of them.
+"""
+
+from importlib.metadata import version as installed_version
+from typing import Annotated
 
 import typer
 
 from agentfly.cli import openmp as openmp  # first, before anything imports torch
-from agentfly.cli.chat import chat
-from agentfly.cli.check import check
-from agentfly.cli.doctor import doctor
-from agentfly.cli.envs import envs
-from agentfly.cli.models import models
-from agentfly.cli.quickstart import quickstart
-from agentfly.cli.search import search
-from agentfly.cli.sft import sft
-from agentfly.cli.train import train
-from agentfly.cli.validate import validate
-from agentfly.runtime.process import reap
+from agentfly.cli.lazy_group import LazyCommand, lazy_group
+from agentfly.runtime.process_registry import reap
 
-app = typer.Typer(
-    help="Train language-model agents with reinforcement learning.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+ABOUT = "Train language-model agents with reinforcement learning."
+COMMANDS = {
+    "quickstart": LazyCommand(
+        "agentfly.cli.quickstart:quickstart",
+        "Train a real model to use a tool, on this machine, and see its reward rise.",
+    ),
+    "check": LazyCommand(
+        "agentfly.cli.check:check",
+        "Check that a chat template keeps the tokens as sampled, or report how it fails.",
+    ),
+    "chat": LazyCommand(
+        "agentfly.cli.chat:chat",
+        "Talk to a model in the terminal, and watch it call its tools.",
+    ),
+    "train": LazyCommand(
+        "agentfly.cli.train:train", "Train a model with the settings of a TOML file."
+    ),
+    "sft": LazyCommand(
+        "agentfly.cli.sft:sft",
+        "Train a model to imitate conversations, as a warm start before training by reward.",
+    ),
+    "validate": LazyCommand(
+        "agentfly.cli.validate:validate",
+        "Run known right answers through tools and rewards; list the tasks that fail.",
+    ),
+    "doctor": LazyCommand(
+        "agentfly.cli.doctor:doctor",
+        "Check this machine and report what is missing or wrong, each with its fix.",
+    ),
+    "envs": LazyCommand(
+        "agentfly.cli.envs:envs",
+        "The built-in environments: list, info, play, demonstrate, serve.",
+    ),
+    "search": LazyCommand("agentfly.cli.search:search", "Search documents: index, query, serve."),
+    "models": LazyCommand("agentfly.cli.models:models", "The built-in models: list, fetch, info."),
+}
+
+app = lazy_group(COMMANDS, about=ABOUT, pretty_exceptions_enable=False)
+
+
+def _print_version(asked: bool) -> None:  # noqa: FBT001 - typer's signature of callbacks
+    if asked:
+        typer.echo(f"agentfly {installed_version('agentfly')}")
+        raise typer.Exit
 
 
 @app.callback()
-def start() -> None:
+def start(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
     """Train language-model agents with reinforcement learning."""
     # End child processes that a killed run left behind before anything new begins.
     reap()
-
-
-app.command()(quickstart)
-app.command()(check)
-app.command()(chat)
-app.command()(train)
-app.command()(sft)
-app.command()(validate)
-app.command()(doctor)
-app.add_typer(envs, name="envs")
-app.add_typer(search, name="search")
-app.add_typer(models, name="models")

@@ -12,20 +12,13 @@ from pydantic import ValidationError
 
 from agentfly.config import PluginKind, Settings, SettingsError
 from agentfly.config.validation_errors import problems_of
+from agentfly.environments.index import INDEX
 from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.errors import ConfigError, boundary
 from agentfly.types import EnvSpec
 from agentfly.types.environment import is_environment_class
 
-ENVIRONMENTS = MappingProxyType(
-    {
-        "alfworld": "agentfly.environments.alfworld.builtin:ALFWORLD",
-        "code": "agentfly.environments.code.builtin:CODE",
-        "scienceworld": "agentfly.environments.scienceworld.builtin:SCIENCEWORLD",
-        "search": "agentfly.environments.search.builtin:SEARCH",
-        "webshop": "agentfly.environments.webshop.builtin:WEBSHOP",
-    }
-)
+ENVIRONMENTS = MappingProxyType({name: entry.path for name, entry in INDEX.items()})
 """Definitions of the built-in environments, as `module:name`."""
 
 

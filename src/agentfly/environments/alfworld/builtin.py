@@ -13,6 +13,7 @@ from agentfly.environments.alfworld.game_generator import Rooms, Size
 from agentfly.environments.alfworld.official_games import GoalText
 from agentfly.environments.alfworld.players import expert, gold, random
 from agentfly.environments.alfworld.tasks import generated_rows, official_rows
+from agentfly.environments.index import INDEX
 from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.errors import ConfigError
 from agentfly.rewards import reward
@@ -132,7 +133,7 @@ def _rows(options: AlfworldOptions, *, held_out: bool) -> list[dict[str, object]
 
 ALFWORLD = EnvironmentDefinition(
     name="alfworld",
-    summary="household tasks in rooms of text: find things, treat them, bring them somewhere",
+    summary=INDEX["alfworld"].summary,
     options=AlfworldOptions,
     make=make_alfworld,
 )

@@ -1,7 +1,5 @@
 """The built-in environment `code`: its options, and the kit made from them."""
 
-import platform
-import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -26,6 +24,7 @@ from agentfly.environments.code.tasks import (
 )
 from agentfly.environments.code.tasks.program_template import Row, is_held_out
 from agentfly.environments.code.tools import OneShotPython
+from agentfly.environments.index import INDEX
 from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.rewards import numeric_match
 from agentfly.sandbox import PythonSandbox, SandboxLimits
@@ -151,18 +150,10 @@ def _sandbox(options: CodeOptions, limits: SandboxLimits) -> dict[str, Any]:
     return {"limits": limits, **{name: value for name, value in chosen.items() if value}}
 
 
-def _missing() -> str | None:
-    """Return what is missing on this machine; namespaces are checked at the first use."""
-    has_engine = shutil.which("docker") or shutil.which("podman")
-    if platform.system() == "Linux" or has_engine:
-        return None
-    return "the sandbox needs Linux; elsewhere, install Docker or Podman and choose it: isolation"
-
-
 CODE = EnvironmentDefinition(
     name="code",
-    summary="Python in a sandbox: sums and programs, judged by number or by hidden tests.",
+    summary=INDEX["code"].summary,
     options=CodeOptions,
     make=make,
-    requires=_missing,
+    requires=INDEX["code"].requires,
 )

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 
 from agentfly.config import Settings
+from agentfly.environments.index import INDEX
 from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.environments.scienceworld.environment import ScienceWorld, Shown
 from agentfly.environments.scienceworld.players import expert, gold, random
@@ -135,7 +136,7 @@ def _rows(options: ScienceWorldOptions, split: Split) -> list[dict[str, object]]
 
 SCIENCEWORLD = EnvironmentDefinition(
     name="scienceworld",
-    summary="30 kinds of school experiments in a house of text, by the benchmark's own simulator",
+    summary=INDEX["scienceworld"].summary,
     options=ScienceWorldOptions,
     make=make_scienceworld,
     requires=java.missing_requirements,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from agentfly.config import Settings
+from agentfly.environments.index import INDEX
 from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.environments.player import Player, Say
 from agentfly.environments.search import players
@@ -31,7 +32,6 @@ from agentfly.environments.search.retrieval import RetrievalMethod
 from agentfly.environments.search.reward import Correct, search_reward
 from agentfly.environments.search.web.page import PER_MINUTE
 from agentfly.environments.search.world import held_out_rows, train_rows
-from agentfly.runtime.extra import missing_packages
 from agentfly.types import EnvSpec
 
 PROMPT = "Answer the question by searching for facts. End with the answer alone, nothing else."
@@ -196,8 +196,8 @@ def _held_out(options: SearchOptions) -> list[dict[str, Any]]:
 
 SEARCH = EnvironmentDefinition(
     name="search",
-    summary="Questions that need one to three searches, in a generated world or your own corpus",
+    summary=INDEX["search"].summary,
     options=SearchOptions,
     make=make,
-    requires=partial(missing_packages, ("tantivy",), extra="search", purpose="search"),
+    requires=INDEX["search"].requires,
 )

@@ -3,6 +3,7 @@
 from contextlib import AbstractContextManager
 from functools import partial
 
+from agentfly.environments.index import INDEX
 from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.environments.webshop.environment import WebShop
 from agentfly.environments.webshop.options import WebShopOptions
@@ -10,7 +11,6 @@ from agentfly.environments.webshop.players import gold_player, play_expert, play
 from agentfly.environments.webshop.shop import held_out_tasks, training_tasks
 from agentfly.environments.webshop.tools import one_tool, three_tools
 from agentfly.rewards import reward
-from agentfly.runtime.extra import missing_packages
 from agentfly.runtime.http import require_server_packages
 from agentfly.runtime.http.address import Listen
 from agentfly.types import EnvSpec, Reward, Score, Tool
@@ -72,10 +72,8 @@ def _site(options: WebShopOptions, listen: Listen) -> AbstractContextManager[str
 
 WEBSHOP = EnvironmentDefinition(
     name="webshop",
-    summary="An online shop: find and buy what an instruction asks for.",
+    summary=INDEX["webshop"].summary,
     options=WebShopOptions,
     make=make_webshop,
-    requires=partial(
-        missing_packages, ("bm25s", "Stemmer", "rapidfuzz"), extra="webshop", purpose="WebShop"
-    ),
+    requires=INDEX["webshop"].requires,
 )
