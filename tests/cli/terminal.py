@@ -20,10 +20,17 @@ class Terminal:
 
     def __init__(self, handle: int) -> None:
         self._handle = handle
+        self._open = True
         self.seen = ""
 
     def type(self, text: str) -> None:
         os.write(self._handle, text.encode())
+
+    def hang_up(self) -> None:
+        """Close the terminal, as by its window."""
+        if self._open:
+            os.close(self._handle)
+        self._open = False
 
     def press(self, key: str, until: str) -> None:
         """Press a key as people do, again if nothing happens, until the pattern is shown.
@@ -66,12 +73,13 @@ def agentfly(*arguments: str) -> Iterator[tuple[Terminal, "subprocess.Popen[byte
         preexec_fn=_take_terminal,
     )
     os.close(theirs)
+    terminal = Terminal(ours)
     try:
-        yield Terminal(ours), process
+        yield terminal, process
     finally:
         process.kill()
         process.wait()
-        os.close(ours)
+        terminal.hang_up()
 
 
 def _take_terminal() -> None:

@@ -1,5 +1,6 @@
-"""Parts that several commands share: error messages, options, and how to resume after Ctrl-C."""
+"""Parts that several commands share: error messages, options, and how to resume a stopped run."""
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from agentfly.config.override import override
 from agentfly.config.sft_settings import SftSettings
 from agentfly.config.validation_errors import refuse_if_any
 from agentfly.errors import AgentFlyError, ConfigError
+from agentfly.runtime.stop_signals import stop_signals
 
 RUN_MARK = "run.json"
 """The file that marks a folder as a run's. The trainer's own constant would import torch, whose
@@ -74,28 +76,35 @@ def require_train_extra() -> Iterator[None]:
 
 @contextmanager
 def resumable(command: str, run: Path) -> Iterator[None]:
-    """Print how to continue after Ctrl-C.
+    """Print how to continue after Ctrl-C, SIGTERM or SIGHUP.
 
     Args:
         command: Command that starts the run.
         run: Folder of the run.
     """
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        if has_begun(run):
-            advice = f"What was learned is saved; go on with: {command} --resume"
-        else:
-            advice = f"There is nothing to resume; start again with: {command}"
-        typer.echo(f"\nstopped. {advice}", err=True)
-        raise typer.Exit(130) from error
+    with stop_signals() as stop:
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            cause = f" by {stop.received.name}" if stop.received else ""
+            typer.echo(f"\nstopped{cause}. {_how_to_go_on(command, run)}", err=True)
+            raise typer.Exit(stop.exit_code) from error
+
+
+def _how_to_go_on(command: str, run: Path) -> str:
+    if not has_begun(run):
+        return f"There is nothing to resume; start again with: {command}"
+    names = (re.fullmatch(r"step_(\d+)", path.name) for path in run.glob("checkpoints/*"))
+    step = max((int(name[1]) for name in names if name), default=0)
+    saved = f"What was learned up to step {step} is saved" if step else "No step was finished"
+    return f"{saved}; go on with: {command} --resume"
 
 
 @contextmanager
 def resumable_by_file(
     command: str, file: Path, overrides: Sequence[str], settings: RunSettings | SftSettings
 ) -> Iterator[None]:
-    """Print how to continue a command with the same file and overrides after Ctrl-C."""
+    """Print how to continue a stopped command with the same file and overrides."""
     again = shlex.join(["agentfly", command, str(file), *overrides])
     with resumable(again, settings.folder / settings.name):
         yield

@@ -1,15 +1,14 @@
 """Options and helpers of the commands that start a server: addresses, tokens, Ctrl-C."""
 
-import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 from typing import Annotated
 
 import typer
 
 from agentfly.runtime.http.address import TOKEN_VARIABLE, Listen, split_token
+from agentfly.runtime.stop_signals import stop_signals
 
 Host = Annotated[str, typer.Option(help="Which of this machine's addresses to listen on.")]
 Port = Annotated[int, typer.Option(help="0 takes any free port.")]
@@ -43,24 +42,12 @@ def announce(what: str, url: str, listen: Listen) -> None:
 
 @contextmanager
 def until_interrupted() -> Iterator[None]:
-    """End the body quietly at Ctrl-C or SIGTERM."""
-    before = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        yield
-    except KeyboardInterrupt:
-        typer.echo("ended", err=True)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Handle SIGTERM as Ctrl-C is handled.
-
-    Inside `asyncio.run` that cancels the main task. A KeyboardInterrupt raised at any line of any
-    task or finalizer could be lost there.
-    """
-    handler = signal.getsignal(signal.SIGINT)
-    (handler if callable(handler) else signal.default_int_handler)(number, frame)
+    """End the body quietly at Ctrl-C, SIGTERM or SIGHUP."""
+    with stop_signals():
+        try:
+            yield
+        except KeyboardInterrupt:
+            typer.echo("ended", err=True)
 
 
 def wait() -> None:

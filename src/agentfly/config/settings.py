@@ -252,7 +252,7 @@ class CheckpointSettings(Settings):
     """Checkpoints, from which a run can be resumed."""
 
     every: int = Field(default=10, ge=1)
-    """Steps between two checkpoints; the last step always writes one."""
+    """Steps between two checkpoints; the first step and the last always write one."""
     keep: int = Field(default=2, ge=1)
     """Number of newest checkpoints kept; the best by held-out reward is kept too."""
 

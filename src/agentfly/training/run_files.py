@@ -14,7 +14,7 @@ from agentfly.config import RunSettings, to_toml
 from agentfly.config.settings_file import read_toml, validated
 from agentfly.config.sft_settings import SftSettings
 from agentfly.errors import ConfigError, FormatError
-from agentfly.observe import RunProgress, Trackers, log_to, open_trackers
+from agentfly.observe import RunProgress, Trackers, log_to, open_trackers, read_metrics
 from agentfly.training.disk import report_disk_errors
 from agentfly.training.run_folder import RunFolder
 
@@ -117,6 +117,24 @@ def open_run_trackers(
         settings=settings.model_dump(mode="json"),
         resume_after=step if resume else None,
     )
+
+
+def describe_resume(folder: RunFolder, step: int) -> str:
+    """Say from which step a resumed run goes on, and which steps it takes again.
+
+    Args:
+        folder: The run's folder, with the metrics of all steps that were ever trained.
+        step: The step of the newest checkpoint; 0 if there is none.
+    """
+    last = max((record.step for record in read_metrics(folder.metrics_file)), default=0)
+    start = f"resuming {folder.path} at step {step + 1}"
+    if step == 0:
+        lost = "it was stopped before its first checkpoint, and starts again from the beginning"
+        return f"{start}: {lost}"
+    if last <= step:
+        return f"{start}: nothing was lost after its checkpoint of step {step}"
+    steps = f"step {last}" if last == step + 1 else f"steps {step + 1} to {last}"
+    return f"{start}, after its checkpoint of step {step}: {steps} came later and must be repeated"
 
 
 def require_same_run(then: str, now: str) -> None:

@@ -11,6 +11,7 @@ from agentfly.chat import MaskPolicy
 from agentfly.config import RunSettings
 from agentfly.engines import EngineMaker
 from agentfly.observe import RunProgress
+from agentfly.runtime.stop_signals import exit_on_stop_signals
 from agentfly.training.assembly import open_run
 from agentfly.training.task_mix import TaskMix, read_sources, warn_ignored_settings
 from agentfly.training.train_result import TrainResult
@@ -56,8 +57,9 @@ class Trainer:
         self.progress = progress or RunProgress()
 
     def run(self) -> TrainResult:
-        """Train to the end; Ctrl-C leaves a checkpoint to resume from."""
-        return asyncio.run(self.run_async())
+        """Train to the end; Ctrl-C, SIGTERM and SIGHUP leave a checkpoint to resume from."""
+        with exit_on_stop_signals():
+            return asyncio.run(self.run_async())
 
     async def run_async(self) -> TrainResult:
         """Train to the end, from code that is async itself."""
@@ -82,7 +84,8 @@ def train(
     """
     parts = resolve_run(run, base=base) if isinstance(run, RunSettings) else run
     task_mix = read_sources(parts.sources)
-    return asyncio.run(_run(parts, task_mix, progress or RunProgress(), resume=resume))
+    with exit_on_stop_signals():
+        return asyncio.run(_run(parts, task_mix, progress or RunProgress(), resume=resume))
 
 
 async def _run(

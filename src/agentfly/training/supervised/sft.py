@@ -25,11 +25,17 @@ from agentfly.config.validation_errors import refuse_if_any
 from agentfly.errors import ConfigError
 from agentfly.models import context_length, resolve_model
 from agentfly.observe import MetricsRecord, RunProgress, Trackers, read_metrics
+from agentfly.runtime.stop_signals import exit_on_stop_signals
 from agentfly.training.checkpoint import Checkpoints, export_model
 from agentfly.training.learner.memory import free_memory, report_memory
 from agentfly.training.learner.policy import Policy
 from agentfly.training.loop import StageTimes
-from agentfly.training.run_files import enter_run_folder, open_run_trackers, remove_unless_started
+from agentfly.training.run_files import (
+    describe_resume,
+    enter_run_folder,
+    open_run_trackers,
+    remove_unless_started,
+)
 from agentfly.training.run_folder import RunFolder
 from agentfly.training.run_state import TRAINER
 from agentfly.training.supervised.demonstrations import Demonstrations, read_demonstrations
@@ -85,7 +91,10 @@ def sft(
     progress.message(f"reading {', '.join(settings.data.files)}")
     # Read first: a mistake in the data should leave no folder behind.
     demonstrations = _demonstrations(settings, base)
-    with _open_run(settings, demonstrations, progress, resume=resume) as run:
+    with (
+        exit_on_stop_signals(),
+        _open_run(settings, demonstrations, progress, resume=resume) as run,
+    ):
         run.run()
         return SftResult(folder=run.folder.path, steps=run.plan.steps)
 
@@ -153,7 +162,7 @@ class _SftRun:
             with self._times("evaluating"):
                 metrics |= self._evaluate()
         self._log(step, metrics)
-        if self._due(step, self.settings.checkpoint.every):
+        if self.saved_step == 0 or self._due(step, self.settings.checkpoint.every):
             with self._times("saving"):
                 self._save()
 
@@ -210,6 +219,8 @@ def _open_run(
                 state = torch.load(checkpoint.path / TRAINER, map_location="cpu", weights_only=True)
                 _require_same_conversations(state["conversations"], demonstrations)
                 learner.load_state_dict(state["learner"])
+            if resume:
+                progress.message(describe_resume(folder, learner.step))
             trackers = open_run_trackers(folder, settings, learner.step, resume=resume)
             run = _SftRun(
                 settings=settings,
@@ -268,7 +279,7 @@ def ctrl_c_waits(show: Callable[[str], None]) -> Iterator[None]:
         nonlocal pressed
         pressed = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        show("stopping after this step; Ctrl-C once more stops at once")
+        show("stopping after this step; Ctrl-C stops at once")
 
     signal.signal(signal.SIGINT, note)
     try:
