@@ -54,5 +54,6 @@ def info(name: Name) -> None:
         ("comes", model.kind),
         ("folder", model.folder or f"not here yet: agentfly models fetch {name}"),
         ("what it is", model.description),
+        *([("calls", f"{', '.join(model.tools)}, and no other tools")] if model.tools else []),
     ):
         typer.echo(f"{label:>11}  {value}")

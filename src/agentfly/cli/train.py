@@ -17,6 +17,10 @@ from agentfly.cli.command import (
 )
 from agentfly.cli.trust import Trust, require_trust
 from agentfly.config import Problem, RunSettings, SettingsError, load_settings, to_toml
+from agentfly.observe.findings import count
+
+NOTHING_LEARNED = 3
+"""Exit code of a run that took its steps and changed no weight."""
 
 
 def train(
@@ -41,7 +45,8 @@ def train(
 
     Tools and rewards of your own are named by module:name, relative to the file's folder. If that
     is not the working directory, their code runs only after you have agreed, or with --trust.
-    The run writes to the folder runs/NAME.
+    The run writes to the folder runs/NAME. The exit code is 0; 2 for a mistake in the settings or
+    a run that can't go on; 3 if no update changed the weights; 130, 143 or 129 if it was stopped.
 
     \b
         agentfly train sums.toml --dry-run
@@ -59,9 +64,15 @@ def train(
             "train", file, [*(overrides or ()), *(["--trust"] if trust else ())], parts.settings
         ):
             result = run(parts, resume=resume)
-        typer.echo(f"{result.steps} steps done. The model: {result.model}")
+        typer.echo(f"{count(result.steps, 'step')} done. The model: {result.model}")
         if (best := result.best) and best != result.checkpoint:
             typer.echo(f"The best by held-out reward, of an earlier step: {best}")
+        if result.findings:
+            typer.echo(f"Found on the way ({result.folder / 'findings.json'}):")
+        for finding in result.findings:
+            typer.echo(f"  step {finding.step}: {finding}")
+        if not result.learned:
+            raise typer.Exit(NOTHING_LEARNED)
 
 
 def _load(file: Path, overrides: Sequence[str], *, trust: bool) -> RunParts:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,6 +38,8 @@ class ModelInfo:
     """On disk, once it is here."""
     licence: str
     description: str
+    tools: tuple[str, ...] | None
+    """The only tools that it can call without a warm start; None for a model that reads any."""
     folder: Path | None
     """Its folder; None until it is fetched."""
 
@@ -52,9 +55,12 @@ class _Entry:
     """Fills an empty folder; None for the model inside the package."""
     modules: tuple[str, ...] = _LOCAL
     """Modules that the building imports."""
+    tools: tuple[str, ...] | None = None
     scratch_megabytes: float = 0.0
     """On disk besides, while it is made."""
 
+
+_TINY_TOOLS = ("calculator", "finish", "answer")
 
 _ZOO = {
     "smollm2-135m-instruct": _Entry(
@@ -73,8 +79,11 @@ _ZOO = {
         parameters=1_082_496,
         context=4096,
         megabytes=4.5,
-        description="Pre-trained on generated conversations with tools: solves about a third of "
-        "two-digit calculator questions at temperature 1. For tests and experiments.",
+        description="Pre-trained on generated conversations about arithmetic: solves about a "
+        "third of two-digit calculator questions at temperature 1. It calls `calculator`, and "
+        "`finish` or `answer`, whatever tools it is given: for other tools, let it "
+        "imitate some calls first (agentfly sft). For tests and experiments.",
+        tools=_TINY_TOOLS,
     ),
     "tiny-random": _Entry(
         kind="made here",
@@ -92,6 +101,7 @@ _ZOO = {
         description="As tiny, but larger. Pre-trained on this machine when it is fetched, about "
         "half an hour on two busy cores, until it solves over a third of such questions.",
         build=partial(build_pretrained, recipe=RECIPES["tiny-5m"]),
+        tools=_TINY_TOOLS,
     ),
     "tiny-15m": _Entry(
         kind="made here",
@@ -101,6 +111,7 @@ _ZOO = {
         description="As tiny, but larger still. Pre-trained on this machine when it is fetched, "
         "which takes longer yet.",
         build=partial(build_pretrained, recipe=RECIPES["tiny-15m"]),
+        tools=_TINY_TOOLS,
     ),
 }
 
@@ -173,8 +184,23 @@ def model_info(name: str) -> ModelInfo:
         megabytes=entry.megabytes,
         licence=LICENCE,
         description=entry.description,
+        tools=entry.tools,
         folder=model_cache.present(name) if entry.build else shipped_folder(),
     )
+
+
+def unseen_tools(name: str | Path, tools: Sequence[str]) -> tuple[str, ...]:
+    """Return those tools that a built-in model can't call, because it never saw them.
+
+    >>> unseen_tools("tiny", ["calculator", "weather"])
+    ('weather',)
+    >>> unseen_tools("smollm2-135m-instruct", ["weather"])
+    ()
+    """
+    entry = _ZOO.get(str(name))
+    if entry is None or entry.tools is None or Path(name).is_dir():
+        return ()
+    return tuple(tool for tool in tools if tool not in entry.tools)
 
 
 def fetch(name: str, *, progress: Progress = quiet) -> Path:

@@ -22,7 +22,7 @@ def log_to(path: Path, *, show: ShowLine | None = None) -> Iterator[None]:
     """Append all log messages and Python's warnings to a file while the body runs.
 
     Handlers of libraries that write to the terminal are removed meanwhile. AgentFly's own warnings
-    are also passed to `show`.
+    are also passed to `show`, each text once.
 
         with log_to(run.log_file, show=progress.message):
             ...
@@ -44,12 +44,18 @@ def log_to(path: Path, *, show: ShowLine | None = None) -> Iterator[None]:
 
 
 class _ShowHandler(logging.Handler):
+    """Shows each message once: a tool that fails a thousand times is one piece of news."""
+
     def __init__(self, show: ShowLine) -> None:
         super().__init__(logging.WARNING)
         self._show = show
+        self._shown: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._show(record.getMessage())
+        text = record.getMessage()
+        if text not in self._shown:
+            self._shown.add(text)
+            self._show(text)
 
 
 @contextmanager

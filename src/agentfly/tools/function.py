@@ -113,7 +113,7 @@ class FunctionTool(Generic[P, R]):
         except ChainError:
             raise
         except Exception as error:  # noqa: BLE001 - a tool's bug is shown to the model, and logged
-            _log.warning("%s failed", named, exc_info=error)
+            _log.warning("%s failed", named, exc_info=error)  # the same text for every call
             shown = f"{named} failed: {type(error).__name__}: {error}"[:MAX_SHOWN_ERROR]
             return ToolResult(observation=shown, status=ToolStatus.ERROR)
 

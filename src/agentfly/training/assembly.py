@@ -12,7 +12,9 @@ from agentfly.algorithms import Algorithm
 from agentfly.config import EnvironmentSettings, RunSettings
 from agentfly.engines import EngineSpec, make_engine
 from agentfly.engines.factory import samples_here
+from agentfly.models.zoo import unseen_tools
 from agentfly.observe import EventLog, RunProgress, read_metrics
+from agentfly.observe.findings import Findings
 from agentfly.resources import EnvironmentManager, Pooling, reporting
 from agentfly.resources.pooling import pooling_of
 from agentfly.runtime.clock import LoopClock
@@ -25,7 +27,12 @@ from agentfly.training.learner.policy import Policy
 from agentfly.training.loop import Loop
 from agentfly.training.publisher import publishing
 from agentfly.training.rollout_stages import ChainRunner, Evaluator, Sampler
-from agentfly.training.run_files import enter_run_folder, open_run_trackers, remove_unless_started
+from agentfly.training.run_files import (
+    describe_resume,
+    enter_run_folder,
+    open_run_trackers,
+    remove_unless_started,
+)
 from agentfly.training.run_folder import RunFolder
 from agentfly.training.run_state import determinism, restore_state
 from agentfly.training.sampler_check import SamplerCheck
@@ -51,6 +58,8 @@ async def open_run(
             saved = checkpoints.latest()
             step = saved.step if saved else 0
             ledger = stack.enter_context(_ledger(folder, task_mix, settings, step))
+            if resume:
+                progress.message(describe_resume(folder, step))
             if undone := folder.set_aside_trajectories_after(step):
                 _log.info("chains of steps that are taken again were moved to %s", undone)
             policy = Policy.load(settings.model, seed=settings.seed)
@@ -80,6 +89,7 @@ async def open_run(
                 _chain_runner(engine, environments, task_mix, settings, folder)
             )
             trackers = open_run_trackers(folder, settings, step, resume=resume)
+            findings = _findings(folder, task_mix, settings, step)
             loop = Loop(
                 settings=settings,
                 folder=folder,
@@ -87,13 +97,14 @@ async def open_run(
                 learner=learner,
                 publisher=publisher,
                 mask=parts.mask,
-                sampler=_sampler(chains, ledger, finished, algorithm, settings, progress),
+                sampler=_sampler(chains, ledger, finished, algorithm, settings, progress, findings),
                 evaluator=_evaluator(chains, task_mix, settings, progress),
                 environments=environments,
                 ledger=ledger,
                 checkpoints=checkpoints,
                 trackers=stack.enter_context(closing(trackers)),
                 progress=progress,
+                findings=findings,
                 target=_target(folder, settings),
                 saved=saved,
             )
@@ -165,6 +176,7 @@ def _sampler(
     algorithm: Algorithm,
     settings: RunSettings,
     progress: RunProgress,
+    findings: Findings,
 ) -> Sampler:
     return Sampler(
         chains=chains,
@@ -173,7 +185,7 @@ def _sampler(
         num_chains=settings.rollout.num_chains,
         tasks_per_step=settings.rollout.tasks_per_step,
         replace_flat=algorithm.dynamic_sampling,
-        check=partial(_require_healthy_groups, settings),
+        check=partial(_require_healthy_groups, settings, ledger, findings),
         on_chains=progress.chains_done,
         finished={group.id: group for group in finished},
     )
@@ -191,7 +203,22 @@ def _evaluator(
     )
 
 
-def _require_healthy_groups(settings: RunSettings, groups: Sequence[Group]) -> None:
+def _findings(folder: RunFolder, task_mix: TaskMix, settings: RunSettings, step: int) -> Findings:
+    names = {
+        source.name: [spec.name for spec in source.agent.tools.specs] for source in task_mix.sources
+    }
+    with_tools = frozenset(source for source, tools in names.items() if tools)
+    findings = Findings.open(folder.findings_file, task_mix.tasks, with_tools=with_tools, step=step)
+    for source, tools in names.items():
+        unseen = unseen_tools(settings.model.name, tools)
+        findings.take_unseen_tools(source, settings.model.name, unseen)
+    return findings
+
+
+def _require_healthy_groups(
+    settings: RunSettings, ledger: Ledger, findings: Findings, groups: Sequence[Group]
+) -> None:
+    findings.take_failures(ledger.step + 1, groups)
     require_healthy(groups, max_failed_share=settings.rollout.max_failed_share)
     if settings.deterministic:
         require_no_timeouts(groups)

@@ -20,7 +20,8 @@ from functools import partial
 
 from agentfly.chat import MaskPolicy
 from agentfly.config import RunSettings
-from agentfly.observe import RunProgress, Trackers, compact, rollout_metrics
+from agentfly.observe import RunProgress, Trackers, compact, read_metrics, rollout_metrics
+from agentfly.observe.findings import Findings
 from agentfly.resources import EnvironmentManager
 from agentfly.tasks import Ledger
 from agentfly.training.checkpoint import Checkpoint, Checkpoints, export_model
@@ -50,6 +51,7 @@ class Loop:
     checkpoints: Checkpoints
     trackers: Trackers
     progress: RunProgress
+    findings: Findings
     target: Target
     saved: Checkpoint | None
     """The newest one, where there is any."""
@@ -86,6 +88,7 @@ class Loop:
             self._thread.shutdown()
         if self.settings.model.lora is not None:
             export_model(self.learner.export, self.folder.model_folder)
+        self.findings.take_end(self.step, read_metrics(self.folder.metrics_file))
         stopped = StoppedBy.TARGET if self.target.reached else StoppedBy.STEPS
         return TrainResult(folder=self.folder.path, steps=self.step, stopped_by=stopped)
 
@@ -108,10 +111,12 @@ class Loop:
         compact(self.folder.trajectories_file(step))
         self._log(step, metrics | _train_metrics(learned) | times.metrics())
         self._learning = False
+        groups = [*sampled.groups, *sampled.left_out]
+        self.findings.take(step, groups, updates=learned.updates)
         with self._deferred_timing("publishing"):
             await self.publisher.publish(step)
         await self._evaluate_if(self.evaluator.due(step))
-        if step % self.settings.checkpoint.every == 0:
+        if self.saved is None or step % self.settings.checkpoint.every == 0:
             self._save()
 
     async def _sample(self, step: int) -> Sampled:

@@ -4,6 +4,7 @@ runs/demo/
     run.json                 the version of this layout; written last, so that a run has it
     config.toml              the settings, complete
     metrics.jsonl            one line per step
+    findings.json            what keeps it from learning, if anything does
     events.jsonl             what happened in the chains, as it happened
     ledger.jsonl             which tasks were issued, finished, trained on
     trajectories/step_3.jsonl.gz
@@ -33,6 +34,7 @@ FORMAT_VERSION = 1
 MARK = "run.json"
 CONFIG = "config.toml"
 LOCK = "lock"
+FINDINGS = "findings.json"
 
 
 class RunFolder:
@@ -84,6 +86,11 @@ class RunFolder:
     def metrics_file(self) -> Path:
         """One line of metrics per step."""
         return self.path / "metrics.jsonl"
+
+    @property
+    def findings_file(self) -> Path:
+        """What keeps the run from learning; absent while nothing was found."""
+        return self.path / FINDINGS
 
     @property
     def events_file(self) -> Path:

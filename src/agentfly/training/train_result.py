@@ -7,7 +7,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from agentfly.observe import MetricsRecord, read_metrics
+from agentfly.observe.findings import Finding, has_learned, read_findings
 from agentfly.training.checkpoint import Checkpoints
+from agentfly.training.run_folder import FINDINGS
 
 
 class StoppedBy(StrEnum):
@@ -44,6 +46,16 @@ class TrainResult:
         """The trained model: the last checkpoint, or its adapters merged into a plain folder."""
         merged = self.folder / "model"
         return merged if merged.exists() else self.checkpoint
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """What kept the run from learning, each with the way out."""
+        return read_findings(self.folder / FINDINGS)
+
+    @property
+    def learned(self) -> bool:
+        """Whether any update has changed the weights."""
+        return has_learned(self.metrics)
 
     @property
     def metrics(self) -> Sequence[MetricsRecord]:
