@@ -53,12 +53,12 @@ def submit(answer: str, context: Context) -> ToolResult:
 
 
 class Library:
-    """A tool may be a method: it is bound to the instance that it is taken from."""
+    """One object that all chains read: its bound method says so, with shared=True."""
 
     def __init__(self, books: dict[str, str]) -> None:
         self.books = books
 
-    @tool
+    @tool(shared=True)
     def open_book(self, title: str) -> str:
         """Open a book.
 

@@ -10,7 +10,7 @@ from agentfly.agents.registry import (
     find_kind,
     find_mask,
     find_reward,
-    find_tool,
+    find_tools,
 )
 from agentfly.agents.source_parts import resolve_source
 from agentfly.chat import CHATML_TOKENS, MASK_POLICIES, ByteTokenizer
@@ -75,7 +75,7 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_is_ready_made_is_found_by_its_name() -> None:
-    assert find_tool("calculator") is calculator
+    assert find_tools("calculator") == (calculator,)
     for name in ("exact_match", "math_equivalence", "numeric_match", "qa_exact_match", "qa_f1"):
         assert find_reward(name).name == name
     assert isinstance(find_kind("react"), ReAct)
@@ -83,7 +83,7 @@ def test_what_is_ready_made_is_found_by_its_name() -> None:
 
 
 def test_what_a_user_wrote_is_found_by_its_import_path(base: Path) -> None:
-    assert find_tool("named_mine:search", base=base).spec.name == "search"
+    assert [t.spec.name for t in find_tools("named_mine:search", base=base)] == ["search"]
     assert find_reward("named_mine:correct", base=base).name == "correct"
     assert find_group_reward("named_mine:longest", base=base).name == "longest"
     assert type(find_kind("named_mine:Polite", base=base)).__name__ == "Polite"
@@ -102,7 +102,7 @@ async def test_named_parts_make_an_agent_that_runs(base: Path) -> None:
     engine = ScriptedEngine(["IT IS 4."], tokenizer=ByteTokenizer(CHATML_TOKENS))
     agent = Agent(
         engine,
-        tools=[find_tool("named_mine:search", base=base)],
+        tools=find_tools("named_mine:search", base=base),
         reward=find_reward("named_mine:correct", base=base),
         kind=find_kind("named_mine:Polite", base=base),
         system_prompt="Shout.",
@@ -117,15 +117,26 @@ async def test_named_parts_make_an_agent_that_runs(base: Path) -> None:
     ("find", "name", "said"),
     [
         (
-            find_tool,
+            find_tools,
             "calculater",
             r"unknown tool 'calculater'\. Did you mean 'calculator'\? Known: ",
         ),
-        (find_tool, "named_mine:serach", r"named_mine has no tool 'serach'\. Did you mean 'search"),
-        (find_tool, "named_mine:x", r"named_mine has no tool 'x'\. Known: search\.$"),
-        (find_tool, "named_mine:forgotten", r"is no tool, but of type function: decorate .* @tool"),
-        (find_tool, "named_mine:correct", r"is no tool, but of type FunctionReward: decorate it"),
-        (find_tool, "named_min:search", r"no module 'named_min' in .* Did you mean 'named_mine'\?"),
+        (
+            find_tools,
+            "named_mine:serach",
+            r"named_mine has no tool 'serach'\. Did you mean 'search",
+        ),
+        (find_tools, "named_mine:x", r"named_mine has no tool 'x'\. Known: .*search\b"),
+        (
+            find_tools,
+            "named_mine:correct",
+            r"is no tool, but of type FunctionReward: name a function",
+        ),
+        (
+            find_tools,
+            "named_min:search",
+            r"no module 'named_min' in .* Did you mean 'named_mine'\?",
+        ),
         (find_reward, "exactmatch", r"unknown reward 'exactmatch'\. Did you mean 'exact_match'\?"),
         (find_reward, "named_mine:corect", r"no reward 'corect'.*'correct'\? Known: correct\.$"),
         (find_reward, "named_mine:forgotten", r"no reward, but of type function: .* @reward"),
@@ -144,7 +155,7 @@ async def test_named_parts_make_an_agent_that_runs(base: Path) -> None:
             r"calling named_mine:Demanding without arguments raised",
         ),
         (find_environment, "serch", r"unknown environment 'serch'\. Did you mean 'search'\?"),
-        (find_environment, "named_mine:Polite", r"no environment, .*a class with `reset`, `s"),
+        (find_environment, "named_mine:polite", r"no environment, .*name a class, a function that"),
         (find_environment, "named_mine:limit", r"is no environment, but of type int"),
         (find_mask, "last_turn", r"unknown mask policy 'last_turn'\. Did you mean 'last_turn_only"),
         (find_mask, "named_mine:limit", r"is no mask policy, but of type int: name a function"),

@@ -83,10 +83,10 @@ def test_a_dry_run_fills_in_and_checks_what_the_package_takes(site: Path, tmp_pa
 
 
 CODE = """
-from agentfly.agents.registry import find_group_reward, find_reward, find_tool
+from agentfly.agents.registry import find_group_reward, find_reward, find_tools
 from agentfly.chat.formats import get_format
 from agentfly import load_environment
-print(find_tool("count_vowels").spec.name, find_reward("vowel_share").name)
+print(find_tools("count_vowels")[0].spec.name, find_reward("vowel_share").name)
 print(find_group_reward("most_vowels").name, get_format("shouted").name)
 print(len(list(load_environment("vowels", questions=3).tasks())))
 """

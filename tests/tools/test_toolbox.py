@@ -200,16 +200,18 @@ def test_a_plain_function_is_no_tool() -> None:
         Toolbox([not_a_tool])
 
 
-def test_a_method_needs_its_instance() -> None:
+def test_a_method_of_a_class_leases_an_instance_of_it() -> None:
     class Account:
         @tool
         def pay(self) -> str:
             """Pay."""
             raise NotImplementedError
 
-    with pytest.raises(ConfigError, match=r"method without its instance: pass it as instance\.pay"):
-        Toolbox([Account.pay])
-    assert [spec.name for spec in Toolbox([Account().pay]).specs] == ["pay"]
+    assert Toolbox([Account.pay]).environments == (EnvSpec(Account),)
+    assert Toolbox([Account().pay]).environments == ()
+    unfinished: Any = vars(Account)["pay"]
+    with pytest.raises(ConfigError, match="'pay' is a method whose class is not known"):
+        Toolbox([unfinished])
 
 
 async def test_finish_and_answer_end_the_chain() -> None:

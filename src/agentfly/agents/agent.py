@@ -11,6 +11,7 @@ from typing import Any, Self, TypedDict, Unpack
 from agentfly.agents.argument_checks import (
     Rows,
     environment_spec,
+    method_source,
     require_count,
     require_group_reward,
     require_reward,
@@ -37,6 +38,7 @@ from agentfly.rollout import (
 from agentfly.rollout.chain_setup import environments_of
 from agentfly.runtime.clock import LoopClock
 from agentfly.tools import Toolbox
+from agentfly.tools.methods import make_tools
 from agentfly.types import (
     AgentKind,
     ChatModel,
@@ -75,13 +77,16 @@ class Agent:
     Args:
         model: A model's name or folder, an engine, or a chat model. An agent that is only used for
             training needs none: it gets the model that is trained.
-        tools: Tools that it may call.
+        tools: What it may call: tools, functions, methods, or classes with all their documented
+            methods. For methods, each chain leases an instance of the class.
         reward: Scores each chain, while the chain still holds its environments.
         group_reward: Scores all chains of a row at once, after they have ended.
         system_prompt: Put before every conversation.
         kind: `"tools"`, `"react"`, `"code"`, `"tags"`, or a kind of your own.
         format: How tool calls are written; by default what the model's template uses.
-        environment: An environment that makes the first observation: its class, or an `EnvSpec`.
+        environment: What each chain leases an instance of: a class, a partial of one, a function
+            that makes one, or an `EnvSpec`. Its `reset` may make the first observation. Its `step`
+            answers the model's text; without a `step`, its documented methods are the tools.
         renderer: Converts messages to tokens; by default made from the model's own template.
         max_turns: Shorthand for `limits.max_turns`.
         limits: Limits after which a chain is stopped.
@@ -105,7 +110,7 @@ class Agent:
         self,
         model: str | Path | Engine | ChatModel | None = None,
         *,
-        tools: Sequence[Tool] = (),
+        tools: Sequence[Tool | Callable[..., Any]] = (),
         reward: Reward | None = None,
         group_reward: GroupReward | None = None,
         system_prompt: str | None = None,
@@ -122,11 +127,13 @@ class Agent:
         trust_remote_code: bool = False,
         template_options: Mapping[str, Any] | None = None,
     ) -> None:
-        self.tools = Toolbox(require_tools(tools))
+        self.environment = environment_spec(environment)
+        self.tools = Toolbox(
+            make_tools(require_tools(tools) or method_source(self.environment), self.environment)
+        )
         self.kind = _kind(kind, system_prompt)
         self.reward = require_reward(reward)
         self.group_reward = require_group_reward(group_reward)
-        self.environment = environment_spec(environment)
         self._given = _Given(
             renderer, self._format(format), template_options, sampling, limits, max_turns
         )

@@ -4,10 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentfly.errors import ConfigError
+from agentfly.tools.methods import require_makeable
 from agentfly.types import EnvSpec, GroupReward, Message, Reward, Task, Tool
 
+Tools = Sequence[Tool | Callable[..., Any]]
 
-def require_tools(tools: Sequence[Tool]) -> Sequence[Tool]:
+
+def require_tools(tools: Tools) -> Tools:
     """Refuse a single tool that is not in a list."""
     if not isinstance(tools, Sequence):
         raise ConfigError(f"tools is a list: write tools=[{_name(tools)}]")
@@ -38,10 +41,21 @@ def environment_spec(environment: Callable[..., Any] | EnvSpec | None) -> EnvSpe
         return environment
     if not callable(environment):
         raise ConfigError(
-            "environment= takes a class, a function that makes an instance, or an EnvSpec, not an "
-            f"instance: got {environment!r}"
+            f"environment= takes a class, so that each chain gets an instance of its own, and got "
+            f"an instance: {environment!r}. Pass {type(environment).__qualname__}, a "
+            "functools.partial of it, a function that makes one, or an EnvSpec"
         )
-    return EnvSpec(environment)
+    spec = EnvSpec(environment)
+    require_makeable(spec)
+    return spec
+
+
+def method_source(environment: EnvSpec | None) -> tuple[EnvSpec, ...]:
+    """Return the environment whose methods are the tools of an agent that names none."""
+    kind = environment.instance_class if environment else None
+    if environment is None or kind is None or hasattr(kind, "step"):
+        return ()
+    return (environment,)
 
 
 def require_count(name: str, count: object, *, at_least: int) -> None:

@@ -3,7 +3,8 @@
 A name is a built-in one, `module:name` of a user's own code, or an entry point of an installed
 package:
 
-    find_tool("calculator")
+    find_tools("calculator")
+    find_tools("shop:Inventory")                                    # its methods
     find_reward("my_rewards:correct", base=Path("experiments"))     # experiments/my_rewards.py
 """
 
@@ -22,7 +23,8 @@ from agentfly.rewards import (
     qa_exact_match,
     qa_f1,
 )
-from agentfly.tools import answer, calculator, finish
+from agentfly.tools import Toolbox, answer, calculator, finish
+from agentfly.tools.methods import is_plain_callable, make_tools
 from agentfly.types import AgentKind, GroupReward, Reward, Tool
 
 
@@ -30,11 +32,15 @@ def _has(*parts: str) -> Callable[[Any], bool]:
     return lambda value: all(hasattr(value, part) for part in parts)
 
 
-_TOOL: PluginKind[Tool] = PluginKind(
+_TOOL: PluginKind[Any] = PluginKind(
     what="tool",
     group="agentfly.tools",
-    fits=_has("spec", "environments", "run"),
-    way_out="decorate it with @tool",
+    fits=lambda value: (
+        isinstance(value, type)
+        or is_plain_callable(value)
+        or _has("spec", "environments", "run")(value)
+    ),
+    way_out="name a function, a method, or a class with documented methods",
     builtin={"answer": answer, "calculator": calculator, "finish": finish},
 )
 _REWARD: PluginKind[Any] = PluginKind(
@@ -70,13 +76,15 @@ _MASK: PluginKind[MaskPolicy] = PluginKind(
 )
 
 
-def find_tool(name: str, *, base: Path | None = None) -> Tool:
-    """Return the tool of a name. Modules are searched in `base` first.
+def find_tools(name: str, *, base: Path | None = None) -> tuple[Tool, ...]:
+    """Return the tool of a name, or those of a class. Modules are searched in `base` first.
 
-    >>> find_tool("calculator").spec.name
-    'calculator'
+    >>> [tool.spec.name for tool in find_tools("calculator")]
+    ['calculator']
     """
-    return _TOOL.find(name, base=base)
+    tools = make_tools([_TOOL.find(name, base=base)])
+    Toolbox(tools)
+    return tools
 
 
 def find_reward(name: str, *, base: Path | None = None) -> Reward:

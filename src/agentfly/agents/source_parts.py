@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentfly.agents.registry import find_group_reward, find_kind, find_reward, find_tool
+from agentfly.agents.registry import find_group_reward, find_kind, find_reward, find_tools
 from agentfly.config import Problem, SourceSettings
 from agentfly.config.validation_errors import Problems, refuse_if_any
 from agentfly.environments import Kit, find_environment, make_kit
@@ -55,8 +55,8 @@ def resolve_source(
     """
     problems = Problems()
     kind = problems.tried("kind", find_kind, source.kind, base=base)
-    tools = [
-        problems.tried(f"tools.{place}", find_tool, name, base=base)
+    found_tools = [
+        problems.tried(f"tools.{place}", find_tools, name, base=base)
         for place, name in enumerate(source.tools)
     ]
     reward = source.reward and problems.tried("reward", find_reward, source.reward, base=base)
@@ -77,7 +77,7 @@ def resolve_source(
         # The environment's held-out tasks do not evaluate a run that trains on other tasks.
         eval_tasks=eval_tasks or (() if source.tasks else defaults.eval_tasks),
         kind=kind,
-        tools=tuple(tool for tool in tools if tool is not None) or defaults.tools,
+        tools=tuple(tool for tools in found_tools for tool in tools or ()) or defaults.tools,
         reward=reward or defaults.reward,
         group_reward=group_reward or None,
         environment=environment if isinstance(environment, EnvSpec) else defaults.environment,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from agentfly.agents import Agent
-from agentfly.agents.registry import find_tool
+from agentfly.agents.registry import find_tools
 from agentfly.cli.command import TemplateOptions, cli_errors, read_options
 from agentfly.config import EngineSettings
 from agentfly.config.validation_errors import refuse_if_any
@@ -58,7 +58,7 @@ def chat(  # noqa: PLR0913 - one option each
         names = [name.strip() for name in tools.split(",") if name.strip()]
         agent = Agent(
             model,
-            tools=[find_tool(name) for name in names],
+            tools=[tool for name in names for tool in find_tools(name)],
             system_prompt=system,
             sampling=SamplingParams(temperature=temperature, max_tokens=max_tokens),
             max_turns=max_turns,

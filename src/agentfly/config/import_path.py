@@ -13,13 +13,13 @@ from agentfly.runtime.names import suggestion
 
 
 def is_import_path(name: str) -> bool:
-    """Return whether a text has the form `package.module:name`.
+    """Return whether a text has the form `package.module:name`, or `module:Class.method`.
 
     >>> is_import_path("my.tools:search"), is_import_path("calculator"), is_import_path("C:/a.csv")
     (True, False, False)
     """
     module, colon, attribute = name.partition(":")
-    return bool(colon) and attribute.isidentifier() and all(map(str.isidentifier, _parts(module)))
+    return bool(colon) and all(map(str.isidentifier, (*_parts(module), *_parts(attribute))))
 
 
 def import_named(
@@ -49,13 +49,27 @@ def import_named(
         )
     module_name, _, attribute = path.partition(":")
     module = _import(module_name, _folders(base))
-    if not hasattr(module, attribute):
-        public = [name for name in vars(module) if not name.startswith("_")]
-        fitting = [name for name in public if fits(getattr(module, name))]
-        raise ConfigError(
-            f"{module_name} has no {what} {attribute!r}. {suggestion(attribute, fitting or public)}"
-        )
-    return getattr(module, attribute)
+    found: Any = module
+    for name in _parts(attribute):
+        if not hasattr(found, name):
+            owner = module_name if found is module else f"{module_name}:{found.__qualname__}"
+            public = [other for other in vars(found) if not other.startswith("_")]
+            fitting = [other for other in public if _is_own(found, other, fits)]
+            raise ConfigError(
+                f"{owner} has no {what} {name!r}. {suggestion(name, fitting or public)}"
+            )
+        found = getattr(found, name)
+    return found
+
+
+def _is_own(owner: Any, name: str, fits: Callable[[Any], bool]) -> bool:
+    """Return whether a name is of the right kind and was not imported from another module."""
+    value = getattr(owner, name)
+    return fits(value) and getattr(value, "__module__", None) in (None, *_modules(owner))
+
+
+def _modules(owner: Any) -> tuple[object, ...]:
+    return (owner.__name__, getattr(owner, "__module__", None))
 
 
 def folder_with(path: str, base: Path | None) -> Path | None:

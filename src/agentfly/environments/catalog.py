@@ -16,15 +16,12 @@ from agentfly.environments.index import INDEX
 from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.errors import ConfigError, boundary
 from agentfly.types import EnvSpec
-from agentfly.types.environment import is_environment_class
 
 ENVIRONMENTS = MappingProxyType({name: entry.path for name, entry in INDEX.items()})
 """Definitions of the built-in environments, as `module:name`."""
 
 
 def _makes_environments(value: Any) -> bool:
-    if isinstance(value, type):
-        return is_environment_class(value)
     return callable(value) or isinstance(value, EnvSpec | EnvironmentDefinition)
 
 
@@ -33,8 +30,7 @@ _KIND: PluginKind[Any] = PluginKind(
     group="agentfly.environments",
     builtin=ENVIRONMENTS,
     fits=_makes_environments,
-    way_out="name an EnvironmentDefinition, a class with `reset`, `step` and `close`, or a "
-    "function that makes an instance",
+    way_out="name a class, a function that makes an instance, or an EnvironmentDefinition",
 )
 
 

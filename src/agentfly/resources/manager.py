@@ -72,6 +72,7 @@ class Dispatcher:
         for spec in specs:
             if spec not in self.pools:
                 pooling = self._pooling_of(spec)
+                _require_reset(spec, pooling)
                 placement = placement_of(pooling.where)
                 self.pools[spec] = InstancePool(spec=spec, pooling=pooling, placement=placement)
             self.pools[spec].can_be_made = True
@@ -181,6 +182,15 @@ class Dispatcher:
         return (
             f"{names} did not become free for {waiter.owner} within {now - waiter.since:.1f} s: "
             f"{states}. {_way_out(waiter.pools)}"
+        )
+
+
+def _require_reset(spec: EnvSpec, pooling: Pooling) -> None:
+    kind = spec.instance_class
+    if pooling.may_be_reused and kind is not None and not hasattr(kind, "reset"):
+        raise ConfigError(
+            f"{spec.name} is to serve {pooling.max_uses} chains in turn (max_uses), but has no "
+            "`reset` that would make it forget the last one: write one, or leave max_uses at 1"
         )
 
 

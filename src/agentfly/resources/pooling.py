@@ -7,6 +7,7 @@ from typing import Any
 
 from agentfly.errors import ConfigError
 from agentfly.runtime.http.address import split_token
+from agentfly.types.environment import plain_factory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +84,9 @@ class Pooling:
 
 def pooling_of(factory: Callable[..., Any], table: Mapping[Any, Pooling] | None = None) -> Pooling:
     """Return the table's entry, else the factory's own attribute, else the defaults."""
-    pooling = (table or {}).get(factory) or getattr(factory, "pooling", None) or Pooling()
+    plain = plain_factory(factory)
+    own = getattr(plain, "pooling", None)
+    pooling = (table or {}).get(factory) or (table or {}).get(plain) or own or Pooling()
     if not isinstance(pooling, Pooling):
         raise ConfigError(
             f"the attribute `pooling` of {getattr(factory, '__qualname__', factory)!r} must be a "

@@ -5,7 +5,8 @@ The first rule that fits a parameter decides:
 1. a parameter `env`, where the decorator was given `env=`: that environment;
 2. an annotation that is an environment class, `Context`, `Task`, `Trajectory`, ...: that object;
 3. a reserved name (`final_response`, `trajectory`, `task`, `env`, `context`, ...): that object;
-4. anything else: the task's field of that name, or else the parameter's default.
+4. anything else: the task's field of that name, or else the parameter's default;
+5. without both, an annotation that is a class: the chain's instance of it, which its tools lease.
 
 A reserved name always hides a field of the same name: a reward that takes `task` gets the Task, and
 finds a field called "task" in `task.fields["task"]`.
@@ -43,6 +44,12 @@ class _Environment:
 class _Field:
     name: str
     default: Any
+    kind: type | None = None
+    """Class of the annotation: without such a field, the chain's instance of it is meant."""
+
+    def is_instance(self, task: Task) -> bool:
+        """Return whether it is an environment of the chain instead of a field of the task."""
+        return self.kind is not None and self.name not in task.fields and self.default is MISSING
 
 
 _Source = _Offered | _Environment | _Field
@@ -85,6 +92,9 @@ class Arguments:
         The reward's own timeout starts only after that.
         """
         wanted = {n: s.spec for n, s in self.sources.items() if isinstance(s, _Environment)}
+        for name, source in self.sources.items():
+            if isinstance(source, _Field) and source.kind and source.is_instance(context.task):
+                wanted[name] = EnvSpec(source.kind)
         try:
             async with context.clock.timeout_at(context.deadline):
                 return {n: await context.environments.get(spec) for n, spec in wanted.items()}
@@ -97,7 +107,25 @@ class Arguments:
             name: _value(source, offers, task)
             for name, source in self.sources.items()
             if not isinstance(source, _Environment)
+            and not (isinstance(source, _Field) and source.is_instance(task))
         }
+
+    def missing_fields(self, task: Task, leased: Collection[EnvSpec] = ()) -> list[str]:
+        """List the fields that a task would have to have and lacks.
+
+        Args:
+            task: A row.
+            leased: Environments of the chain, whose instances parameters may receive.
+        """
+        fields = [s for s in self.sources.values() if isinstance(s, _Field)]
+        kinds = [spec.instance_class for spec in leased]
+        return [
+            field.name
+            for field in fields
+            if field.default is MISSING
+            and field.name not in task.fields
+            and not any(k and field.kind and issubclass(k, field.kind) for k in kinds)
+        ]
 
 
 def _source(parameter: Parameter, offered: Offers, env: EnvSpec | None) -> _Source:
@@ -113,7 +141,10 @@ def _source(parameter: Parameter, offered: Offers, env: EnvSpec | None) -> _Sour
         return _Offered(by_annotation[0])
     if name == "env":
         return _Environment(None)
-    return _Offered(name) if name in offered else _Field(name, parameter.default)
+    if name in offered:
+        return _Offered(name)
+    own_class = isinstance(wanted, type) and wanted.__module__ != "builtins"
+    return _Field(name, parameter.default, wanted if own_class else None)
 
 
 def _without_metadata(annotation: Any) -> Any:

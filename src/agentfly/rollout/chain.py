@@ -129,7 +129,8 @@ class _Chain:
         observation = None
         if self.setup.environment is not None:
             first = await self.environments.first_step(self.setup.environment)
-            observation, self.state_key = first.observation, first.state_key
+            if first is not None:
+                observation, self.state_key = first.observation, first.state_key
         with boundary(AgentError, "making the opening messages"):
             self.messages = _require_messages(
                 self.setup.kind.open(self.attempt.task, self.setup.tools.specs, observation)

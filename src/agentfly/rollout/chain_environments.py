@@ -1,6 +1,7 @@
 """A chain's own environments: leased together, reset once, always released."""
 
 import asyncio
+import inspect
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -11,7 +12,9 @@ from typing import Any
 from agentfly.errors import ConfigError, DeadlineError, EnvError, boundary
 from agentfly.rollout.chain_time import Stopwatch, TimeLimit
 from agentfly.runtime.invoke import invoke
-from agentfly.types import Attempt, Clock, EnvSpec, Pool, SpanKind, Step
+from agentfly.runtime.signature import MISSING
+from agentfly.types import Attempt, Clock, EnvSpec, Pool, Seed, SpanKind, Step, Task
+from agentfly.types.environment import serving_spec
 
 
 @dataclass(slots=True)
@@ -31,7 +34,7 @@ class ChainEnvironments:
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _instances: dict[EnvSpec, Any] | None = None
-    _first_steps: dict[EnvSpec, Step] = field(default_factory=dict)
+    _first_steps: dict[EnvSpec, Step | None] = field(default_factory=dict)
 
     async def __aenter__(self) -> "ChainEnvironments":
         return self
@@ -46,13 +49,17 @@ class ChainEnvironments:
 
     async def get(self, spec: EnvSpec | None) -> Any:
         """Return the instance for a spec; None means the chain's only environment."""
-        wanted = self._only() if spec is None else spec
+        wanted = self._only() if spec is None else serving_spec(spec, self.specs)
         if wanted not in self.specs:
-            raise ConfigError(f"environment {wanted.name} was not declared by any tool or reward")
+            known = ", ".join(spec.name for spec in self.specs) or "none"
+            raise ConfigError(
+                f"this chain has no {wanted.name}: its environments are {known}. Give the agent "
+                f"tools of that class, as in tools=[{wanted.name}], or environment={wanted.name}"
+            )
         return (await self._leased())[wanted]
 
-    async def first_step(self, spec: EnvSpec) -> Step:
-        """Return the environment's first observation, from its reset for this task."""
+    async def first_step(self, spec: EnvSpec) -> Step | None:
+        """Return the environment's first observation, from its reset for this task, if any."""
         await self._leased()
         return self._first_steps[spec]
 
@@ -82,15 +89,50 @@ class ChainEnvironments:
                 self._first_steps[spec] = await self._reset(spec, instance)
         return instances
 
-    async def _reset(self, spec: EnvSpec, instance: Any) -> Step:
+    async def _reset(self, spec: EnvSpec, instance: Any) -> Step | None:
+        """Reset an instance that has a `reset`; return its first observation, if it makes one."""
+        if "reset" not in dir(instance):
+            return None
         seed = self.attempt.seed.child("env", spec.name)
+        args, kwargs = reset_arguments(spec, self.attempt.task, seed)
         said = await call_environment(
-            partial(instance.reset, self.attempt.task, seed),
+            partial(instance.reset, *args, **kwargs),
             f"resetting {spec.name}",
             clock=self.clock,
             deadline=self.time.deadline,
         )
-        return said if isinstance(said, Step) else Step(observation=str(said))
+        if said is None or isinstance(said, Step):
+            return said
+        return Step(observation=str(said))
+
+
+def reset_arguments(
+    spec: EnvSpec, task: Task, seed: Seed
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of an environment's `reset`.
+
+    By name, if it takes only `task`, `seed` and fields of the task, or `**fields` for all of them;
+    otherwise the task and the seed, in this order.
+    """
+    given = {**task.fields, "task": task, "seed": seed}
+    by_position: tuple[tuple[Any, ...], dict[str, Any]] = ((task, seed), {})
+    reset = getattr(spec.instance_class, "reset", None)
+    if reset is None:
+        return by_position
+    parameters = list(inspect.signature(reset).parameters.values())[1:]
+    if any(p.kind is p.VAR_POSITIONAL or p.kind is p.POSITIONAL_ONLY for p in parameters):
+        return by_position
+    named = [p for p in parameters if p.kind is not p.VAR_KEYWORD]
+    missing = [p.name for p in named if p.default is MISSING and p.name not in given]
+    if missing and len(named) == len(by_position[0]):
+        return by_position
+    if missing:
+        raise EnvError(
+            f"reset of {spec.name} takes {', '.join(map(repr, missing))}, which task {task.id!r} "
+            f"lacks. It can take `task`, `seed`, and the task's fields: {', '.join(task.fields)}"
+        )
+    kwargs = {p.name: given[p.name] for p in named if p.name in given}
+    return (), kwargs if len(named) == len(parameters) else {**task.fields, **kwargs}
 
 
 async def call_environment(

@@ -23,6 +23,7 @@ from agentfly.types import (
     ToolResult,
     ToolSpec,
 )
+from agentfly.types.environment import serving_spec
 
 
 class Tools(Protocol):
@@ -46,7 +47,8 @@ def environments_of(
     """Return every environment that a chain may lease, each once."""
     own = (first,) if first else ()
     rewarding = reward.environments if reward else ()
-    return tuple(dict.fromkeys((*own, *tools.environments, *rewarding)))
+    named = tuple(dict.fromkeys((*own, *tools.environments, *rewarding)))
+    return tuple(dict.fromkeys(serving_spec(spec, named) for spec in named))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

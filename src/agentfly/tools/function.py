@@ -5,6 +5,7 @@ import functools
 import inspect
 import logging
 import re
+import types
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -21,7 +22,14 @@ from agentfly.runtime.signature import (
     unwrapped,
 )
 from agentfly.tools.call_arguments import read_arguments
-from agentfly.tools.injection import Source, injected_environments, injected_values, sources_of
+from agentfly.tools.injection import (
+    FromEnvironment,
+    Source,
+    injected_environments,
+    injected_values,
+    leased_environment,
+    sources_of,
+)
 from agentfly.tools.tool_result import clean_observation, to_result
 from agentfly.tools.tool_schema import Arguments, arguments_of, parameters_schema
 from agentfly.types import Context, EnvSpec, ToolCall, ToolResult, ToolSpec, ToolStatus
@@ -35,6 +43,14 @@ MAX_SHOWN_ERROR = 500
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedMethod:
+    """Method of an environment, called on the instance that the chain leases."""
+
+    spec: EnvSpec
+    name: str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,7 +67,11 @@ class FunctionTool(Generic[P, R]):
     max_length: int | None = None
     """Maximum characters of an observation; None means no limit."""
     unbound: bool = False
-    """Whether it is a method that still lacks its instance."""
+    """Whether it is a method whose class and instance are not known yet."""
+    method: LeasedMethod | None = None
+    """Method that is called instead of the function, on the chain's own instance."""
+    shared: bool = False
+    """Whether all chains may share the object of a bound method."""
 
     def __post_init__(self) -> None:
         _require_usable(self)
@@ -66,15 +86,23 @@ class FunctionTool(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     def __get__(self, instance: object, owner: type | None = None) -> "FunctionTool[..., R]":
-        if instance is None or not self.unbound:
+        if not self.unbound:
             return self
-        bound = functools.partial(self.function, instance)  # type: ignore[arg-type]
-        return dataclasses.replace(self, function=bound, unbound=False)
+        if instance is not None:
+            bound = types.MethodType(self.function, instance)
+            return dataclasses.replace(self, function=bound, unbound=False)
+        return self if owner is None else self.of_class(EnvSpec(owner))
+
+    def of_class(self, spec: EnvSpec, name: str | None = None) -> "FunctionTool[P, R]":
+        """Return a method's tool that is called on the instance which the chain leases."""
+        method = LeasedMethod(spec, name or name_of(self.function))
+        return dataclasses.replace(self, method=method, unbound=False)
 
     @property
     def environments(self) -> tuple[EnvSpec, ...]:
         """Environments that it needs."""
-        return injected_environments(self.sources)
+        own = (self.method.spec,) if self.method else ()
+        return tuple(dict.fromkeys((*own, *injected_environments(self.sources))))
 
     async def run(self, call: ToolCall, context: Context) -> ToolResult:
         """Run a call; return mistakes of the model and of the tool as results."""
@@ -83,18 +111,34 @@ class FunctionTool(Generic[P, R]):
             return clean_observation(read, self.max_length)
         asked_at = context.clock.now()
         given = await injected_values(self.spec.name, self.sources, context, self.defaults)
+        instance = await self._instance(context)
         # The wait for environments is not charged to the chain.
         waited = context.clock.now() - asked_at
         context = dataclasses.replace(context, deadline=context.deadline + waited)
-        result = await self._answer({**read.values, **given}, context)
+        result = await self._answer({**read.values, **given}, instance, context)
         if read.repaired:
             result = dataclasses.replace(result, repaired=True)
         return clean_observation(result, self.max_length)
 
-    async def _answer(self, arguments: dict[str, Any], context: Context) -> ToolResult:
-        called: functools.partial[R] = functools.partial(self.function, **arguments)
+    async def _instance(self, context: Context) -> object:
+        if self.method is None:
+            return None
+        source = FromEnvironment(self.method.spec)
+        return await leased_environment(self.spec.name, source, context)
+
+    def _callable(self, instance: object) -> Callable[..., R]:
+        """Return the function, or the method of an instance, which may be in another process."""
+        if self.method is None:
+            return self.function
+        method = getattr(instance, self.method.name)
+        return method.function if isinstance(method, FunctionTool) else method
+
+    async def _answer(
+        self, arguments: dict[str, Any], instance: object, context: Context
+    ) -> ToolResult:
         named = f"tool {self.spec.name!r}"
         try:
+            called: functools.partial[R] = functools.partial(self._callable(instance), **arguments)
             returned = await invoke(
                 called,
                 name=named,
@@ -131,6 +175,7 @@ def tool(
     inject: Collection[str] = (),
     timeout: float = DEFAULT_SECONDS,
     max_length: int | None = None,
+    shared: bool = False,
 ) -> FunctionTool[P, R]: ...
 @overload
 def tool(
@@ -141,6 +186,7 @@ def tool(
     inject: Collection[str] = (),
     timeout: float = DEFAULT_SECONDS,
     max_length: int | None = None,
+    shared: bool = False,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function. The model is shown its signature and docstring.
@@ -150,7 +196,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         **options: `name` and `description`, if not the function's own; `env`, the environment
             class, factory or spec behind the parameter `env`; `inject`, parameters that are filled
             from the task's fields of the same name; `timeout` in seconds for one call;
-            `max_length` of an observation in characters.
+            `max_length` of an observation in characters; `shared`, for a bound method whose object
+            all chains may share.
 
     Example:
         >>> @tool
@@ -174,6 +221,7 @@ def _make(
     inject: Collection[str] = (),
     timeout: float = DEFAULT_SECONDS,
     max_length: int | None = None,
+    shared: bool = False,
 ) -> FunctionTool[P, R]:
     name = name or name_of(function)
     unbound = is_unbound_method(function)
@@ -194,6 +242,7 @@ def _make(
         timeout=timeout,
         max_length=max_length,
         unbound=unbound,
+        shared=shared,
     )
 
 

@@ -80,7 +80,7 @@ async def injected_values(
             if field in context.task.fields or name not in defaults:
                 values[name] = _field(tool, field, context.task)
         elif isinstance(source, FromEnvironment):
-            values[name] = await _environment(tool, source, context)
+            values[name] = await leased_environment(tool, source, context)
         else:
             values[name] = context if source is WholeObject.CONTEXT else context.task
     return values
@@ -155,7 +155,7 @@ def _field(tool: str, field: str, task: Task) -> object:
     return task.fields[field]
 
 
-async def _environment(tool: str, source: FromEnvironment, context: Context) -> object:
+async def leased_environment(tool: str, source: FromEnvironment, context: Context) -> object:
     """Return the leased environment; the tool's timeout starts only after the lease."""
     try:
         return await context.environments.get(source.spec)

@@ -93,6 +93,6 @@ def _require_tool(tool: Tool) -> None:
         raise ConfigError(f"{name} is not a tool: decorate it with @tool, or pass tool({name})")
     if isinstance(tool, FunctionTool) and tool.unbound:
         raise ConfigError(
-            f"tool {tool.spec.name!r} is a method without its instance: "
-            f"pass it as instance.{tool.spec.name}"
+            f"tool {tool.spec.name!r} is a method whose class is not known here: pass it to an "
+            f"Agent, or take it from its class after @tool, as in TheClass.{tool.spec.name}"
         )

@@ -1,6 +1,8 @@
 """Environments: stateful objects that a chain leases for itself."""
 
-from collections.abc import Callable, Mapping
+import functools
+import typing
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +34,7 @@ class EnvSpec:
     """
 
     factory: Callable[..., Any]
-    """A class, or a function that makes an instance."""
+    """A class, a partial of one, or a function that makes an instance."""
     options: tuple[tuple[str, Any], ...] = ()
     """Keyword arguments for the factory; hashable."""
 
@@ -40,12 +42,57 @@ class EnvSpec:
     def name(self) -> str:
         """Name in messages and metrics."""
         options = ", ".join(f"{key}={value!r}" for key, value in self.options)
-        name = getattr(self.factory, "__qualname__", repr(self.factory))
+        made = plain_factory(self.factory)
+        name = getattr(made, "__qualname__", repr(made))
         return f"{name}({options})" if options else name
+
+    @property
+    def instance_class(self) -> type | None:
+        """Class of the instances; None if a function makes them and does not annotate its return.
+
+        >>> EnvSpec(functools.partial(dict, size=3)).instance_class
+        <class 'dict'>
+        """
+        made = plain_factory(self.factory)
+        kind = made if isinstance(made, type) else _return_type(made)
+        return kind if isinstance(kind, type) and kind not in (Any, object) else None
 
     def make(self) -> Any:
         """Make a new instance."""
         return self.factory(**dict(self.options))
+
+
+def _return_type(function: Callable[..., Any]) -> object:
+    try:
+        return typing.get_type_hints(function).get("return")
+    except (NameError, TypeError):
+        return None  # Imported for type checks only, or not a function.
+
+
+def serving_spec(wanted: EnvSpec, specs: Iterable[EnvSpec]) -> EnvSpec:
+    """Return the spec whose instance a parameter receives, among those of a chain.
+
+    A parameter names only a class. Where the chain makes it in another way (with options, by a
+    partial, as a subclass), and in only one, that instance is meant.
+
+    >>> class Shop: ...
+    >>> large = EnvSpec(Shop, (("size", 3),))
+    >>> serving_spec(EnvSpec(Shop), [EnvSpec(Shop), large]) == large
+    True
+    """
+    kind = wanted.factory
+    if wanted.options or not isinstance(kind, type):
+        return wanted
+    others = [spec for spec in dict.fromkeys(specs) if spec != wanted]
+    fitting = [s for s in others if s.instance_class and issubclass(s.instance_class, kind)]
+    return fitting[0] if len(fitting) == 1 else wanted
+
+
+def plain_factory(factory: Callable[..., Any]) -> Callable[..., Any]:
+    """Look through partials to the class or function."""
+    while isinstance(factory, functools.partial):
+        factory = factory.func
+    return factory
 
 
 def is_environment_class(annotation: object) -> bool:

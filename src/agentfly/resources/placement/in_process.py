@@ -45,8 +45,8 @@ class InProcessInstance:
         return getattr(self.environment, name)
 
     async def close(self) -> None:
-        """Call its `close`; a thread that hangs in there is abandoned."""
-        if not self._closed:
+        """Call its `close`, if it has one; a thread that hangs in there is abandoned."""
+        if not self._closed and "close" in self.methods:
             self._closed = True
             doing = f"closing environment {self._name}"
             with boundary(EnvError, doing):
@@ -77,7 +77,7 @@ class _Making:
             self._made = instance
             if not self._given_up:
                 return instance
-        closing = instance.close()
+        closing = instance.close() if "close" in methods_of(instance) else None
         return asyncio.run(closing) if inspect.iscoroutine(closing) else None
 
     def give_up(self) -> Any:

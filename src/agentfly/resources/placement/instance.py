@@ -91,7 +91,7 @@ class RemoteInstance(ABC):
         return method
 
     async def close(self) -> None:
-        """Call its `close` unless it is broken or busy, then end it in any case."""
+        """Call its `close`, if it has one and is not broken or busy, then end it in any case."""
         try:
             await in_manager_thread(self._close_environment, f"close {self.name}")
         finally:
@@ -100,7 +100,8 @@ class RemoteInstance(ABC):
     def _close_environment(self) -> None:
         if self._fault is None and self._one_call_at_a_time.acquire(blocking=False):
             try:
-                self._guarded("close", (), {}, self._pooling.close_seconds)
+                if "close" in self.methods:
+                    self._guarded("close", (), {}, self._pooling.close_seconds)
             finally:
                 self._fault = "it is closed"
                 self._one_call_at_a_time.release()
