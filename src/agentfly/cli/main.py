@@ -30,6 +30,9 @@ COMMANDS = {
     "train": LazyCommand(
         "agentfly.cli.train:train", "Train a model with the settings of a TOML file."
     ),
+    "report": LazyCommand(
+        "agentfly.cli.report:report", "Write the report of a run again, from its folder alone."
+    ),
     "sft": LazyCommand(
         "agentfly.cli.sft:sft",
         "Train a model to imitate conversations, as a warm start before training by reward.",

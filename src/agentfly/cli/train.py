@@ -1,5 +1,6 @@
 """`agentfly train`: train by reward, with the settings of a TOML file."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +16,7 @@ from agentfly.cli.command import (
     require_train_extra,
     resumable_by_file,
 )
+from agentfly.cli.report import reported
 from agentfly.cli.trust import Trust, require_trust
 from agentfly.config import Problem, RunSettings, SettingsError, load_settings, to_toml
 from agentfly.observe.findings import count
@@ -45,8 +47,9 @@ def train(
 
     Tools and rewards of your own are named by module:name, relative to the file's folder. If that
     is not the working directory, their code runs only after you have agreed, or with --trust.
-    The run writes to the folder runs/NAME. The exit code is 0; 2 for a mistake in the settings or
-    a run that can't go on; 3 if no update changed the weights; 130, 143 or 129 if it was stopped.
+    The run writes to the folder runs/NAME, at its end the page report.html. The exit code is 0; 2
+    for a mistake in the settings or a run that can't go on; 3 if no update changed the weights;
+    130, 143 or 129 if it was stopped.
 
     \b
         agentfly train sums.toml --dry-run
@@ -60,8 +63,12 @@ def train(
             return
         from agentfly.training import train as run
 
-        with resumable_by_file(
-            "train", file, [*(overrides or ()), *(["--trust"] if trust else ())], parts.settings
+        arguments = [*(overrides or ()), *(["--trust"] if trust else ())]
+        command = shlex.join(["agentfly", "train", str(file), *arguments])
+        folder = parts.settings.folder / parts.settings.name
+        with (
+            resumable_by_file("train", file, arguments, parts.settings),
+            reported(folder, command=command),
         ):
             result = run(parts, resume=resume)
         typer.echo(f"{count(result.steps, 'step')} done. The model: {result.model}")

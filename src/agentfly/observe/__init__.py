@@ -13,9 +13,11 @@ from agentfly.observe.events import EventLog, LoggedEvent, read_events
 from agentfly.observe.log_file import log_to
 from agentfly.observe.metrics import METRICS, metrics_page, require_documented
 from agentfly.observe.plot import plot_curves
+from agentfly.observe.recorded_run import RecordedRun, find_run
+from agentfly.observe.report_page import show_report, write_report
 from agentfly.observe.rollout_metrics import rollout_metrics
 from agentfly.observe.run_progress import RunProgress, evaluation_line, step_line
-from agentfly.observe.run_report import Report, show_report, write_report
+from agentfly.observe.run_report import Report, read_report
 from agentfly.observe.summary import Summary, summarize
 from agentfly.observe.trackers import (
     MetricsFile,
@@ -42,6 +44,7 @@ __all__ = [
     "LoggedEvent",
     "MetricsFile",
     "MetricsRecord",
+    "RecordedRun",
     "Report",
     "RunProgress",
     "Summary",
@@ -52,6 +55,7 @@ __all__ = [
     "encode_trajectory",
     "evaluation_line",
     "evaluation_metrics",
+    "find_run",
     "log_to",
     "mean",
     "mean_interval",
@@ -61,6 +65,7 @@ __all__ = [
     "plot_curves",
     "read_events",
     "read_metrics",
+    "read_report",
     "read_trajectories",
     "require_documented",
     "require_json",

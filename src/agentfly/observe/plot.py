@@ -131,21 +131,43 @@ def _jinja() -> Any:
     return Environment(autoescape=True, loader=loader, undefined=StrictUndefined)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shape:
+    """Size of a figure in inches; its text keeps the same size."""
+
+    name: str
+    size: tuple[float, float]
+    legend_columns: int
+
+
+_WIDE = _Shape(name="wide", size=(8, 4.5), legend_columns=3)
+_NARROW = _Shape(name="narrow", size=(4.8, 4.4), legend_columns=1)
+
+
 def html_figure(curves: Curves) -> Any:
-    """Return the curves as an HTML fragment (inline SVG)."""
+    """Return the curves as an HTML fragment (inline SVG), for wide screens and for phones."""
     from markupsafe import Markup
 
-    figure, axes = _draw(curves)
-    svg = Markup(_svg(figure))
-    return Markup(render("figure.html.jinja", svg=svg, steps=_steps(curves, figure, axes)))
+    fragments = []
+    for shape in (_WIDE, _NARROW):
+        figure, axes = _draw(curves, shape=shape)
+        svg = Markup(_svg(figure, shape.name))  # It arranges the figure: steps have places now.
+        steps = _steps(curves, figure, axes)
+        fragments.append(render("figure.html.jinja", svg=svg, steps=steps, shape=shape.name))
+    return Markup("".join(fragments))
 
 
-def _svg(figure: Any) -> str:
-    """Return a figure as an SVG element with the page's colors, and a line for the pointer."""
+def _svg(figure: Any, salt: str) -> str:
+    """Return a figure as an SVG element with the page's colors, and a line for the pointer.
+
+    Args:
+        figure: Figure of matplotlib.
+        salt: Makes the ids inside differ from those of other figures of the page.
+    """
     from matplotlib import rc_context
 
     file = io.StringIO()
-    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "agentfly"}):
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": f"agentfly {salt}"}):
         figure.savefig(file, format="svg", transparent=True)
     text = file.getvalue()
     # Inside HTML, neither namespaces nor metadata have a use.
@@ -180,7 +202,7 @@ def _with_interval(point: Point) -> str:
     return f"{point.value:.3f} {interval_text(point.low, point.high, '{:.3f}')}"
 
 
-def _draw(curves: Curves, title: str | None = None) -> tuple[Any, Any]:
+def _draw(curves: Curves, title: str | None = None, *, shape: _Shape = _WIDE) -> tuple[Any, Any]:
     """Draw the curves, without a display; return matplotlib's figure and axes."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -190,7 +212,7 @@ def _draw(curves: Curves, title: str | None = None) -> tuple[Any, Any]:
         raise ConfigError(
             f"drawing a plot needs matplotlib ({error}): pip install 'agentfly[train]'"
         ) from error
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    figure = Figure(figsize=shape.size, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     axes.plot(
@@ -198,7 +220,7 @@ def _draw(curves: Curves, title: str | None = None) -> tuple[Any, Any]:
     )
     axes.plot(*_xy(curves.smoothed), color=_TRAINING, lw=2.4, label="training, smoothed")
     if curves.held_out:
-        _draw_held_out(axes, curves.held_out)
+        _draw_held_out(axes, curves.held_out, gid="held-out" if shape is _WIDE else None)
     if title:
         axes.set_title(title, loc="left", fontsize=13, fontweight="bold", color=_INK, pad=12)
     axes.set_xlabel("step", color=_MUTED)
@@ -209,13 +231,14 @@ def _draw(curves: Curves, title: str | None = None) -> tuple[Any, Any]:
     axes.grid(axis="y", color=_GRID)
     axes.set_axisbelow(True)
     axes.spines[:].set_visible(False)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False, labelcolor=_INK)
+    columns = shape.legend_columns
+    figure.legend(loc="outside lower center", ncols=columns, frameon=False, labelcolor=_INK)
     return figure, axes
 
 
-def _draw_held_out(axes: Any, points: tuple[Point, ...]) -> None:
+def _draw_held_out(axes: Any, points: tuple[Point, ...], gid: str | None) -> None:
     label = "held out, 95% interval"
-    axes.plot(*_xy(points), color=_HELD_OUT, lw=1.6, marker="o", ms=6, label=label, gid="held-out")
+    axes.plot(*_xy(points), color=_HELD_OUT, lw=1.6, marker="o", ms=6, label=label, gid=gid)
     spread = [point for point in points if point.low is not None and point.high is not None]
     below = [point.value - (point.low or 0.0) for point in spread]
     above = [(point.high or 0.0) - point.value for point in spread]

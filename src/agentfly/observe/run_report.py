@@ -1,29 +1,30 @@
-"""The report of a run: held-out tasks before and after, in numbers and in example chains.
+"""The report of a run, from its folder alone: what it reached, how, and what its chains look like.
 
-runs/quickstart/
+runs/sums/
+    report.html     curve, held-out tasks before and after, example chains, time, settings
     report.json     {"reward_before": 0.05, "reward_after": 0.93, "seconds": 281.4, …}
-    report.html     the table, the plot, chains side by side
     reward.png, reward.html
 """
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+from statistics import fmean
+from typing import TypeVar
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from agentfly.observe.console import STYLES, printable
+from agentfly.errors import FormatError
 from agentfly.observe.estimate import interval_text
-from agentfly.observe.evaluation_metrics import Counting, evaluation_metrics
-from agentfly.observe.plot import html_figure, plot_curves, read_curves, render
-from agentfly.observe.rollout_metrics import rollout_metrics
+from agentfly.observe.evaluation_metrics import evaluation_metrics
+from agentfly.observe.findings import Finding, read_findings
+from agentfly.observe.recorded_run import RecordedRun
 from agentfly.observe.trackers.metrics_file import MetricsRecord
-from agentfly.types import Group, Message, Trajectory
+from agentfly.types import ToolStatus, Trajectory, collect_groups
 
+NUM_EXAMPLES = 3
+"""Chains shown of each kind."""
+CANDIDATES = 64
+"""Held-out tasks of the last evaluation that are looked up in the first one for examples."""
+MAX_WARNINGS = 10
+"""Maximum number of log messages shown."""
 NUMBER, SHARE = "{:.2f}", "{:.0%}"
 
 ROWS = {
@@ -39,6 +40,30 @@ ROWS = {
 }
 """Rows of the comparison: the metric, its label and its format."""
 
+STAGES = ("sampling", "training", "publishing", "evaluating", "saving")
+"""Stages of a run, each with a metric `time/…`."""
+WAITS = {
+    "time/generation": "generating",
+    "time/tools": "tools",
+    "time/environments": "environments",
+    "time/rewards": "rewards",
+    "time/queue": "queues",
+}
+"""What an average chain waits for: the metric and its label."""
+
+T = TypeVar("T")
+U = TypeVar("U")
+TaskKey = tuple[str, str]
+"""Source and id of a task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """Metrics of the held-out chains of one step's weights."""
+
+    step: int
+    metrics: Mapping[str, float]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
@@ -46,12 +71,6 @@ class Example:
 
     before: Trajectory
     after: Trajectory
-
-    @property
-    def question(self) -> str:
-        """Last user message before the model's first turn, or the task's id."""
-        asked = [message.content for message in self.after.messages if message.role == "user"]
-        return asked[-1] if asked else self.after.task.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,117 +83,97 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """A comparison of two evaluations of the same held-out tasks."""
+class Stage:
+    """Where a part of the time went."""
 
-    before: Mapping[str, float]
-    """Metrics of the model as it was."""
-    after: Mapping[str, float]
+    name: str
     seconds: float
-    """Duration of the run."""
-    examples: tuple[Example, ...]
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What is known of a run; what its folder does not hold is None or empty, and in `notes`."""
+
+    run: RecordedRun
+    before: Evaluation | None
+    """The first evaluation, if there were two."""
+    after: Evaluation | None
+    """The last evaluation."""
+    examples: tuple[Example, ...] = ()
+    """Held-out tasks before and after, not chosen by their rewards."""
+    best: tuple[Trajectory, ...] = ()
+    """Chains of the last step with the highest rewards."""
+    worst: tuple[Trajectory, ...] = ()
+    failed: tuple[Trajectory, ...] = ()
+    """Chains of the last step that failed for a reason outside the model."""
+    stages: tuple[Stage, ...] = ()
+    waits: tuple[Stage, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    """What kept the run from learning, as the run itself reported."""
+    warnings: tuple[str, ...] = ()
+    """The last different warnings of AgentFly in the log."""
+    records: tuple[MetricsRecord, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What is missing, and why."""
+
+    @property
+    def seconds(self) -> float:
+        """Duration of all steps, evaluations included."""
+        return sum(stage.seconds for stage in self.stages)
 
     @property
     def reward_before(self) -> float | None:
-        """Held-out reward of the model as it was; None if no chain was scored."""
-        return self.before.get("eval/reward")
+        """Held-out reward of the model as it was; None without two evaluations."""
+        return self.before.metrics.get("eval/reward") if self.before else None
 
     @property
     def reward_after(self) -> float | None:
-        """Held-out reward after training."""
-        return self.after.get("eval/reward")
+        """Held-out reward after training; None without an evaluation."""
+        return self.after.metrics.get("eval/reward") if self.after else None
 
     @property
     def num_tasks(self) -> int:
-        """Held-out tasks that were scored after training."""
-        return int(self.after["eval/tasks"])
+        """Held-out tasks that were scored in the last evaluation."""
+        return int(self.after.metrics.get("eval/tasks", 0)) if self.after else 0
 
     @property
     def rows(self) -> list[Row]:
-        """The table."""
+        """The table of held-out metrics; empty without an evaluation."""
+        if self.after is None:
+            return []
+        then = self.before.metrics if self.before else {}
         return [
-            Row(
-                name=name,
-                before=_text(metric, form, self.before),
-                after=_text(metric, form, self.after),
-            )
+            Row(name=name, before=_text(metric, form, then), after=_text(metric, form, now))
             for metric, (name, form) in ROWS.items()
+            if metric in (now := self.after.metrics) or metric in then
         ]
 
+    @property
+    def progress(self) -> str:
+        """How far the run came: `12 of 60 steps`."""
+        planned = self.run.planned_steps
+        steps = max((record.step for record in self.records), default=0)
+        return f"{steps} steps" if planned is None else f"{steps} of {planned} steps"
 
-def write_report(  # noqa: PLR0913 - each is a part of the page
-    folder: Path,
-    *,
-    title: str,
-    before: Sequence[Group],
-    after: Sequence[Group],
-    records: Sequence[MetricsRecord],
-    seconds: float,
-    command: str | None = None,
-    num_examples: int = 3,
-    counting: Counting | None = None,
-) -> Report:
-    """Compare two evaluations of the same held-out tasks, and write the files above.
-
-    Args:
-        folder: Folder for the files, for example the run's folder.
-        title: Title of the page.
-        before: Held-out groups of the model as it was.
-        after: Held-out groups of the same tasks after training.
-        records: The run's metrics, for the plot.
-        seconds: Duration of the run.
-        command: Command that reproduces the run, if there is one.
-        num_examples: Number of tasks shown with a chain from before and one from after.
-        counting: Ranges of rewards, and the reward of chains that ran out of time.
-    """
-    report = compare(
-        before,
-        after,
-        seconds=seconds,
-        num_examples=num_examples,
-        counting=counting or Counting(),
-    )
-    plot_curves(records, folder / "reward.png", folder / "reward.html", title)
-    _write_json(report, folder / "report.json", command)
-    page = render(
-        "report.html.jinja",
-        title=title,
-        command=command,
-        report=report,
-        conversation=conversation,
-        figure=html_figure(read_curves(records)),
-    )
-    (folder / "report.html").write_text(page, encoding="utf-8", errors="backslashreplace")
-    return report
-
-
-def _write_json(report: Report, path: Path, command: str | None) -> None:
-    summary = {
-        "reward_before": report.reward_before,
-        "reward_after": report.reward_after,
-        "seconds": report.seconds,
-        "command": command,
-        "before": report.before,
-        "after": report.after,
-    }
-    path.write_text(json.dumps(summary, indent=1) + "\n")
-
-
-def compare(
-    before: Sequence[Group],
-    after: Sequence[Group],
-    *,
-    seconds: float,
-    num_examples: int,
-    counting: Counting,
-) -> Report:
-    """Return the metrics of both evaluations, and examples."""
-    return Report(
-        before=rollout_metrics(before) | evaluation_metrics(before, counting),
-        after=rollout_metrics(after) | evaluation_metrics(after, counting),
-        seconds=seconds,
-        examples=choose_examples(before, after, num_examples),
-    )
+    @property
+    def verdict(self) -> str | None:
+        """What the two evaluations say, in a sentence."""
+        if self.before is None or self.after is None:
+            return None
+        if self.reward_before is None or self.reward_after is None:
+            return None
+        then, now = self.before.metrics, self.after.metrics
+        change = f"from {self.reward_before:.2f} to {self.reward_after:.2f}"
+        known = "eval/reward_low" in then and "eval/reward_low" in now
+        if known and now["eval/reward_low"] > then["eval/reward_high"]:
+            return f"The held-out reward rose {change}."
+        if known and now["eval/reward_high"] < then["eval/reward_low"]:
+            return f"The held-out reward fell {change}."
+        return (
+            f"The held-out reward went {change}. The intervals overlap: it may be chance. More "
+            "held-out tasks make them narrower."
+        )
 
 
 def _text(metric: str, form: str, metrics: Mapping[str, float]) -> str:
@@ -187,78 +186,232 @@ def _text(metric: str, form: str, metrics: Mapping[str, float]) -> str:
     return f"{text} {interval_text(low, high, form)}"
 
 
-def choose_examples(
-    before: Sequence[Group], after: Sequence[Group], count: int
-) -> tuple[Example, ...]:
-    """Return the first chain of each of the first tasks: chosen examples would prove nothing."""
-    then = _first_chains(before)
-    pairs = ((then.get(task), chain) for task, chain in _first_chains(after).items())
-    examples = [Example(before=old, after=new) for old, new in pairs if old is not None]
-    return tuple(examples[:count])
+def read_report(run: RecordedRun) -> Report:
+    """Read everything that a run's folder holds, chains one at a time."""
+    notes: list[str] = []
+    none: list[MetricsRecord] = []
+    records = _or_note(lambda: run.records, none, notes)
+    held_out = _read_held_out(run, records, notes)
+    best, worst, failed = _read_extremes(run, records, notes)
+    found = _or_note(lambda: read_findings(run.path / "findings.json"), (), notes)
+    return Report(
+        run=run,
+        before=held_out.before,
+        after=held_out.after,
+        examples=held_out.examples,
+        best=best,
+        worst=worst,
+        failed=failed,
+        stages=tuple(_stages(records)),
+        waits=tuple(_waits(records)),
+        findings=found,
+        warnings=tuple(_warnings(run, found)),
+        notes=(*_missing(run, records), *notes),
+        records=tuple(records),
+    )
 
 
-def _first_chains(groups: Sequence[Group]) -> Mapping[tuple[str, str], Trajectory]:
-    first: dict[tuple[str, str], Trajectory] = {}
-    for group in groups:
-        if group.members:
-            first.setdefault((group.task.source, group.task.id), group.members[0])
-    return first
+def _or_note(read: Callable[[], T], instead: U, notes: list[str]) -> T | U:
+    """Return what can be read; a damaged file is noted, and the report is made without it."""
+    try:
+        return read()
+    except FormatError as error:
+        notes.append(str(error))
+        return instead
 
 
-def show_report(report: Report, console: Console) -> None:
-    """Print the table of before and after, and the example chains."""
-    table = Table(title=f"{report.num_tasks} held-out tasks", title_justify="left")
-    table.add_column("")
-    table.add_column("before", justify="right")
-    table.add_column("after", justify="right", style="bold")
-    for row in report.rows:
-        table.add_row(row.name, row.before, row.after)
-    console.print(table)
-    for example in report.examples:
-        _show_example(example, console)
-
-
-def _show_example(example: Example, console: Console) -> None:
-    console.print()
-    for line in example.question.splitlines():
-        console.print(Text(printable(line), style="bold"), soft_wrap=True)
-    for when, chain in (("before", example.before), ("after", example.after)):
-        reward = "unscored" if chain.reward is None else f"reward {chain.reward:.2f}"
-        console.print(Text(f"  {when}: {reward}, {chain.stop}", style="dim"))
-        _show_chain(chain, console)
-
-
-def _show_chain(chain: Trajectory, console: Console) -> None:
-    for said in conversation(chain):
-        for line in said.text.splitlines():
-            role = (f"    {said.role:<10} ", "dim")
-            console.print(Text.assemble(role, (printable(line), STYLES[said.role])), soft_wrap=True)
+def _missing(run: RecordedRun, records: list[MetricsRecord]) -> Iterator[str]:
+    if not any("reward/mean" in record.metrics for record in records):
+        yield "No step was finished, so there is no curve."
+    step = max((record.step for record in records), default=0)
+    if run.planned_steps is not None and step < run.planned_steps:
+        yield (
+            f"The run took {step} of {run.planned_steps} steps: it was stopped, reached its target "
+            "reward, or is still running."
+        )
+    if not run.evaluations:
+        yield (
+            "No held-out task was evaluated, so nothing can be said about tasks that were not "
+            "trained on. Give the source `eval_tasks`."
+        )
+    elif len(run.evaluations) == 1:
+        yield f"There is one evaluation, after step {run.evaluations[0]}, and none to compare with."
+    if not run.config:
+        yield "config.toml is lost, so the settings are not known."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One message or call of a chain."""
+class _HeldOut:
+    before: Evaluation | None = None
+    after: Evaluation | None = None
+    examples: tuple[Example, ...] = ()
 
-    role: Literal["system", "user", "assistant", "call", "tool"]
-    text: str
+
+def _read_held_out(run: RecordedRun, records: list[MetricsRecord], notes: list[str]) -> _HeldOut:
+    if not run.evaluations:
+        return _HeldOut()
+    first, last = run.evaluations[0], run.evaluations[-1]
+    now = _or_note(lambda: _Pass(run.evaluation(last)), None, notes)
+    if now is None:
+        return _HeldOut()
+    after = Evaluation(step=last, metrics=now.metrics | _recorded(run, last, records))
+    if first == last:
+        return _HeldOut(after=after)
+    then = _or_note(lambda: _Pass(run.evaluation(first), only=now.first), None, notes)
+    if then is None:
+        return _HeldOut(after=after)
+    pairs = ((then.first.get(task), chain) for task, chain in now.first.items())
+    examples = [Example(before=old, after=new) for old, new in pairs if old is not None]
+    return _HeldOut(
+        before=Evaluation(step=first, metrics=then.metrics | _recorded(run, first, records)),
+        after=after,
+        examples=tuple(examples[:NUM_EXAMPLES]),
+    )
 
 
-def conversation(chain: Trajectory) -> list[Line]:
-    """Return the messages after the opening ones, with calls as lines of their own.
+def _recorded(run: RecordedRun, step: int, records: list[MetricsRecord]) -> dict[str, float]:
+    """Return the metrics as the run logged them; if it was killed before that, measure them."""
+    logged = [dict(r.metrics) for r in records if r.step == step and "eval/tasks" in r.metrics]
+    return logged[-1] if logged else evaluation_metrics(collect_groups(run.evaluation(step)))
 
-    For example `assistant: I will multiply.`, `call: calculator({"expression": "6*7"})`,
-    `tool: 42`, `assistant: It is 42.`
-    """
+
+class _Pass:
+    """One pass over held-out chains: their counts, and the first chain of some tasks."""
+
+    def __init__(
+        self, chains: Iterable[Trajectory], only: Container[TaskKey] | None = None
+    ) -> None:
+        self.first: dict[TaskKey, Trajectory] = {}
+        self._chains = self._turns = self._tokens = self._calls = 0
+        self._invalid = self._unknown = 0
+        for chain in chains:
+            self._count(chain)
+            key = (chain.task.source, chain.task.id)
+            wanted = len(self.first) < CANDIDATES if only is None else key in only
+            if wanted and key not in self.first:
+                self.first[key] = chain
+
+    def _count(self, chain: Trajectory) -> None:
+        turns = chain.turns
+        statuses = [result.status for turn in turns for result in turn.results]
+        self._chains += 1
+        self._turns += len(turns)
+        self._tokens += sum(len(turn.completion.token_ids) for turn in turns if turn.completion)
+        self._calls += len(statuses)
+        self._invalid += sum(status.invalid for status in statuses)
+        self._unknown += statuses.count(ToolStatus.UNKNOWN_TOOL)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Means over chains, and shares of calls, by the names of a step's metrics."""
+        if not self._chains:
+            return {}
+        means = {
+            "tools/calls": self._calls / self._chains,
+            "turns/mean": self._turns / self._chains,
+            "tokens/per_chain": self._tokens / self._chains,
+        }
+        if not self._calls:
+            return means
+        return means | {
+            "tools/invalid_share": self._invalid / self._calls,
+            "tools/unknown_share": self._unknown / self._calls,
+        }
+
+
+_Chains = tuple[Trajectory, ...]
+
+
+def _read_extremes(
+    run: RecordedRun, records: list[MetricsRecord], notes: list[str]
+) -> tuple[_Chains, _Chains, _Chains]:
+    """Return the best, the worst and some failed chains of the last step that was logged."""
+    logged = {record.step for record in records}
+    steps = [step for step in run.steps if step in logged] or run.steps
+    nothing: tuple[_Chains, _Chains, _Chains] = ((), (), ())
+    if not steps:
+        return nothing
+    return _or_note(lambda: _extremes(run.chains(steps[-1])), nothing, notes)
+
+
+def _extremes(chains: Iterable[Trajectory]) -> tuple[_Chains, _Chains, _Chains]:
+    best, worst = _Ranking(), _Ranking()
+    failed: list[Trajectory] = []
+    for chain in chains:
+        if chain.reward is not None:
+            best.take(chain.reward, chain)
+            worst.take(-chain.reward, chain)
+        elif chain.error is not None and len(failed) < NUM_EXAMPLES:
+            failed.append(chain)
+    low = min((chain.reward or 0.0 for chain in best.chains), default=0.0)
+    bad = tuple(chain for chain in worst.chains if (chain.reward or 0.0) < low)
+    return best.chains, bad, tuple(failed)
+
+
+class _Ranking:
+    """The few chains with the highest values, one of each task; of equals, the first."""
+
+    def __init__(self) -> None:
+        self._kept: dict[TaskKey, tuple[float, Trajectory]] = {}
+
+    def take(self, value: float, chain: Trajectory) -> None:
+        key = (chain.task.source, chain.task.id)
+        if key in self._kept and self._kept[key][0] >= value:
+            return
+        self._kept[key] = (value, chain)
+        if len(self._kept) > NUM_EXAMPLES:
+            # The last one of the lowest.
+            del self._kept[min(reversed(self._kept), key=lambda task: self._kept[task][0])]
+
+    @property
+    def chains(self) -> _Chains:
+        """The chains, the highest first."""
+        ranked = sorted(self._kept.values(), key=lambda kept: -kept[0])
+        return tuple(chain for _, chain in ranked)
+
+
+def _stages(records: list[MetricsRecord]) -> list[Stage]:
+    """Return the stages that took time, over the whole run."""
+    seconds = {
+        stage: sum(record.metrics.get(f"time/{stage}", 0.0) for record in records)
+        for stage in STAGES
+    }
+    if len(records) > 1 and "eval/tasks" in records[-1].metrics:
+        # The time of a stage is logged with the next step, and after the last one there is none.
+        seconds["evaluating"] += max(0.0, records[-1].time - records[-2].time)
+    return _shares(seconds)
+
+
+def _waits(records: list[MetricsRecord]) -> list[Stage]:
+    """Return what an average chain of the run waited for."""
+    seconds = {
+        label: fmean(found)
+        for metric, label in WAITS.items()
+        if (found := [r.metrics[metric] for r in records if metric in r.metrics])
+    }
+    return _shares(seconds)
+
+
+def _shares(seconds: Mapping[str, float]) -> list[Stage]:
+    total = sum(seconds.values())
     return [
-        line
-        for turn in chain.turns
-        for message in (turn.message, *turn.replies)
-        for line in _lines(message)
+        Stage(name=name, seconds=spent, share=spent / total)
+        for name, spent in seconds.items()
+        if spent > 0
     ]
 
 
-def _lines(message: Message) -> Iterator[Line]:
-    if message.content:
-        yield Line(role=message.role, text=message.content)
-    for call in message.tool_calls:
-        yield Line(role="call", text=f"{call.name}({call.arguments})")
+def _warnings(run: RecordedRun, found: Iterable[Finding]) -> list[str]:
+    """Return the last warnings in the log, without those that are findings."""
+    log = run.path / "log.txt"
+    if not log.exists():
+        return []
+    kept: dict[str, None] = {}
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            _, mark, message = line.partition(" WARNING agentfly.")
+            if mark and not any(finding.sentence in message for finding in found):
+                kept[message.partition(": ")[2].strip()] = None
+                if len(kept) > MAX_WARNINGS:
+                    del kept[next(iter(kept))]
+    return list(kept)

@@ -1,7 +1,6 @@
 """`agentfly quickstart`: fetch a small model, train it to use a calculator, and report."""
 
 import shlex
-import time
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,17 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from agentfly.agents import RunResult
 from agentfly.cli.command import cli_errors, has_begun, resumable
+from agentfly.cli.report import reported
 from agentfly.config import RunSettings, load_settings
 from agentfly.models import fetch, progress_bar
-from agentfly.observe import Report, show_report, write_report
+from agentfly.observe import RecordedRun, read_report, show_report
 
 if TYPE_CHECKING:
     from agentfly.training import TrainResult
 
 
 COMMAND = "agentfly quickstart"
+TITLE = "Quick start: SmolLM2-135M learns to use a calculator"
 RUNS = Path("runs")
 
 INTRODUCTION = """\
@@ -48,12 +48,12 @@ def quickstart(
         settings = _settings(folder)
         run = settings.folder / settings.name
         typer.echo(INTRODUCTION)
-        started = time.monotonic()
         with resumable(_command(folder), run):
             with progress_bar(settings.model.name) as progress:
                 fetch(settings.model.name, progress=progress)
-            result = _train(settings, resume=resume and has_begun(run))
-            _show(_report(result, seconds=time.monotonic() - started), result)
+            with reported(run, title=TITLE, command=COMMAND):
+                result = _train(settings, resume=resume and has_begun(run))
+        _show(result)
 
 
 def _command(folder: Path) -> str:
@@ -73,20 +73,8 @@ def _train(settings: RunSettings, *, resume: bool) -> "TrainResult":
     return train(settings, resume=resume)
 
 
-def _report(result: "TrainResult", *, seconds: float) -> Report:
-    chains = result.folder / "trajectories"
-    return write_report(
-        result.folder,
-        title="Quick start: SmolLM2-135M learns to use a calculator",
-        before=RunResult.load(chains / "eval_0.jsonl").groups,
-        after=RunResult.load(chains / f"eval_{result.steps}.jsonl").groups,
-        records=result.metrics,
-        seconds=seconds,
-        command=COMMAND,
-    )
-
-
-def _show(report: Report, result: "TrainResult") -> None:
+def _show(result: "TrainResult") -> None:
+    report = read_report(RecordedRun(result.folder))
     console = Console(soft_wrap=True)
     console.print()
     show_report(report, console)
