@@ -12,8 +12,15 @@ delays new groups until the consumer has taken finished ones.
 """
 
 from asyncio import CancelledError, Queue, Semaphore, TaskGroup
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Sequence,
+)
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Literal, Self
 
@@ -104,7 +111,7 @@ RETRY_SECONDS = 0.5
 
 @asynccontextmanager
 async def stream_groups(
-    plans: Iterable[GroupPlan],
+    plans: Iterable[GroupPlan] | AsyncIterable[GroupPlan],
     schedule: Schedule,
     *,
     order: Order = "completion",
@@ -119,7 +126,8 @@ async def stream_groups(
     Leaving the block cancels the chains that are still under way.
 
     Args:
-        plans: Groups to run; drawn one by one when a slot is free, so they may be endless.
+        plans: Groups to run; drawn one by one when a slot is free, so they may be endless. An
+            async iterable decides itself when the next group may start.
         schedule: Settings for running them.
         order: `"completion"`, or `"admission"` for the order of the plans.
         max_in_flight: Maximum number of groups that are begun and not yet taken from the stream;
@@ -143,16 +151,34 @@ async def run_groups(plans: Sequence[GroupPlan], schedule: Schedule) -> list[Gro
         return [group async for group in groups]
 
 
-async def _produce(plans: Iterable[GroupPlan], schedule: Schedule, ready: "_Ready") -> None:
+async def _produce(
+    plans: Iterable[GroupPlan] | AsyncIterable[GroupPlan], schedule: Schedule, ready: "_Ready"
+) -> None:
     chains = _ChainRuns(schedule, ready)
-    async with TaskGroup() as tasks:
-        await ready.wait_for_slot()
-        for number, plan in enumerate(plans):
+    number = 0
+    async with TaskGroup() as tasks, aclosing(_drawn(plans, chains, ready)) as drawn:
+        async for plan, asked_at in drawn:
             for index in range(plan.size):
                 await chains.places.acquire()
-                tasks.create_task(chains.run(plan, number, index))
-            await ready.wait_for_slot()  # before the next plan is drawn, so that it is up to date
+                tasks.create_task(chains.run(plan, number, index, asked_at))
+            number += 1
     ready.end()
+
+
+async def _drawn(
+    plans: Iterable[GroupPlan] | AsyncIterable[GroupPlan], chains: "_ChainRuns", ready: "_Ready"
+) -> AsyncGenerator[tuple[GroupPlan, float]]:
+    """Draw plans, each when a slot is free so that it is up to date, with the time of request."""
+    await ready.wait_for_slot()
+    if isinstance(plans, AsyncIterable):
+        async for plan in plans:
+            yield plan, chains.clock.now()
+            await ready.wait_for_slot()
+    else:
+        started_at = chains.clock.now()
+        for plan in plans:
+            yield plan, started_at
+            await ready.wait_for_slot()
 
 
 class _Ready:
@@ -202,15 +228,15 @@ class _ChainRuns:
 
     def __init__(self, schedule: Schedule, ready: _Ready) -> None:
         self.places = Semaphore(schedule.max_concurrent)
+        self.clock = schedule.clock
         self._schedule = schedule
         self._ready = ready
         self._members: dict[str, list[Trajectory]] = {}
-        self._asked_at = schedule.clock.now()
 
-    async def run(self, plan: GroupPlan, number: int, index: int) -> None:
+    async def run(self, plan: GroupPlan, number: int, index: int, asked_at: float) -> None:
         """Run one chain to its final record; the last chain of a group completes the group."""
         runner = self._schedule.runner_of(plan.task)
-        attempt = self._attempt(plan, index)
+        attempt = self._attempt(plan, index, asked_at)
         try:
             trajectory = await self._attempts(attempt, runner)
         except CancelledError:
@@ -222,15 +248,15 @@ class _ChainRuns:
             self._report(trajectory)
         if len(members) == plan.size:
             group = Group.of(self._members.pop(plan.id))
-            self._ready.put(number, await self._scored(group, plan, runner))
+            self._ready.put(number, await self._scored(group, plan, runner, asked_at))
 
-    def _attempt(self, plan: GroupPlan, index: int) -> Attempt:
+    def _attempt(self, plan: GroupPlan, index: int, asked_at: float) -> Attempt:
         return Attempt(
             task=plan.task,
             group_id=plan.id,
             chain_id=chain_id(plan.id, index),
             seed=plan.seed.child("chain", index),
-            asked_at=self._asked_at,
+            asked_at=asked_at,
             on_event=self._schedule.on_event,
         )
 
@@ -248,14 +274,16 @@ class _ChainRuns:
             attempt = replace(attempt, number=attempt.number + 1)
             await self.places.acquire()
 
-    async def _scored(self, group: Group, plan: GroupPlan, runner: Runner) -> Group:
+    async def _scored(
+        self, group: Group, plan: GroupPlan, runner: Runner, asked_at: float
+    ) -> Group:
         """Score a group by its group reward, if there is one, and report its chains."""
         if runner.group_reward is None:
             return group
         scoring = GroupScoring(
             reward=runner.group_reward,
             clock=self._schedule.clock,
-            asked_at=self._asked_at,
+            asked_at=asked_at,
             seconds=runner.group_reward_seconds,
             retries=self._schedule.retries,
         )
