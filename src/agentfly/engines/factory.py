@@ -47,6 +47,8 @@ class EngineSpec:
     cache_bytes: int = 4 * GIB
     """Memory for keys and values, over all replicas that are in this process."""
     deterministic: bool = False
+    copies_weights: bool = False
+    """Whether it has to sample from a copy of the weights, while a learner changes them."""
     log_folder: Path | None = None
     """Folder for the logs of started servers; a temporary folder by default."""
     replica: int = 0

@@ -1,12 +1,12 @@
 """The engine without its thread: jobs in, one step of the model at a time, completions out."""
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
-from agentfly.engines.local.forward_pass import make_forward, prove_forward, refuse_unsupported
+from agentfly.engines.local.forward_pass import make_forward, prove_forward
 from agentfly.engines.local.job import Job
 from agentfly.engines.local.kv_cache import Cache, Counters
-from agentfly.engines.local.sampled_weights import Dtype, SampledWeights
+from agentfly.engines.local.sampled_weights import SampledWeights
 from agentfly.engines.local.scheduler import Scheduler
 from agentfly.engines.local.shards import TILE_ROWS, Shards, Work
 from agentfly.engines.local.span_attention import Span
@@ -28,9 +28,8 @@ class Core:
 
     def __init__(
         self,
-        model: Any,
+        weights: SampledWeights,
         *,
-        dtype: Dtype,
         version: int,
         max_running: int,
         cache_bytes: int,
@@ -38,9 +37,8 @@ class Core:
         deterministic: bool,
         threads: int,
     ) -> None:
-        refuse_unsupported(model)
         self.counters = Counters()
-        self._weights = SampledWeights(model, dtype)
+        self._weights = weights
         shape = prove_forward(self._weights.view)
         self.cache = Cache(shape, max_bytes=cache_bytes, counters=self.counters)
         self._forward = make_forward(self._weights.view)
@@ -76,6 +74,11 @@ class Core:
     def shares_weights(self) -> bool:
         """Whether the module's own parameters are sampled from, and no copy of them."""
         return self._weights.shared
+
+    @property
+    def exact_weights(self) -> bool:
+        """Whether a copy, if any, has the module's own dtype."""
+        return self._weights.exact
 
     def publish(self, weights: Weights, version: int) -> None:
         """Sample from other weights; running jobs go on under the stated policy for old keys."""

@@ -12,9 +12,10 @@ import torch
 from agentfly.engines.factory import EngineSpec
 from agentfly.engines.local.core import Core, StaleCache
 from agentfly.engines.local.engine_thread import EngineThread
+from agentfly.engines.local.forward_pass import refuse_unsupported
 from agentfly.engines.local.job import Job, Reply, StopWatch
 from agentfly.engines.local.key_values import TokenIds
-from agentfly.engines.local.sampled_weights import Dtype
+from agentfly.engines.local.sampled_weights import Dtype, SampledWeights
 from agentfly.engines.weight_forms import require_supported_form
 from agentfly.errors import ConfigError, DeadlineError, EngineError
 from agentfly.modeling.shared_view import bfloat16_pays
@@ -49,7 +50,8 @@ class LocalEngine:
 
     Weights: with `dtype=None` it samples from the very parameters of `model`, without a copy. A
     learner in the same process changes them in place while the engine is paused, and then publishes
-    the new version. With another dtype the engine keeps a copy, refreshed by `publish`.
+    the new version. With another dtype, or `copy=True`, the engine keeps a copy, refreshed by
+    `publish` between two tokens.
 
     >>> async with engine.paused():                                     # doctest: +SKIP
     ...     optimizer.step()
@@ -71,6 +73,7 @@ class LocalEngine:
         tokenizer: Tokenizer | None = None,
         *,
         dtype: Dtype = None,
+        copy: bool = False,
         version: int = 0,
         max_running: int = 64,
         cache_bytes: int = 4 * GIB,
@@ -86,6 +89,8 @@ class LocalEngine:
             tokenizer: Needed for stop strings only.
             dtype: None for the model's own weights; another dtype for a copy in it; "auto" for
                 bfloat16 where the hardware computes in it.
+            copy: Sample from a copy in any case, so that sampling goes on while a learner changes
+                the model; `publish` refreshes it.
             version: Of the weights as they are now.
             max_running: How many requests go through the model at once; others wait.
             cache_bytes: Memory for keys and values.
@@ -98,9 +103,9 @@ class LocalEngine:
         require_stale_cache(stale_cache)
         require_dtype(dtype)
         require_positive(max_running=max_running, cache_bytes=cache_bytes, threads=threads)
+        refuse_unsupported(model)
         self._core = Core(
-            model,
-            dtype=dtype,
+            SampledWeights(model, dtype, copy=copy),
             version=version,
             max_running=max_running,
             cache_bytes=cache_bytes,
@@ -161,8 +166,8 @@ class LocalEngine:
 
     @property
     def samples_exactly(self) -> bool:
-        """Whether it samples from the very parameters of the model that it was made from."""
-        return self._core.shares_weights
+        """Whether it samples from the model's parameters, or from a copy in the same dtype."""
+        return self._core.exact_weights
 
     @property
     def shares_tensors(self) -> bool:
@@ -226,6 +231,7 @@ def make_local(spec: EngineSpec) -> LocalEngine:
         spec.load(dtype),
         spec.tokenizer,
         dtype=getattr(torch, dtype),
+        copy=spec.copies_weights,
         version=spec.version,
         max_running=spec.own_concurrency,
         cache_bytes=spec.cache_bytes // count,

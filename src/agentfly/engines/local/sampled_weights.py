@@ -1,4 +1,4 @@
-"""The weights that are sampled from: those of the trained module, or a copy in another dtype.
+"""The weights that are sampled from: those of the trained module, or a copy of them.
 
 Either way the engine runs a view of the module (`agentfly.modeling.shared_view`). Sharing, its
 parameters are the module's own parameter objects, so that a learner's in-place update is seen
@@ -22,10 +22,11 @@ Dtype = torch.dtype | Literal["auto"] | None
 class SampledWeights:
     """The view that is sampled from, and the ways in which its weights change."""
 
-    def __init__(self, module: Any, dtype: Dtype = None) -> None:
+    def __init__(self, module: Any, dtype: Dtype = None, *, copy: bool = False) -> None:
         self._module = module
         self._dtype = _resolve(dtype, module)
-        self.shared = bool(self._dtype == module.dtype)
+        self.exact = bool(self._dtype == module.dtype)
+        self.shared = self.exact and not copy
         self.view = (
             shared_view(module) if self.shared else copied_view(module, self._dtype)
         ).eval()
