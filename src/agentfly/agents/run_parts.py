@@ -31,6 +31,11 @@ _NO_REWARD = (
     "environment that scores"
 )
 
+_NOT_DETERMINISTIC = (
+    "must be 0 in a deterministic run: above it, the time that things take decides which weights "
+    "sample a token. Set it to 0, or set deterministic to false"
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParts:
@@ -81,7 +86,13 @@ def resolve_run(
     found_algorithm = algorithm or problems.tried("algorithm.name", _algorithm, settings, base)
     if found_algorithm is not None:
         rollout, train = settings.rollout, settings.train
-        problems.add(*found_algorithm.problems(rollout.num_chains, updates=train.updates))
+        problems.add(
+            *found_algorithm.problems(
+                rollout.num_chains, updates=train.updates, max_staleness=rollout.max_staleness
+            )
+        )
+    if settings.deterministic and settings.rollout.max_staleness:
+        problems.add(Problem(key="rollout.max_staleness", text=_NOT_DETERMINISTIC))
     refuse_if_any(problems.found, None)
     assert found_mask is not None, "no problem was found"
     assert found_algorithm is not None, "no problem was found"

@@ -87,12 +87,15 @@ class Algorithm:
         in_loss = self.kl is not None and self.kl.place == "loss"
         return in_loss or self.entropy_coefficient != 0
 
-    def problems(self, num_chains: int, *, updates: int = 1) -> Iterator[Problem]:
+    def problems(
+        self, num_chains: int, *, updates: int = 1, max_staleness: int = 0
+    ) -> Iterator[Problem]:
         """Find what keeps it from learning by so many chains of each task.
 
         Args:
             num_chains: Chains of each task.
             updates: How often a step changes the weights: epochs times minibatches.
+            max_staleness: How many updates the weights that sampled a token may be behind.
         """
         if self.needs_group and num_chains < 2:
             text = (
@@ -107,6 +110,13 @@ class Algorithm:
                 "both to 1, or choose an algorithm with a ratio, such as grpo or cispo"
             )
             yield Problem(key="train.minibatches", text=text)
+        if self.loss is policy_gradient and max_staleness > 0:
+            text = (
+                f"{self.name} has the plain policy gradient, which holds for chains of the current "
+                f"weights: nothing in the loss bounds what older ones can do. Got {max_staleness}: "
+                "set it to 0, or choose an algorithm with a clipped ratio, such as grpo or cispo"
+            )
+            yield Problem(key="rollout.max_staleness", text=text)
         for field_name, way_out in self._unknown().items():
             if field_name in self._required:
                 text = f"{self.name} asks for {field_name}, which is unknown here: {way_out}"

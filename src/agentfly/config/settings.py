@@ -164,6 +164,9 @@ class RolloutSettings(Settings):
     """Chains per task; they form a group, which shares a baseline."""
     max_concurrent: int = Field(default=64, ge=1)
     """Maximum number of concurrent chains."""
+    max_staleness: int = Field(default=0, ge=0)
+    """Maximum number of updates by which the weights that sampled a trained token may be behind. 0
+    samples and trains in turn; 1 or more samples while the learner works."""
     temperature: float = Field(default=1.0, gt=0)
     """Temperature of sampling; the learner divides by the same."""
     max_tokens: int = Field(default=512, ge=1)

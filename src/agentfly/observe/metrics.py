@@ -60,7 +60,15 @@ METRICS: Mapping[str, str] = {
     "time/rewards": "Seconds that a chain waited for its reward, mean over chains.",
     "time/queue": "Seconds that a chain waited to be admitted, or for a free environment, mean "
     "over chains.",
-    "time/sampling": "Seconds that the step spent sampling and scoring its chains.",
+    "queue/finished_groups": "Groups that were finished and left for a later step, when the step "
+    "took its own, in an asynchronous run.",
+    "queue/groups_in_flight": "Groups whose chains were still running then.",
+    "time/sampling": "Seconds that the step spent sampling and scoring its chains; in an "
+    "asynchronous run, seconds since the step before took its groups.",
+    "time/waiting_for_groups": "Seconds that the learner of an asynchronous run waited for groups: "
+    "with much of it, sampling is the bottleneck.",
+    "time/waiting_for_learner": "Seconds in which the bound on staleness kept an asynchronous run "
+    "from starting a group: with much of it, learning is the bottleneck.",
     "time/training": "Seconds that the step spent on forward and backward passes and updates.",
     "time/learner/<phase>": "Seconds of that in one phase of the learner, for example `forward`.",
     "time/publishing": "Seconds that the step spent publishing the new weights to the engine.",

@@ -194,6 +194,10 @@ class Ledger:
         self._change({"do": "reissue", "group": group_id})
         self._again = by_position([*self._again, self._state.issued[group_id]])
 
+    def is_closed(self, group_id: str) -> bool:
+        """Return whether a group was trained on or abandoned."""
+        return group_id in self._state.trained or group_id in self._state.abandoned
+
     def unfinished(self) -> list[Visit]:
         """Return the visits that were issued and have not finished, in order."""
         return by_position(self._state.issued.values())

@@ -19,6 +19,7 @@ from agentfly.resources import EnvironmentManager, Pooling, reporting
 from agentfly.resources.pooling import pooling_of
 from agentfly.runtime.clock import LoopClock
 from agentfly.tasks import Ledger
+from agentfly.training.async_sampler import AsyncSampler
 from agentfly.training.checkpoint import Checkpoints
 from agentfly.training.health import require_healthy, require_no_timeouts
 from agentfly.training.learner.learner import LocalLearner
@@ -26,7 +27,13 @@ from agentfly.training.learner.memory import engine_cache, free_memory, report_m
 from agentfly.training.learner.policy import Policy
 from agentfly.training.loop import Loop
 from agentfly.training.publisher import publishing
-from agentfly.training.rollout_stages import ChainRunner, Evaluator, Sampler
+from agentfly.training.rollout_stages import (
+    ChainRunner,
+    Evaluator,
+    GroupPlanner,
+    Sampler,
+    StepSampler,
+)
 from agentfly.training.run_files import (
     describe_resume,
     enter_run_folder,
@@ -36,6 +43,7 @@ from agentfly.training.run_files import (
 from agentfly.training.run_folder import RunFolder
 from agentfly.training.run_state import determinism, restore_state
 from agentfly.training.sampler_check import SamplerCheck
+from agentfly.training.staleness import StalenessWindow, oldest_version
 from agentfly.training.task_mix import TaskMix, for_run
 from agentfly.training.train_result import Target
 from agentfly.types import EnvSpec, Group, Seed, TrainableEngine
@@ -68,7 +76,8 @@ async def open_run(
             )
             stack.callback(learner.close)
             here = samples_here(settings.engine)
-            needed = replace(learner.memory(), copy=policy.copy_bytes if here else 0)
+            copy = policy.copy_bytes(always=settings.rollout.max_staleness > 0)
+            needed = replace(learner.memory(), copy=copy if here else 0)
             free = free_memory(policy.device)
             cache = engine_cache(needed, free)
             report_memory(needed, free, cache=cache if here else 0)
@@ -97,7 +106,9 @@ async def open_run(
                 learner=learner,
                 publisher=publisher,
                 mask=parts.mask,
-                sampler=_sampler(chains, ledger, finished, algorithm, settings, progress, findings),
+                sampler=make_sampler(
+                    chains, ledger, finished, algorithm, settings, progress, findings
+                ),
                 evaluator=_evaluator(chains, task_mix, settings, progress),
                 environments=environments,
                 ledger=ledger,
@@ -136,6 +147,7 @@ def _engine_spec(
         concurrency=settings.rollout.max_concurrent,
         lora_rank=lora.rank if lora else None,
         deterministic=settings.deterministic,
+        copies_weights=settings.rollout.max_staleness > 0,
         log_folder=folder.path,
     )
 
@@ -169,7 +181,7 @@ async def _chain_runner(
         )
 
 
-def _sampler(
+def make_sampler(
     chains: ChainRunner,
     ledger: Ledger,
     finished: Sequence[Group],
@@ -178,17 +190,38 @@ def _sampler(
     progress: RunProgress,
     findings: Findings,
 ) -> Sampler:
-    return Sampler(
-        chains=chains,
+    """Make the stage that samples: step by step, or ahead of the learner within a bound."""
+    planner = GroupPlanner(
         ledger=ledger,
         seed=Seed(settings.seed),
         num_chains=settings.rollout.num_chains,
-        tasks_per_step=settings.rollout.tasks_per_step,
         replace_flat=algorithm.dynamic_sampling,
         check=partial(_require_healthy_groups, settings, ledger, findings),
         on_chains=progress.chains_done,
-        finished={group.id: group for group in finished},
     )
+    rollout = settings.rollout
+    if rollout.max_staleness:
+        window = StalenessWindow(
+            max_staleness=rollout.max_staleness,
+            groups_per_step=rollout.tasks_per_step,
+            steps=settings.train.steps,
+            version=ledger.step,
+            taken=ledger.step,
+        )
+        return AsyncSampler(chains, planner, window, finished)
+    for visit in ledger.ready():  # of a run that was asynchronous before
+        ledger.reissue(visit.group_id)
+    return StepSampler(
+        chains=chains,
+        planner=planner,
+        tasks_per_step=rollout.tasks_per_step,
+        finished={group.id: group for group in finished if _is_fresh(group, ledger.step)},
+    )
+
+
+def _is_fresh(group: Group, version: int) -> bool:
+    oldest = oldest_version(group)
+    return oldest is None or oldest == version
 
 
 def _evaluator(

@@ -80,8 +80,9 @@ class Loop:
         self.progress.start(self.settings.train.steps, done=self.step)
         try:
             await self._evaluate_if(self.step == 0 and self.settings.eval.at_start)
-            while not self._done:
-                await self._one_step()
+            async with self.sampler.running():
+                while not self._done:
+                    await self._one_step()
             await self._evaluate_if(self.settings.eval.at_end)
         finally:
             self._save_what_is_new()
@@ -98,23 +99,22 @@ class Loop:
 
     async def _one_step(self) -> None:
         step, times = self.step + 1, StageTimes()
-        with times("sampling"):
-            sampled = await self._sample(step)
-        metrics = self._rollout_metrics(sampled, times.seconds["sampling"])
+        sampled = await self._sample(step)
+        metrics = self._rollout_metrics(sampled)
         self._time_limit_warning.update(metrics["chains/time_limit_share"])
         with times("training"):
             learned = await self._learn(sampled.groups)
         # From here to the log there is no await: the step is trained and logged, or neither.
         self.ledger.train([group.id for group in sampled.groups], step=step)
-        self.sampler.finished.clear()
+        self.sampler.trained(sampled)
         self.target.take(metrics.get("reward/mean"))
         compact(self.folder.trajectories_file(step))
         self._log(step, metrics | _train_metrics(learned) | times.metrics())
         self._learning = False
-        groups = [*sampled.groups, *sampled.left_out]
-        self.findings.take(step, groups, updates=learned.updates)
+        self.findings.take(step, sampled.all, updates=learned.updates)
         with self._deferred_timing("publishing"):
             await self.publisher.publish(step)
+        self.sampler.published(step)
         await self._evaluate_if(self.evaluator.due(step))
         if self.saved is None or step % self.settings.checkpoint.every == 0:
             self._save()
@@ -124,11 +124,11 @@ class Loop:
         self.progress.step_started(step, rollout.tasks_per_step * rollout.num_chains)
         return await self.sampler.sample(self.folder.trajectories_file(step))
 
-    def _rollout_metrics(self, sampled: Sampled, seconds: float) -> dict[str, float]:
+    def _rollout_metrics(self, sampled: Sampled) -> dict[str, float]:
         """Measure all that was sampled, also what is not learned from."""
-        groups = [*sampled.groups, *sampled.left_out]
-        metrics = rollout_metrics(groups, version=self.step, seconds=seconds)
-        return {**metrics, "chains/left_out_groups": float(len(sampled.left_out))}
+        metrics = rollout_metrics(sampled.all, version=self.step, seconds=sampled.seconds)
+        left_out = float(len(sampled.left_out))
+        return {**metrics, **sampled.metrics, "chains/left_out_groups": left_out}
 
     async def _learn(self, groups: list[Group]) -> StepMetrics:
         # What another forward pass recorded can't stand for the learner's own.

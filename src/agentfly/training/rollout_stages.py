@@ -1,10 +1,13 @@
 """The stages that run chains: sampling a step's groups, and evaluating on held-out tasks."""
 
+import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from agentfly.agents import Agent
 from agentfly.config import EvalSettings
@@ -59,6 +62,12 @@ class ChainRunner:
                 groups[group.id] = group
         return [groups[plan.id] for plan in plans]
 
+    def stream(
+        self, plans: AsyncIterable[GroupPlan]
+    ) -> AbstractAsyncContextManager[AsyncIterator[Group]]:
+        """Run plans as they come while the block runs, and yield each group as it finishes."""
+        return stream_groups(plans, self._schedule(None))
+
     def _schedule(self, temperature: float | None) -> Schedule:
         runners = {name: _runner(agent, temperature) for name, agent in self.agents.items()}
         return Schedule(
@@ -84,46 +93,125 @@ class Sampled:
     """Groups to train on."""
     left_out: list[Group]
     """Groups without a chain that can be trained on, or without spread where that is asked for."""
+    seconds: float
+    """Time in which they were sampled."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Of the sampler itself, under the names that `METRICS` explains."""
+
+    @property
+    def all(self) -> list[Group]:
+        """All groups, also those that are not learned from."""
+        return [*self.groups, *self.left_out]
 
 
-@dataclass(slots=True, kw_only=True)
-class Sampler:
-    """Takes tasks from the ledger until a step has its groups."""
+class Sampler(Protocol):
+    """Stage that gives each step its groups."""
 
-    chains: ChainRunner
+    @property
+    def finished(self) -> Mapping[str, Group]:
+        """Groups that are complete and not yet trained on, by id: a checkpoint holds them."""
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Sample while the block runs, as far as that is done between steps."""
+
+    async def sample(self, file: Path) -> Sampled:
+        """Return the groups of the next step, saved to `file`."""
+
+    def trained(self, sampled: Sampled) -> None:
+        """Forget the groups of a step that was trained."""
+
+    def published(self, version: int) -> None:
+        """Note that engines sample from this version of the weights from now on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlanner:
+    """Plans a group for each visit, and decides which finished groups are learned from."""
+
     ledger: Ledger
     seed: Seed
     num_chains: int
-    tasks_per_step: int
     replace_flat: bool
     """Whether groups without spread are replaced by new ones (dynamic sampling)."""
     check: Callable[[Sequence[Group]], None]
     """Ends the run if what was sampled is not fit to learn from."""
     on_chains: Callable[[int], None]
+
+    def plan(self, visit: Visit) -> GroupPlan:
+        """Return the chains to run for a visit."""
+        return GroupPlan(
+            task=visit.task,
+            visit=visit.number,
+            size=self.num_chains,
+            seed=self.seed.child("task", visit.task.id, visit.number),
+        )
+
+    def finish(self, group: Group) -> None:
+        """Record a finished group in the ledger."""
+        self.ledger.finish(group.id, Counter(member.stop for member in group.members))
+        self.on_chains(len(group.members))
+
+    def leaves_out(self, group: Group) -> str | None:
+        """Return why a group is not learned from; None if it is."""
+        if not has_trainable(group):
+            return "no chain of it can be trained on"
+        return "no spread" if self.replace_flat and not group.has_spread else None
+
+    def sort(self, groups: Iterable[Group]) -> tuple[list[Group], list[Group]]:
+        """Return the groups to learn from and the others, which the ledger abandons."""
+        kept, left_out = [], []
+        for group in groups:
+            if reason := self.leaves_out(group):
+                self.ledger.abandon(group.id, reason)
+                left_out.append(group)
+            else:
+                kept.append(group)
+        return kept, left_out
+
+    def require_some(self, kept: Sequence[Group], left_out: Sequence[Group]) -> None:
+        """Raise RunError if no group is left although those without spread were replaced."""
+        if self.replace_flat and not kept:
+            raise RunError(
+                f"none of {len(left_out)} groups had any spread in its rewards: the tasks "
+                "are all too easy or too hard for the model, or the reward never differs. Choose "
+                "other tasks, or an algorithm without dynamic sampling"
+            )
+
+
+@dataclass(slots=True, kw_only=True)
+class StepSampler:
+    """Samples the groups of a step when it begins: the synchronous loop."""
+
+    chains: ChainRunner
+    planner: GroupPlanner
+    tasks_per_step: int
     finished: dict[str, Group] = field(default_factory=dict)
     """Groups that are complete and not yet trained on, those of a resumed run included: they are
     taken as they are when their turn comes."""
 
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Do nothing between steps."""
+        return nullcontext()
+
     async def sample(self, file: Path) -> Sampled:
         """Return the groups of one step, each saved to `file` as soon as it finished."""
-        sampled = Sampled(groups=[], left_out=[])
+        started = time.monotonic()
+        groups: list[Group] = []
+        left_out: list[Group] = []
         with TrajectoryWriter(file) as writer:
-            for _ in range(MAX_ROUNDS if self.replace_flat else 1):
-                missing = self.tasks_per_step - len(sampled.groups)
+            for _ in range(MAX_ROUNDS if self.planner.replace_flat else 1):
+                missing = self.tasks_per_step - len(groups)
                 if missing > 0:
-                    groups = await self._round(missing, writer)
-                    self.check([*sampled.groups, *sampled.left_out, *groups])
-                    self._sort(groups, sampled)
-        if self.replace_flat and not sampled.groups:
-            raise RunError(
-                f"none of {len(sampled.left_out)} groups had any spread in its rewards: the tasks "
-                "are all too easy or too hard for the model, or the reward never differs. Choose "
-                "other tasks, or an algorithm without dynamic sampling"
-            )
-        return sampled
+                    new = await self._round(missing, writer)
+                    self.planner.check([*groups, *left_out, *new])
+                    kept, others = self.planner.sort(new)
+                    groups += kept
+                    left_out += others
+        self.planner.require_some(groups, left_out)
+        return Sampled(groups=groups, left_out=left_out, seconds=time.monotonic() - started)
 
     async def _round(self, count: int, writer: TrajectoryWriter) -> list[Group]:
-        plans = [self._plan(visit) for visit in self.ledger.issue(count)]
+        plans = [self.planner.plan(visit) for visit in self.planner.ledger.issue(count)]
         take = partial(self._take, writer)
         new = [plan for plan in plans if plan.id not in self.finished]
         for plan in plans:
@@ -136,27 +224,15 @@ class Sampler:
         """Save a finished group, then record it in the ledger."""
         writer.write_group(group)
         self.finished[group.id] = group
-        self.ledger.finish(group.id, Counter(member.stop for member in group.members))
-        self.on_chains(len(group.members))
+        self.planner.finish(group)
 
-    def _plan(self, visit: Visit) -> GroupPlan:
-        return GroupPlan(
-            task=visit.task,
-            visit=visit.number,
-            size=self.num_chains,
-            seed=self.seed.child("task", visit.task.id, visit.number),
-        )
+    def trained(self, sampled: Sampled) -> None:
+        """Forget all groups: what finished belonged to this step."""
+        del sampled
+        self.finished.clear()
 
-    def _sort(self, groups: Sequence[Group], into: Sampled) -> None:
-        for group in groups:
-            if not has_trainable(group):
-                self.ledger.abandon(group.id, "no chain of it can be trained on")
-                into.left_out.append(group)
-            elif self.replace_flat and not group.has_spread:
-                self.ledger.abandon(group.id, "no spread")
-                into.left_out.append(group)
-            else:
-                into.groups.append(group)
+    def published(self, version: int) -> None:
+        """Do nothing: nothing is sampled between steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

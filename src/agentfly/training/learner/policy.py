@@ -95,13 +95,16 @@ class Policy:
         """Dtype of an engine's copy of the weights; None without a copy."""
         return None if self.samples_exactly else self.compute_dtype
 
-    @property
-    def copy_bytes(self) -> int:
-        """Size of the copy of the weights that an engine samples from; 0 where it needs none."""
-        if self.sampling_dtype is None:
+    def copy_bytes(self, *, always: bool = False) -> int:
+        """Return the size of an engine's copy of the weights; 0 where it shares them.
+
+        Args:
+            always: The engine has a copy even if it samples in the dtype of the weights.
+        """
+        if self.sampling_dtype is None and not always:
             return 0
         numbers: int = sum(weight.numel() for weight in self.causal_lm.parameters())
-        return numbers * self.sampling_dtype.itemsize
+        return numbers * self.compute_dtype.itemsize
 
     @property
     def samples_exactly(self) -> bool:
