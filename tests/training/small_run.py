@@ -1,6 +1,7 @@
 """A small run in a process of its own, which can be told to kill itself at a chosen moment.
 
-    python small_run.py FOLDER [--steps N] [--resume] [--deterministic] [--kill MOMENT]
+    python small_run.py FOLDER [--steps N] [--resume] [--deterministic] [--max-staleness K]
+                               [--kill MOMENT]
 
 Moments: `tool:N` in the N-th call of the tool, `publish:N` while the weights of step N are
 published, `rename:N` and `renamed:N` right before and after the N-th checkpoint gets its name,
@@ -23,12 +24,12 @@ def main(options: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--deterministic", action="store_true")
+    parser.add_argument("--max-staleness", type=int, default=0)
     parser.add_argument("--kill")
-    given = parser.parse_args(options)
-    run(given.folder, given.steps, given.resume, given.deterministic, given.kill)
+    run(parser.parse_args(options))
 
 
-def run(folder: Path, steps: int, resume: bool, deterministic: bool, kill: str | None) -> None:
+def run(given: argparse.Namespace) -> None:
     import torch
 
     torch.set_num_threads(1)
@@ -38,7 +39,7 @@ def run(folder: Path, steps: int, resume: bool, deterministic: bool, kill: str |
     from agentfly.training import Source, Trainer
     from agentfly.types import Message
 
-    deaths = Deaths(kill)
+    deaths = Deaths(given.kill)
 
     @tool
     def note(text: str) -> str:
@@ -78,12 +79,17 @@ def run(folder: Path, steps: int, resume: bool, deterministic: bool, kill: str |
     settings = RunSettings.model_validate(
         {
             "name": "small",
-            "folder": str(folder),
+            "folder": str(given.folder),
             "seed": 3,
-            "deterministic": deterministic,
+            "deterministic": given.deterministic,
             "model": {"name": "tiny-random"},
-            "rollout": {"tasks_per_step": 3, "num_chains": 4, "max_concurrent": 6},
-            "train": {"steps": steps, "lr": 3e-3, "warmup_steps": 1, "schedule": "cosine"},
+            "rollout": {
+                "tasks_per_step": 3,
+                "num_chains": 4,
+                "max_concurrent": 6,
+                "max_staleness": given.max_staleness,
+            },
+            "train": {"steps": given.steps, "lr": 3e-3, "warmup_steps": 1, "schedule": "cosine"},
             "eval": {"every": 2, "num_chains": 2},
             "checkpoint": {"every": 1},
             "track": {"trackers": []},
@@ -103,7 +109,7 @@ def run(folder: Path, steps: int, resume: bool, deterministic: bool, kill: str |
         tasks=rows,
         eval_tasks=[{"id": f"held{i}", "question": f"Say {i}!"} for i in range(2)],
     )
-    Trainer(source, settings, resume=resume, progress=RunProgress(quiet=True)).run()
+    Trainer(source, settings, resume=given.resume, progress=RunProgress(quiet=True)).run()
 
 
 class Deaths:

@@ -16,6 +16,8 @@ import pytest
 from tests.patience import PATIENCE
 from tests.training import small_run
 
+from agentfly.observe import read_trajectories
+
 SCRIPT = Path(small_run.__file__)
 STEPS = 4
 STEPS_OPTION = ("--steps", str(STEPS))
@@ -96,6 +98,26 @@ def test_killed_at_a_chosen_moment_it_ends_with_the_same_weights(
     assert_no_task_was_lost_or_repeated(tmp_path)
 
 
+@pytest.mark.parametrize("moment", ["tool:12", "train:3", "renamed:2"])
+def test_killed_while_it_samples_ahead_it_loses_and_repeats_no_task(
+    tmp_path: Path, moment: str
+) -> None:
+    ahead = ("--max-staleness", "2")
+    assert finish(tmp_path, *ahead, "--kill", moment) == -signal.SIGKILL
+    assert finish(tmp_path, *ahead, *options_for(tmp_path)) == 0
+    assert_no_task_was_lost_or_repeated(tmp_path)
+    assert_no_token_was_older_than(2, tmp_path)
+
+
+def assert_no_token_was_older_than(bound: int, folder: Path) -> None:
+    for step in range(1, STEPS + 1):
+        for chain in read_trajectories(folder / "small" / "trajectories" / f"step_{step}.jsonl.gz"):
+            runs = [
+                run for turn in chain.turns if turn.completion for run in turn.completion.versions
+            ]
+            assert all(step - 1 - bound <= version < step for version, _ in runs)
+
+
 def kill_at_random(folder: Path, rng: random.Random, *options: str) -> int:
     """Start and kill until a process comes to its end; return how many were killed."""
     kills = 0
@@ -140,3 +162,11 @@ def test_killed_at_ten_random_moments_it_ends_with_the_same_weights(
 def test_outside_deterministic_mode_the_ledger_agrees_too(tmp_path: Path) -> None:
     kill_at_random(tmp_path, random.Random(11))
     assert_no_task_was_lost_or_repeated(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_killed_at_random_moments_while_it_samples_ahead_the_ledger_agrees(tmp_path: Path) -> None:
+    kill_at_random(tmp_path, random.Random(13), "--max-staleness", "2")
+    assert_no_task_was_lost_or_repeated(tmp_path)
+    assert_no_token_was_older_than(2, tmp_path)
