@@ -10,7 +10,7 @@ export OMP_WAIT_POLICY := passive
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart install test test-slow test-vllm chaos check format learning bench bench-import bench-rollout bench-engine bench-train \
-	bench-chat bench-resources bench-envs check-templates improvement docs clean
+	bench-chat bench-resources bench-envs check-templates improvement docs docs-sync clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -92,7 +92,10 @@ bench-envs: $(INSTALLED) ## steps, searches and memory of the built-in environme
 	-$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[alfworld,scienceworld]'
 	$(BIN)/python -m benchmarks.envs
 
-docs: $(INSTALLED) ## build the documentation into site/
+docs-sync: $(INSTALLED) ## copy code into the pages, and generate the pages of settings, commands and the Python interface
+	$(BIN)/python -m docs_build
+
+docs: docs-sync ## build the documentation into site/
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	$(BIN)/mkdocs build --strict
 

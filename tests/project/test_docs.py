@@ -1,40 +1,98 @@
-"""Every code block of the documentation is a file, and every file runs."""
+"""The documentation shows only code that runs, and is equal to the code that it describes."""
 
 import re
+import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from docs_build.code_blocks import ROOT, blocks, pages, shown_outputs, with_current_files
+from docs_build.command_page import command_page, commands
+from docs_build.public_names import PUBLIC, exported
 from tests.patience import PATIENCE
 
-ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
+FIX = "run `make docs-sync` (python -m docs_build)"
+PAGES = pages()
 SNIPPETS = sorted((ROOT / "docs_src").rglob("*.py"))
+LARGE_MODEL = "smollm2"
+"""What loads this model takes long on a busy machine."""
 
 
-@pytest.mark.parametrize("path", SNIPPETS, ids=lambda path: path.stem)
-def test_the_snippet_runs(path: Path) -> None:
-    subprocess.run(
-        [sys.executable, "-W", "error", str(path)], check=True, timeout=PATIENCE, cwd=ROOT
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(
+            path, id=path.stem, marks=pytest.mark.slow if LARGE_MODEL in path.read_text() else ()
+        )
+        for path in SNIPPETS
+    ],
+)
+def test_the_snippet_runs_and_prints_what_the_pages_show(path: Path) -> None:
+    command = [sys.executable, "-W", "error", str(path)]
+    done = subprocess.run(
+        command, check=True, timeout=PATIENCE, cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
+    for shown in shown_outputs(name_of(path)):
+        assert shown == done.stdout, f"{FIX} --outputs"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_copy_of_a_file_is_equal_to_it(page: Path) -> None:
+    assert with_current_files(page.read_text()) == page.read_text(), FIX
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_a_page_shows_python_only_from_files_that_run(page: Path) -> None:
-    for block in re.findall(r"```(?:python|py)[^\n]*\n(.*?)```", page.read_text(), re.DOTALL):
-        included = re.fullmatch(r'--8<-- "(docs_src/[\w/]+\.py|examples/\w+\.py)"\n', block)
-        assert included, f"{page.name} shows Python that no test runs:\n{block}"
-        assert (ROOT / included.group(1)).exists()
+    if page.parent.name == "api":  # Signatures, and examples of docstrings, which are doctests.
+        return
+    text = page.read_text()
+    copied = {block.text for block in blocks(text) if not block.output}
+    for block in re.findall(r"^(?:```+)(?:python|py)\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        assert block in copied, f"{page.name} shows Python that no test runs:\n{block}"
+    for marked in blocks(text):
+        assert marked.file.startswith(("docs_src/", "examples/"))
 
 
 def test_every_snippet_is_shown_somewhere() -> None:
-    shown = "".join(page.read_text() for page in PAGES)
-    unused = [str(p.relative_to(ROOT)) for p in SNIPPETS if str(p.relative_to(ROOT)) not in shown]
-    assert not unused
+    shown = {block.file for page in PAGES for block in blocks(page.read_text())}
+    assert not [name_of(path) for path in SNIPPETS if name_of(path) not in shown]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_toml_can_be_read(page: Path) -> None:
+    for block in re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+        tomllib.loads(block)
+
+
+def test_the_page_of_commands_is_equal_to_the_commands() -> None:
+    assert (ROOT / "docs" / "commands.md").read_text() == command_page(), FIX
+
+
+def test_every_command_line_names_a_command_and_its_options() -> None:
+    known = dict(commands())
+    for page in PAGES:
+        for line in re.findall(r"^\$? ?(agentfly [a-z].*)$", page.read_text(), re.MULTILINE):
+            words = shlex.split(line.replace("...", ""), comments=True)
+            name = next((n for n in known if words[: len(n.split())] == n.split()), None)
+            assert name, f"{page.name} calls an unknown command: {line}"
+            options = {o for p in known[name].params for o in (*p.opts, *p.secondary_opts)}
+            given = {word.partition("=")[0] for word in words if word.startswith("--")}
+            assert given <= {*options, "--help"}, f"{page.name} gives an unknown option: {line}"
+
+
+@pytest.mark.parametrize("package", PUBLIC[1:])
+def test_the_api_pages_have_every_public_name(package: str) -> None:
+    text = (ROOT / "docs" / "api" / f"{package}.md").read_text()
+    assert re.findall(r"^## (\w+)$", text, re.MULTILINE) == sorted(exported(package)), FIX
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in [*PAGES, ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]:
+    for page in [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"

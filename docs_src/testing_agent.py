@@ -1,9 +1,3 @@
-"""An agent that answers arithmetic with a calculator, over many chains at once.
-
-Run it with `python examples/calculator_agent.py`. A script stands in for the model here; give
-`Agent` an engine or a model's name instead, and nothing else changes.
-"""
-
 import re
 
 from agentfly import Agent, ScriptedEngine, reward, tool
@@ -15,12 +9,7 @@ CALL = '<tool_call>\n{{"name": "multiply", "arguments": {{"a": {}, "b": {}}}}}\n
 
 @tool
 def multiply(a: int, b: int) -> int:
-    """Multiply two integers.
-
-    Args:
-        a: The first factor.
-        b: The second factor.
-    """
+    """Multiply two integers."""
     return a * b
 
 
@@ -30,8 +19,8 @@ def correct(final_response: str, answer: int) -> bool:
     return str(answer) in final_response
 
 
-def model(turn: ScriptedTurn) -> str:
-    """Call the tool first, then answer with what it returned; every fourth chain just guesses."""
+def script(turn: ScriptedTurn) -> str:
+    """Stand in for the model: call the tool, then answer; every fourth chain just guesses."""
     if turn.request.turn == 1:
         result = turn.prompt.rsplit("<tool_response>", 1)[1].split("</tool_response>")[0]
         return f"The product is {result.strip()}."
@@ -41,14 +30,9 @@ def model(turn: ScriptedTurn) -> str:
 
 
 rows = [{"question": f"What is {a} times 41?", "answer": a * 41} for a in range(10, 20)]
-agent = Agent(
-    ScriptedEngine(model, tokenizer=ByteTokenizer(CHATML_TOKENS)),
-    tools=[multiply],
-    reward=correct,
-    system_prompt="Answer with the help of the tool.",
-)
-result = agent.run_sync(rows, num_chains=4)
+engine = ScriptedEngine(script, tokenizer=ByteTokenizer(CHATML_TOKENS))
+result = Agent(engine, tools=[multiply], reward=correct).run_sync(rows, num_chains=4)
 
-print(result.summary)
-for message in result.trajectories[0].conversation:
-    print(f"{message.role}: {message.content or message.tool_calls[0].arguments}")
+assert result.trajectories[0].final_response == "The product is 410."
+assert result.rewards[:4] == (1.0, 1.0, 1.0, 0.0)
+assert result.summary.chains == 40
