@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from pydantic import Field
 
-from agentfly.config import Problem, RunSettings, Settings, load_settings
+from agentfly.config import Problem, RunSettings, Settings, load_settings, peer_names
+from agentfly.config.peer_names import our_key
+from agentfly.config.setting_types import type_at
 from agentfly.errors import ConfigError, FormatError
 
 SMALL = """\
@@ -95,7 +97,11 @@ weight = -1
 """
     )
     said = mistakes(path, "train.lr", "rollout.retries=-2", plugins=PLUGINS)
-    assert said == [
+    quoted = [line for line in said if line.startswith("    ")]
+    assert '    line 7 | steps = "many"' in quoted
+    assert "    line 22 | weight = -1" in quoted, "of the second source"
+    assert "    line 1 | lr = 3" in quoted, "not the train.lr of an override"
+    assert [line for line in said if line not in quoted] == [
         f"invalid settings in {path}",
         "  train.lr: an override is written key=value, such as train.lr=1e-5",
         "  algorithm.name: unknown algorithm 'gpro'. Did you mean 'grpo'? Known: grpo, rloo. "
@@ -131,8 +137,23 @@ weight = -1
         ({"source": {"tasks": "a"}}, "source: there may be several: write [[source]] in double"),
         ({"source": []}, "source: a run needs tasks: add at least one table [[source]]"),
         ({"source": None}, "source: must be a list, got None"),
-        ({"model": "tiny"}, "model: must be a table, got 'tiny'"),
-        ({"algorithm": "ppo"}, "algorithm: must be a table, got 'ppo'"),
+        ({"model": "tiny"}, "model: must be a table, got 'tiny': write model.name = \"tiny\""),
+        ({"algorithm": "ppo"}, "algorithm: must be a table, got 'ppo': write algorithm.name = "),
+        ({"learning_rate": 3}, "learning_rate: unknown key. Did you mean train.lr?"),
+        (
+            {"train": {"learning_rate": 3}},
+            "train.learning_rate: unknown key. Did you mean train.",
+        ),
+        ({"beta": 0.1}, "beta: unknown key. Did you mean algorithm.kl.coefficient?"),
+        (
+            {"train": {"batch_size": 8}},
+            "train.batch_size: unknown key. Did you mean rollout.tasks_",
+        ),
+        (
+            {"rollout": {"max_new_tokens": 8}},
+            "rollout.max_new_tokens: unknown key. Did you mean ro",
+        ),
+        ({"num_train_epochs": 3}, "num_train_epochs: unknown key. Did you mean train.steps (a run"),
         ({"algorithm": {"name": 3}}, "algorithm.name: must be a text in quotes, got 3"),
         ({"modle": {"name": "x"}}, "modle: unknown key. Did you mean 'model'? Known: "),
         ({"num_chains": 3}, "num_chains: unknown key. Did you mean rollout.num_chains or eval.num"),
@@ -225,6 +246,39 @@ def test_a_file_that_is_no_toml_says_where(tmp_path: Path, contents: bytes, said
     path.write_bytes(contents)
     with pytest.raises(FormatError, match=said):
         load_settings(path)
+
+
+def test_the_line_of_a_mistake_is_quoted(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text('name = "sums"\nmodel.name = tiny\n')
+    with pytest.raises(FormatError) as caught:
+        load_settings(path)
+    assert str(caught.value).splitlines() == [
+        f"{path} is not TOML: Invalid value (at line 2, column 14). Texts are in quotes: "
+        'name = "sums"; true and false are in small letters',
+        "  line 2 | model.name = tiny",
+        "                        ^",
+    ]
+    path.write_text(
+        'name = "sums"\nmodel.name = "tiny"\n[[source]]\ntasks = "a"\nsystem_prompt = """\n'
+        'weight = 0"""\n\n[[source]] # two\nname = "b"\ntasks = "b"\n  "weight" = "heavy" # kg\n'
+    )
+    assert mistakes(path) == [
+        f"invalid settings in {path}",
+        "  source.1.weight: must be a number, got 'heavy'",
+        '    line 11 |   "weight" = "heavy" # kg',
+        "                ^^^^^^^^",
+    ]
+    assert mistakes(path, "source.1.weight=-1") == [
+        f"invalid settings in {path}",
+        "  source.1.weight: must be greater than 0, got -1",
+    ]
+
+
+def test_peers_names_lead_to_keys_that_exist() -> None:
+    names = {key for key, _ in (our_key(name) or ("", "") for name in peer_names._KEYS)}
+    options = {key for key in names if key.startswith("algorithm.")}
+    assert [key for key in names - options if type_at(RunSettings, key.split(".")) is None] == []
 
 
 def test_a_file_that_is_not_there_or_a_folder(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,6 +11,7 @@ from pydantic import ValidationError
 
 from agentfly.config.override import override
 from agentfly.config.settings import RunSettings, Settings
+from agentfly.config.toml_lines import quote_error, quote_key
 from agentfly.config.validation_errors import Problem, SettingsError, problems_of, refuse_if_any
 from agentfly.errors import ConfigError, FormatError
 from agentfly.runtime.names import suggestion
@@ -54,6 +56,8 @@ def load_settings(
     Traceback (most recent call last):
     agentfly.config.validation_errors.SettingsError: invalid settings
       train.lr: must be a number, got 'fast'
+        line 6 | lr = "fast"
+                 ^^
       train.stesp: unknown key. Did you mean 'steps'? …
     """
     file, data = read_tables(source)
@@ -67,7 +71,8 @@ def load_settings(
         found = check(settings) if check else ()
         return (problem for problem in found if problem.key.partition(".")[0] not in broken)
 
-    return validated(RunSettings, completed.data, problems, file, check=others)
+    with quoted_lines(source, overrides):
+        return validated(RunSettings, completed.data, problems, file, check=others)
 
 
 def _without_tasks(data: Mapping[str, Any]) -> Iterator[Problem]:
@@ -132,7 +137,49 @@ def parse_toml(text: str, file: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise FormatError(f"{file} is not TOML: {error}") from error
+        raise FormatError(
+            f"{file} is not TOML: {error}{_hint(text, error)}\n  "
+            + quote_error(text, error).replace("\n", "\n  ")
+        ) from error
+
+
+def _hint(text: str, error: tomllib.TOMLDecodeError) -> str:
+    """Return the usual correction of a value that can't be read."""
+    if "Invalid value" in str(error):
+        return '. Texts are in quotes: name = "sums"; true and false are in small letters'
+    if "overwrite" in str(error) or "twice" in str(error):
+        return ". Each key and each table [name] is written once; only [[source]] may be repeated"
+    if "newline or end of document" in str(error):
+        return ". Each key has a line of its own, as in: train.lr = 1e-5"
+    return ""
+
+
+@contextmanager
+def quoted_lines(
+    source: str | Path | Mapping[str, Any], overrides: Sequence[str]
+) -> Iterator[None]:
+    """Quote the lines of a file, or of its text, in a SettingsError of the block."""
+    try:
+        yield
+    except SettingsError as error:
+        text = _text_of(source)
+        if text is None:
+            raise
+        # The file's line is not what is wrong where an override replaced it.
+        overridden = {entry.partition("=")[0].strip() for entry in overrides}
+        problems = [
+            one if one.key in overridden else replace(one, quote=quote_key(text, one.key))
+            for one in error.problems
+        ]
+        raise SettingsError(problems, error.file) from error.__cause__
+
+
+def _text_of(source: str | Path | Mapping[str, Any]) -> str | None:
+    if isinstance(source, Mapping):
+        return None
+    if isinstance(source, str) and "\n" in source:
+        return source
+    return Path(source).read_text(encoding="utf-8-sig")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from agentfly.config.settings import (
     TrainSettings,
     renamed_key,
 )
-from agentfly.config.settings_file import read_tables, validated
+from agentfly.config.settings_file import quoted_lines, read_tables, validated
 
 
 class SftDataSettings(Settings):
@@ -113,4 +113,5 @@ def load_sft_settings(
     """Read the settings of a warm start, as `load_settings` reads those of a run."""
     file, data = read_tables(source)
     overridden = override(data, overrides)
-    return validated(SftSettings, overridden.data, overridden.problems, file)
+    with quoted_lines(source, overrides):
+        return validated(SftSettings, overridden.data, overridden.problems, file)

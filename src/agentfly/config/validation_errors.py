@@ -7,6 +7,7 @@ from typing import Any, ParamSpec, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from agentfly.config.peer_names import our_key
 from agentfly.config.setting_types import Path, is_table, table_of, type_at, types_of
 from agentfly.config.settings import RunSettings, Settings
 from agentfly.errors import ConfigError
@@ -28,6 +29,8 @@ class Problem:
     """Dotted path: `source.0.tasks` is the tasks of the first source."""
     text: str
     """Problem, expected value and way out."""
+    quote: str | None = None
+    """Line of the file that sets the key, with a caret below."""
 
     def __str__(self) -> str:
         return f"{self.key}: {self.text}"
@@ -44,8 +47,15 @@ class SettingsError(ConfigError):
 
     def __init__(self, problems: Sequence[Problem], file: str | None) -> None:
         self.problems = tuple(dict.fromkeys(problems))
+        self.file = file
         where = f" in {file}" if file else ""
-        super().__init__("\n  ".join([f"invalid settings{where}", *map(str, self.problems)]))
+        lines = [line for problem in self.problems for line in _lines_of(problem)]
+        super().__init__("\n  ".join([f"invalid settings{where}", *lines]))
+
+
+def _lines_of(problem: Problem) -> list[str]:
+    quoted = (problem.quote or "").splitlines()
+    return [str(problem), *(f"  {line}" for line in quoted)]
 
 
 class Problems:
@@ -142,11 +152,18 @@ def _sentence(found: ErrorDetails, table: type[Settings]) -> str:
         expected = f"must be {_EXPECTED[family]}"
     else:
         expected = found["msg"].replace("Input should be", "must be")
-    return f"{expected}, got {_shown(found['input'])}"
+    # Such as `model = "tiny"`.
+    is_name = family == "model" and isinstance(found["input"], str)
+    hint = f': write {found["loc"][-1]}.name = "{found["input"]}"' if is_name else ""
+    return f"{expected}, got {_shown(found['input'])}{hint}"
 
 
 def _unknown_key(path: Path, table: type[Settings]) -> str:
     name = str(path[-1])
+    known = our_key(name)
+    if known is not None and _is_key(known[0], table):
+        key, note = known
+        return f"unknown key. Did you mean {key}{f' ({note})' if note else ''}?"
     elsewhere = [
         f"{other}.{name}"
         for other, field in _file_of(table).model_fields.items()
@@ -155,6 +172,15 @@ def _unknown_key(path: Path, table: type[Settings]) -> str:
     if elsewhere:
         return f"unknown key. Did you mean {' or '.join(elsewhere)}?"
     return f"unknown key. {suggestion(name, types_of(type_at(table, path[:-1])))}"
+
+
+def _is_key(key: str, table: type[Settings]) -> bool:
+    """Return whether the settings have a key; options of an algorithm are in its own class."""
+    owner, _, option = key.partition(".")
+    if owner == "algorithm" and option != "name" and _file_of(table) is not table:
+        return type_at(table, option.split(".")) is not None
+    is_option = owner == "algorithm" and table is RunSettings
+    return is_option or type_at(_file_of(table), key.split(".")) is not None
 
 
 def _file_of(table: type[Settings]) -> type[Settings]:
