@@ -45,7 +45,8 @@ app.command()(train)
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.delitem(sys.modules, "train_parts", raising=False)
+    for module in ("train_parts", "rehearsed"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train_parts.py").write_text(PARTS)
     (tmp_path / "sums.jsonl").write_text('{"question": "What is 2+2?", "answer": "4"}\n')
@@ -128,7 +129,7 @@ def test_the_best_checkpoint_is_reported_where_it_is_not_the_last(
         (
             ["source.0.tools=['train_parts:forgotten']", "source.0.reward=corect"],
             [
-                "  source.0.tools.0: train_parts:forgotten is no tool, but of type function: deco",
+                "  source.0.tools.0: tool 'forgotten' has no description: write a docstring",
                 "  source.0.reward: unknown reward 'corect'. ",
             ],
         ),
@@ -139,7 +140,7 @@ def test_problems_are_reported_without_a_traceback(
 ) -> None:
     run = CliRunner().invoke(app, [str(file), *overrides])
     assert run.exit_code == 2
-    said = run.stderr.splitlines()
+    said = [line for line in run.stderr.splitlines() if line[:4] != "    "]
     assert said[0] == f"error: invalid settings in {file}"
     assert [line[: len(start)] for line, start in zip(said[1:], lines, strict=True)] == lines
 
@@ -153,7 +154,7 @@ def test_a_dry_run_reports_all_that_is_missing(file: Path, monkeypatch: pytest.M
     run = CliRunner().invoke(app, [str(file), *absent, "--dry-run"])
     assert run.exit_code == 2
     folder = file.parent
-    assert run.stderr.splitlines()[1:] == [
+    assert [line for line in run.stderr.splitlines()[1:] if line[:4] != "    "] == [
         f"  source.0.tasks: there is no '{folder}/sms.jsonl'. Did you mean 'sums.jsonl'?",
         f"  source.0.eval_tasks: there is no '{folder}/nowhere/held_out.jsonl'.",
         "  source.0.reward: missing: nothing tells good chains from bad ones. Name a reward, a "
@@ -181,6 +182,109 @@ def test_a_dry_run_reads_files_of_tasks(file: Path, rows: str, said: str) -> Non
     assert run.exit_code == 2
     assert "  source.0.tasks: " in run.stderr
     assert said in run.stderr
+
+
+REHEARSED = '''
+from agentfly import group_reward, reward, tool
+
+@tool
+def fails(query: str) -> str:
+    """Fail."""
+    raise ValueError("out of order")
+
+@reward
+def by_unit(final_response: str, unit: str) -> bool:
+    return unit in final_response
+
+@reward
+def words(final_response: str) -> float:
+    return "good"
+
+@group_reward
+def longest(final_responses: list[str]) -> list[float]:
+    return [float(len(text)) for text in final_responses]
+
+def nothing(turns):
+    return [False] * len(turns)
+
+class Inventory:
+    def __init__(self) -> None:
+        self.items: list[str] = []
+
+    def put(self, item: str) -> str:
+        """Put an item in."""
+        self.items.append(item)
+        return "ok"
+
+@reward
+def stored(inventory: Inventory) -> bool:
+    return len(inventory.items) == 1
+'''
+
+
+def rehearse(file: Path, source: str, *overrides: str) -> tuple[int, list[str]]:
+    """Return the exit code of a dry run and its lines on stderr; its stdout is always TOML."""
+    (file.parent / "rehearsed.py").write_text(REHEARSED)
+    file.write_text(
+        'name = "sums"\nmodel.name = "tiny"\n[[source]]\ntasks = "sums.jsonl"\n' + source
+    )
+    run = CliRunner().invoke(app, [str(file), *overrides, "--dry-run"])
+    assert load_settings(run.stdout).name == "sums"
+    return run.exit_code, run.stderr.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("source", "played"),
+    [
+        ('tools = ["calculator"]\nreward = "numeric_match"', "calculator answered; reward 1; "),
+        ('tools = ["calculator"]\nkind = "tags"\nreward = "numeric_match"', "reward 1; "),
+        ('environment = "rehearsed:Inventory"\nreward = "rehearsed:stored"', "put answered; rewar"),
+        ('group_reward = "rehearsed:longest"', ": no tools; reward 1; "),
+        (
+            'tools = ["rehearsed:fails"]\nreward = "numeric_match"',
+            "fails gave error (tool 'fails' failed: ValueError: out of order); reward 1",
+        ),
+    ],
+)
+def test_a_dry_run_plays_a_chain_and_says_that_the_run_is_ready(
+    file: Path, source: str, played: str
+) -> None:
+    code, said = rehearse(file, source)
+    assert (code, said[-1]) == (0, "ready: nothing is in the way of this run")
+    assert said[-2].startswith("source 'default': 1 tasks, 0 held out; a scripted chain on task '")
+    assert played in said[-2]
+    assert " tokens trained" in said[-2]
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        (
+            'reward = "rehearsed:by_unit"\neval_tasks = "sums.jsonl"',
+            "reward 'by_unit' reads the field 'unit', which 1 of 1 tasks lack: row 1. The first of "
+            "them has: question, answer. Add 'unit' to those rows",
+        ),
+        (
+            'reward = "rehearsed:words"',
+            "reward 'words' returned str: 'good'; expected",
+        ),
+        ('reward = "rehearsed:stored"', "reads the field 'inventory', which 1 of 1 tasks lack"),
+    ],
+)
+def test_a_dry_run_says_why_a_run_is_not_ready(file: Path, source: str, why: str) -> None:
+    code, said = rehearse(file, source)
+    assert code == 2
+    verdict = [line for line in said if line.startswith("not ready: source 'default': ")]
+    assert why in verdict[0]
+    assert said[-1] == verdict[-1]
+    if "eval_tasks" in source:
+        assert "which 1 of 1 held-out tasks lack" in verdict[1]
+
+
+def test_a_dry_run_knows_that_a_mask_leaves_nothing(file: Path) -> None:
+    code, said = rehearse(file, 'reward = "numeric_match"', "rollout.mask=rehearsed:nothing")
+    assert code == 2
+    assert "the mask 'rehearsed:nothing' leaves no token of the scripted chain to train" in said[-1]
 
 
 def test_a_dry_run_fetches_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

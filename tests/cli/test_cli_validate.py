@@ -32,9 +32,23 @@ def test_tasks_that_go_wrong_are_named(tasks: Path) -> None:
     assert run.exit_code == 1, run.output
     assert "2 of 4 tasks get full marks" in run.output
     assert "  wordy: " in run.output
-    assert "  lost: unscored: " in run.output
-    assert "no field 'answer'" in run.output
+    lost = "  lost: no field 'answer' with its right answer: it has id, question. Add it, or name"
+    assert lost in run.output
     assert "  good" not in run.output
+
+
+def test_a_field_that_only_the_reward_reads_is_named(tasks: Path) -> None:
+    tasks.with_name("strict_reward.py").write_text(
+        "from agentfly import reward\n@reward\ndef strict(final_response, unit):\n    return 1.0\n"
+    )
+    file = tasks.with_name("run.toml")
+    file.write_text(
+        'name = "sums"\nmodel.name = "tiny"\n'
+        '[[source]]\ntasks = "sums.jsonl"\nreward = "strict_reward:strict"\n'
+    )
+    run = validate(file, "--trust")
+    assert run.exit_code == 1, run.output
+    assert "  good: no field 'unit', which the reward 'strict' reads: it has id, " in run.output
 
 
 def test_sound_tasks_pass(tasks: Path) -> None:

@@ -240,6 +240,13 @@ class Agent:
             other._pool = pool
         return other
 
+    def with_model(self, engine: Engine) -> Self:
+        """Return a copy with an engine that has a tokenizer and a template of its own."""
+        other = copy.copy(self)
+        given = replace(self._given, template_options=None)
+        other.model = given.open(engine, trust_remote_code=False)
+        return other
+
     @property
     def own_settings(self) -> frozenset[str]:
         """Names of the run settings in `rollout` that the agent overrides with its own values."""

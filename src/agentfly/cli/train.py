@@ -1,5 +1,6 @@
 """`agentfly train`: train by reward, with the settings of a TOML file."""
 
+import asyncio
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -60,6 +61,7 @@ def train(
         parts = _load(file, overrides or (), trust=trust)
         if dry_run:
             typer.echo(to_toml(parts.settings), nl=False)
+            _print_verdict(parts)
             return
         from agentfly.training import train as run
 
@@ -80,6 +82,21 @@ def train(
             typer.echo(f"  step {finding.step}: {finding}")
         if not result.learned:
             raise typer.Exit(NOTHING_LEARNED)
+
+
+def _print_verdict(parts: RunParts) -> None:
+    """Print on stderr whether a run is ready, and why not; exit with code 2 if it is not."""
+    from agentfly.agents.rehearsal import rehearse
+
+    rehearsals = asyncio.run(rehearse(parts))
+    for one in rehearsals:
+        typer.echo(f"source {one.source!r}: {one.summary}", err=True)
+    problems = [f"source {one.source!r}: {text}" for one in rehearsals for text in one.problems]
+    for problem in problems:
+        typer.secho(f"not ready: {problem}", fg=typer.colors.RED, err=True)
+    if problems:
+        raise typer.Exit(2)
+    typer.secho("ready: nothing is in the way of this run", fg=typer.colors.GREEN, err=True)
 
 
 def _load(file: Path, overrides: Sequence[str], *, trust: bool) -> RunParts:

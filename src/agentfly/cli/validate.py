@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from agentfly.cli.envs.selection import Options
 from agentfly.cli.trust import Trust, require_trust
 from agentfly.config import SourceSettings, import_named, is_import_path, load_settings
 from agentfly.environments import EnvironmentDefinition, Player, Say, Scene, environment_names
-from agentfly.errors import ConfigError, EngineError
+from agentfly.errors import ConfigError
 from agentfly.observe.summary import SOLVED
 from agentfly.runtime.names import suggestion
 from agentfly.tasks import load_tasks
@@ -57,9 +57,12 @@ def validate(
             parts = resolve_source(source, base=base)
             _require_reward(parts, target)
             tasks = [*load_tasks(parts.tasks), *load_tasks(parts.eval_tasks)][:count]
-            bad = _attempt(parts, _gold(parts, answer), tasks, concurrent)
+            lacking = {task.id: text for task in tasks if (text := _lacks(task, parts, answer))}
+            _print_lacking(lacking)
+            whole = [task for task in tasks if task.id not in lacking]
+            bad = _attempt(parts, _gold(parts, answer), whole, concurrent)
             _print_failures(bad)
-            failed, total = failed + len(bad), total + len(tasks)
+            failed, total = failed + len(tasks) - len(whole) + len(bad), total + len(tasks)
         if not total:
             raise ConfigError(f"{target} has no tasks: there is nothing to validate")
     typer.echo(f"{total - failed} of {total} tasks get full marks with their right answers")
@@ -117,6 +120,30 @@ def _require_reward(parts: SourceParts, target: str) -> None:
         )
 
 
+def _lacks(task: Task, parts: SourceParts, answer: str) -> str | None:
+    """Return which field a task lacks, for the right answer or for the reward; None if none."""
+    there = f"it has {', '.join(task.fields)}"
+    has_gold = parts.kit is not None and (parts.kit.gold or parts.kit.expert) is not None
+    if not has_gold and task.fields.get(answer) in (None, []):
+        return (
+            f"no field {answer!r} with its right answer: {there}. Add it, or name another field "
+            "with --answer"
+        )
+    reads = getattr(parts.reward, "missing_fields", None)
+    missing = reads(task, (parts.environment,) if parts.environment else ()) if reads else ()
+    if missing and parts.reward is not None:
+        return (
+            f"no field {missing[0]!r}, which the reward {parts.reward.name!r} reads: {there}. Add "
+            "it, or give the parameter a default"
+        )
+    return None
+
+
+def _print_lacking(lacking: Mapping[str, str]) -> None:
+    for name, text in lacking.items():
+        typer.echo(f"  {name}: {text}")
+
+
 def _gold(parts: SourceParts, field: str) -> Player:
     """Return a player of the environment's gold path, or else of the task's right answer."""
     own = parts.kit and (parts.kit.gold or parts.kit.expert)
@@ -125,9 +152,7 @@ def _gold(parts: SourceParts, field: str) -> Player:
 
 def _answering(field: str) -> Player:
     def give_answer(scene: Scene) -> Generator[Say, str, None]:
-        value = scene.task.fields.get(field)
-        if value is None or value == []:
-            raise EngineError(f"the task has no field {field!r} with its right answer")
+        value = scene.task.fields[field]
         yield Say(str(value[0] if isinstance(value, list) else value))
 
     return give_answer

@@ -3,7 +3,7 @@
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, ParamSpec, Self, TypeVar, overload
@@ -29,6 +29,8 @@ class UserFunction(Generic[P, R]):
     """Kind of reward in messages."""
     offered: ClassVar[Offers]
     """Reserved names of its parameters."""
+    reads: tuple[str, ...] = ()
+    """Fields of the task that the function reads itself, besides its parameters."""
 
     def __init__(
         self,
@@ -65,6 +67,16 @@ class UserFunction(Generic[P, R]):
     def label(self) -> str:
         """Kind and name for messages: "reward 'exact'"."""
         return f"{self.kind} {self.name!r}"
+
+    def missing_fields(self, task: Task, leased: Collection[EnvSpec] = ()) -> list[str]:
+        """List the fields that it needs and that a task lacks.
+
+        Args:
+            task: A row.
+            leased: Environments of the chain, whose instances parameters may receive.
+        """
+        own = [name for name in self.reads if name not in task.fields]
+        return [*own, *self._arguments.missing_fields(task, leased)]
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the plain function."""

@@ -57,4 +57,5 @@ def math_equivalence(
         too_hard = Comparison.TOO_HARD in outcomes
         return Score(value=float(Comparison.EQUAL in outcomes), parts={"too_hard": float(too_hard)})
 
+    score.reads = (field,)
     return score

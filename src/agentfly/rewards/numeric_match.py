@@ -151,6 +151,7 @@ def numeric_match(
             said.is_close(gold, rel_tol=rel_tol, abs_tol=abs_tol) for gold in golds
         )
 
+    score.reads = (field,)
     return score
 
 

@@ -35,6 +35,7 @@ def exact_match(*, field: str = "answer", name: str = "exact_match") -> Function
         golds = gold_answers(task, field)
         return final_response.strip() in {gold.strip() for gold in golds}
 
+    score.reads = (field,)
     return score
 
 
@@ -83,6 +84,7 @@ def qa_exact_match(
         said = normalize_answer(final_response)
         return any(said == normalize_answer(gold) for gold in _answers(task, field))
 
+    score.reads = (field,)
     return score
 
 
@@ -101,6 +103,7 @@ def qa_f1(*, field: str = "answer", name: str = "qa_f1") -> FunctionReward[..., 
     def score(final_response: str, task: Task) -> float:
         return max(token_f1(final_response, gold) for gold in _answers(task, field))
 
+    score.reads = (field,)
     return score
 
 

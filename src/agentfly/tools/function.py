@@ -24,6 +24,7 @@ from agentfly.runtime.signature import (
 from agentfly.tools.call_arguments import read_arguments
 from agentfly.tools.injection import (
     FromEnvironment,
+    FromTask,
     Source,
     injected_environments,
     injected_values,
@@ -32,7 +33,7 @@ from agentfly.tools.injection import (
 )
 from agentfly.tools.tool_result import clean_observation, to_result
 from agentfly.tools.tool_schema import Arguments, arguments_of, parameters_schema
-from agentfly.types import Context, EnvSpec, ToolCall, ToolResult, ToolSpec, ToolStatus
+from agentfly.types import Context, EnvSpec, Task, ToolCall, ToolResult, ToolSpec, ToolStatus
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -103,6 +104,12 @@ class FunctionTool(Generic[P, R]):
         """Environments that it needs."""
         own = (self.method.spec,) if self.method else ()
         return tuple(dict.fromkeys((*own, *injected_environments(self.sources))))
+
+    def missing_fields(self, task: Task, leased: Collection[EnvSpec] = ()) -> list[str]:
+        """List the fields that it takes from the task and that the task lacks."""
+        del leased
+        taken = {n: s.field or n for n, s in self.sources.items() if isinstance(s, FromTask)}
+        return [f for n, f in taken.items() if n not in self.defaults and f not in task.fields]
 
     async def run(self, call: ToolCall, context: Context) -> ToolResult:
         """Run a call; return mistakes of the model and of the tool as results."""

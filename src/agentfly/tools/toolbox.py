@@ -1,6 +1,6 @@
 """Toolbox: all tools of an agent by name, and running calls of them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from agentfly.errors import ConfigError
 from agentfly.runtime.invoke import supervised
@@ -30,6 +30,9 @@ class Toolbox:
                     f"two tools are named {name!r}: give one of them another, @tool(name=...)"
                 )
             self._tools[name] = tool
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(self._tools.values())
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
