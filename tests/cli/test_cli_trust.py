@@ -123,6 +123,14 @@ def test_a_file_that_chooses_what_a_server_runs_is_asked_about(downloaded: Path,
     assert "of a vLLM server that is started" in output
 
 
+def test_a_further_file_from_another_folder_is_asked_about(downloaded: Path) -> None:
+    own, further = write(Path()), downloaded / "further.toml"
+    further.write_text('engine.name = "vllm"\nengine.arguments = ["--middleware", "evil.run"]\n')
+    code, output = run("train", own, further, "--dry-run")
+    assert (code, "engine.arguments: ('--middleware', 'evil.run')" in output) == (2, True), output
+    assert f"{own} + {further} runs code" in output
+
+
 @pytest.mark.parametrize("way", ["reward", "validate", "sft"])
 def test_code_that_is_trusted_runs(downloaded: Path, way: str) -> None:
     make, (command, *options) = WAYS[way]

@@ -291,3 +291,30 @@ def test_a_file_that_is_not_there_or_a_folder(tmp_path: Path) -> None:
         load_settings(tmp_path / "nowhere" / "run.toml")
     with pytest.raises(ConfigError, match=r"can't be read: Not a directory"):
         load_settings(tmp_path / "run.toml" / "x.toml")
+
+
+def test_further_files_are_put_over_the_first_and_single_overrides_over_all(
+    tmp_path: Path,
+) -> None:
+    base, one_gpu, short = (tmp_path / name for name in ("run.toml", "one_gpu.toml", "short.toml"))
+    base.write_text(f"{SMALL}[train]\nsteps = 30\nlr = 1e-5\n")
+    one_gpu.write_text("[model.lora]\nrank = 8\n[train]\nlr = 1e-4\n")
+    short.write_text("[train]\nsteps = 2\nlr = 3e-4\n[[source]]\ntasks = 'other.jsonl'\n")
+    settings = load_settings(base, [str(one_gpu), "train.steps=5", str(short)])
+    assert settings.model.lora is not None
+    assert (settings.model.name, settings.model.lora.rank) == ("tiny", 8)
+    assert (settings.train.steps, settings.train.lr) == (5, 3e-4)
+    assert [source.tasks for source in settings.source] == ["other.jsonl"]
+
+
+def test_problems_of_several_files_name_them_all(tmp_path: Path) -> None:
+    base, other = tmp_path / "run.toml", tmp_path / "other.toml"
+    base.write_text(SMALL)
+    other.write_text("[train]\nstesp = 3\n")
+    lines = mistakes(base, str(other))
+    assert lines[0].endswith(f"{base} + {other}")
+    assert "train.stesp: unknown key. Did you mean 'steps'?" in lines[1]
+    assert (
+        f"there is no file {str(tmp_path / 'gone.toml')!r}"
+        in mistakes(base, str(tmp_path / "gone.toml"))[0]
+    )

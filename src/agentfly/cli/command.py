@@ -23,7 +23,8 @@ import Ctrl-C may just have interrupted."""
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Settings to change, each key=value: train.lr=1e-5 checkpoint.keep=1",
+        help="Settings to change, each key=value: train.lr=1e-5 checkpoint.keep=1, or a further "
+        "TOML file to put over the first: one_gpu.toml",
         show_default=False,
     ),
 ]

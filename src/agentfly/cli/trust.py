@@ -13,6 +13,7 @@ import typer
 
 from agentfly.config import RunSettings, is_import_path
 from agentfly.config.import_path import folder_with
+from agentfly.config.settings_file import is_toml_file
 from agentfly.config.sft_settings import SftSettings
 from agentfly.errors import ConfigError
 
@@ -37,14 +38,16 @@ def require_trust(
 
     Code in the working directory, and what was given on the command line, is the user's own.
     """
-    folder = file.parent.resolve()
-    if trust or folder == Path().resolve():
+    folder, here = file.parent.resolve(), Path().resolve()
+    further = [Path(text) for text in overrides if is_toml_file(text)]
+    if trust or {folder, *(path.parent.resolve() for path in further)} == {here}:
         return
-    found = list(_code_of(settings, folder, overrides))
+    found = list(_code_of(settings, folder if folder != here else None, overrides))
     if not found:
         return
     listed = "".join(f"\n  {line}" for line in found)
-    warning = f"{file} runs code that came with it, with your rights:{listed}"
+    names = " + ".join(str(path) for path in (file, *further))
+    warning = f"{names} runs code that came with it, with your rights:{listed}"
     if not sys.stdin.isatty():
         raise ConfigError(
             f"{warning}\nRead that code, then give --trust, or call this from the folder {folder}"
@@ -54,15 +57,15 @@ def require_trust(
 
 
 def _code_of(
-    settings: RunSettings | SftSettings, folder: Path, overrides: Sequence[str]
+    settings: RunSettings | SftSettings, folder: Path | None, overrides: Sequence[str]
 ) -> Iterator[str]:
-    """Yield one line for each setting that runs code of the file's own folder."""
+    """Yield one line for each setting that runs code of a folder or of a server's program."""
     given = any(override.partition("=")[0].strip() == _REMOTE_CODE for override in overrides)
     if settings.model.trust_remote_code and not given:
         yield f"{_REMOTE_CODE}: the Python files of {settings.model.name}"
     yield from _programs_of(settings, overrides)
     for key, text in _texts(settings.model_dump(), ""):
-        if is_import_path(text) and folder_with(text, folder) == folder:
+        if folder and is_import_path(text) and folder_with(text, folder) == folder:
             yield f"{key}: {text}, a module in {folder}"
 
 

@@ -35,6 +35,9 @@ reward = "numeric_match"
 A value is written as in TOML, and a word needs no quotes. `--dry-run` prints all settings, defaults
 included, and stops. All problems are reported at once.
 
+Further TOML files are put over the first, key by key, with lists replaced as a whole:
+`agentfly train run.toml one_gpu.toml train.lr=1e-5`.
+
 Paths of files are relative to the folder of the TOML file. A name with a colon,
 `my_tools:search`, is `search` of `my_tools.py` in that folder, in the working directory, or of an
 installed package.

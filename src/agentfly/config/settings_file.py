@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from agentfly.config.override import override
+from agentfly.config.override import Overridden, override
 from agentfly.config.settings import RunSettings, Settings
 from agentfly.config.toml_lines import quote_error, quote_key
 from agentfly.config.validation_errors import Problem, SettingsError, problems_of, refuse_if_any
@@ -36,7 +36,8 @@ def load_settings(
 
     Args:
         source: Path of a TOML file, its text (several lines), or its tables as dicts.
-        overrides: Overrides `key=value`, with a TOML value or a bare word: `train.lr=1e-5`.
+        overrides: Overrides `key=value`, with a TOML value or a bare word: `train.lr=1e-5`; or
+            further TOML files, whose keys replace those of the first before any `key=value` does.
         plugins: Known names and their settings classes, by table. The options of a
             `module:name` are not checked here.
         check: Called with settings that are valid in themselves, for further problems.
@@ -60,8 +61,7 @@ def load_settings(
                  ^^
       train.stesp: unknown key. Did you mean 'steps'? …
     """
-    file, data = read_tables(source)
-    overridden = override(data, overrides)
+    file, overridden = read_overridden(source, overrides)
     completed = complete(overridden.data, plugins or {})
     problems = [*overridden.problems, *completed.problems, *_without_tasks(completed.data)]
     # A plug-in whose options are wrong can't be made either: that is not a second problem.
@@ -99,6 +99,43 @@ def validated(
         raise SettingsError([*problems, *problems_of(error, table)], file) from error
     refuse_if_any([*problems, *check(settings)], file)
     return settings
+
+
+def read_overridden(
+    source: str | Path | Mapping[str, Any], overrides: Sequence[str]
+) -> tuple[str | None, Overridden]:
+    """Return the name of the file, or of all files, and their tables after all overrides."""
+    file, data = read_tables(source)
+    files = [text for text in overrides if is_toml_file(text)]
+    for name in files:
+        data = merged(data, read_toml(Path(name)))
+    single = [text for text in overrides if not is_toml_file(text)]
+    names = " + ".join([file, *files]) if file is not None else None
+    return names, override(data, single)
+
+
+def is_toml_file(text: str) -> bool:
+    """Return whether an override names a TOML file.
+
+    >>> is_toml_file("one_gpu.toml"), is_toml_file("source.0.tasks=rows.toml")
+    (True, False)
+    """
+    return text.endswith(".toml") and "=" not in text
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return tables with the keys of others put over them; lists are replaced as a whole.
+
+    >>> merged({"train": {"steps": 3, "lr": 1e-5}}, {"train": {"lr": 1e-4}, "seed": 7})
+    {'train': {'steps': 3, 'lr': 0.0001}, 'seed': 7}
+    """
+    result = dict(base)
+    for key, value in over.items():
+        below = result.get(key)
+        if isinstance(below, Mapping) and isinstance(value, Mapping):
+            value = merged(below, value)
+        result[key] = value
+    return result
 
 
 def read_tables(source: str | Path | Mapping[str, Any]) -> tuple[str | None, Mapping[str, Any]]:
@@ -158,12 +195,15 @@ def _hint(text: str, error: tomllib.TOMLDecodeError) -> str:
 def quoted_lines(
     source: str | Path | Mapping[str, Any], overrides: Sequence[str]
 ) -> Iterator[None]:
-    """Quote the lines of a file, or of its text, in a SettingsError of the block."""
+    """Quote the lines of a file, or of its text, in a SettingsError of the block.
+
+    With several files nothing is quoted: a line number alone would not say of which.
+    """
     try:
         yield
     except SettingsError as error:
         text = _text_of(source)
-        if text is None:
+        if text is None or any(map(is_toml_file, overrides)):
             raise
         # The file's line is not what is wrong where an override replaced it.
         overridden = {entry.partition("=")[0].strip() for entry in overrides}

@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from agentfly.config.override import override
 from agentfly.config.settings import (
     CheckpointSettings,
     ModelSettings,
@@ -24,7 +23,7 @@ from agentfly.config.settings import (
     TrainSettings,
     renamed_key,
 )
-from agentfly.config.settings_file import quoted_lines, read_tables, validated
+from agentfly.config.settings_file import quoted_lines, read_overridden, validated
 
 
 class SftDataSettings(Settings):
@@ -111,7 +110,6 @@ def load_sft_settings(
     source: str | Path | Mapping[str, Any], overrides: Sequence[str] = ()
 ) -> SftSettings:
     """Read the settings of a warm start, as `load_settings` reads those of a run."""
-    file, data = read_tables(source)
-    overridden = override(data, overrides)
+    file, overridden = read_overridden(source, overrides)
     with quoted_lines(source, overrides):
         return validated(SftSettings, overridden.data, overridden.problems, file)
