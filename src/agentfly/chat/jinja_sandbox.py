@@ -20,7 +20,7 @@ import jinja2
 from jinja2 import nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.runtime import Context
+from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 _TICKS_PER_LOOK = 64
@@ -31,6 +31,13 @@ _MAX_REPEATED = 10_000_000
 
 _MAX_BITS = 4096
 """Bits of a number that a template may compute."""
+
+_DICT_ATTRIBUTES = frozenset(dir(dict))
+
+_LOOP_ATTRIBUTES = frozenset(
+    {"first", "last", "index", "index0", "revindex", "revindex0", "length", "depth", "depth0"}
+)
+"""Attributes of `loop` that are numbers or truth values, which the sandbox need not examine."""
 
 
 class RenderTimeout(jinja2.TemplateRuntimeError):
@@ -78,14 +85,18 @@ class _Metered:
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Jinja's sandbox, with a short way for what templates do most: reading a field of a dict."""
+    """Jinja's sandbox, with a short way for what templates read most: a dict's field, `loop`."""
 
     intercepted_binops = frozenset({"*", "**"})
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         """Return `obj.attribute`; a dict's own methods come before its keys, as Jinja has it."""
-        if type(obj) is dict and attribute in obj and not hasattr(dict, attribute):
-            return obj[attribute]
+        if type(obj) is dict and attribute not in _DICT_ATTRIBUTES:
+            if attribute in obj:
+                return obj[attribute]
+            return self.undefined(obj=obj, name=attribute)
+        if type(obj) is LoopContext and attribute in _LOOP_ATTRIBUTES:
+            return getattr(obj, attribute)
         return super().getattr(obj, attribute)
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 - as in Jinja

@@ -384,12 +384,11 @@ def _all_text(message: Message) -> str:
 
 def _with_name(swap: Swap, reply: Message) -> Message:
     """Put stand-ins into the name and the call's id: the model may have made them up."""
-    name, call_id = reply.name, reply.tool_call_id
-    return replace(
-        reply,
-        name=None if name is None else swap.text(name),
-        tool_call_id=None if call_id is None else swap.text(call_id),
-    )
+    name = None if reply.name is None else swap.text(reply.name)
+    call_id = None if reply.tool_call_id is None else swap.text(reply.tool_call_id)
+    if (name, call_id) == (reply.name, reply.tool_call_id):
+        return reply
+    return replace(reply, name=name, tool_call_id=call_id)
 
 
 def _argument(index: int) -> str:

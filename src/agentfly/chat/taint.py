@@ -43,7 +43,8 @@ class Swap:
         self._there = str.maketrans(dict(letters))
         self._back = str.maketrans({letter: char for char, letter in letters.items()})
         self._trusted = frozenset(trusted)
-        self.letters = frozenset(letters.values())
+        self.stand_ins = re.compile(f"([{''.join(letters.values())}]+)") if letters else None
+        """Stretches of letters that replace others; None if it replaces nothing."""
 
     def text(self, text: str) -> str:
         """Swap the characters of a text."""
@@ -118,6 +119,14 @@ class _SwapDetector(Swap):
         self._edges = edges
         self.found = False
 
+    def message(self, message: Message) -> Message:
+        parts = (message.content, message.reasoning, message.name, message.tool_call_id)
+        if message.tool_calls or message.images:
+            return super().message(message)
+        if message.role not in self._trusted:
+            self.text("\n".join(filter(None, parts)))
+        return message
+
     def text(self, text: str) -> str:
         self.found = self.found or bool(self._edges and self._edges.search(text))
         return text
@@ -188,9 +197,10 @@ class Taint:
         Tokens that the template spells out are its own, and so are those that it still makes when
         all letters of the token are swapped in what comes from outside.
         """
-        made = Counter(token for token in self.tokens(text) if token not in self._spelled_out)
-        if not made:
+        not_spelled_out = [t for t in self.tokens(text) if t not in self._spelled_out]
+        if not not_spelled_out:
             return
+        made = Counter(not_spelled_out)
         swap = self._swap({char for token in made for char in token}, text)
         forged = made - Counter(self.tokens(render(swap)))
         if forged:
@@ -207,12 +217,11 @@ def rare_letters(text: str) -> frozenset[str]:
 
 def pieces_behind(swap: Swap, pieces: Iterable[Piece]) -> list[Piece]:
     """Undo a swap; each character that had a stand-in becomes an untrusted piece."""
-    if not swap.letters:
+    if swap.stand_ins is None:
         return list(pieces)
-    pattern = re.compile(f"([{''.join(swap.letters)}]+)")
     return [
         Piece(swap.back(part), trusted=piece.trusted and index % 2 == 0)
         for piece in pieces
-        for index, part in enumerate(pattern.split(piece.text))
+        for index, part in enumerate(swap.stand_ins.split(piece.text))
         if part
     ]
