@@ -91,6 +91,8 @@ class CompletionReader:
     def _read(self, text: str) -> Reading:
         try:
             reading = self.call_format.read(text)
+            if type(reading.calls) is tuple:
+                return reading
             return replace(reading, calls=tuple(reading.calls))
         except Exception:  # noqa: BLE001 - a user's own reader may do anything
             _log.exception("the call format %r failed to read a completion", self.call_format.name)

@@ -105,7 +105,7 @@ def _opening(
 ) -> tuple[int, ReasoningMarks] | None:
     """Return where reasoning that opens here begins, if any does, after white space."""
     space = _SPACE.match(text, start)
-    for place in (start, space.end() if space else start):
+    for place in dict.fromkeys((start, space.end() if space else start)):
         for mark in marks:
             if mark.opening and text.startswith(mark.opening, place):
                 return place + len(mark.opening), mark

@@ -94,6 +94,8 @@ def _string(raw: str) -> str:
 
 
 def _unwrapped(raw: str) -> str:
+    if raw.startswith("{"):
+        return raw
     if raw == "null":
         return "{}"
     inner = _out_of_string(raw).strip()

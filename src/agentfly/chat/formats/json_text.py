@@ -50,6 +50,8 @@ def scan_object(text: str, start: int) -> tuple[dict[str, str], int | None]:
     >>> scan_object('{"name": "f", "arguments": {"a":', 0)
     ({'name': '"f"'}, None)
     """
+    if not text.startswith("{", start):
+        return {}, None
     members, end, _ = scan_up_to_fault(text, start)
     return members, end
 

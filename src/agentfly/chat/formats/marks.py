@@ -94,6 +94,8 @@ def _from_section(text: str, section: str, first: Found) -> Found:
 
 def partial_length(text: str, mark: str) -> int:
     """Return how much of a mark the text ends with, short of all of it."""
+    if not text or text[-1] not in mark:
+        return 0
     lengths = range(len(mark) - 1, MIN_PARTIAL - 1, -1)
     return next((length for length in lengths if text.endswith(mark[:length])), 0)
 
