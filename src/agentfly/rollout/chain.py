@@ -42,6 +42,7 @@ from agentfly.types import (
     Observed,
     OnToken,
     Rewarded,
+    Score,
     SpanKind,
     Step,
     StopReason,
@@ -79,6 +80,7 @@ class _Chain:
         self.session = setup.new_session(attempt, self.time)
         self.budget = CallBudget(setup.limits)
         self.messages: tuple[Message, ...] = ()
+        self.history: list[Message] = []
         self.streams: list[list[Turn]] = []
         self.state_key: str | None = None
         self.metadata: dict[str, Any] = {}
@@ -140,6 +142,7 @@ class _Chain:
                 "there is nothing to open the conversation with: give the task a `question` or "
                 "`messages`, or the agent an environment that makes the first observation"
             )
+        self.history += self.messages
         self.session.open(self.messages)
         self._emit(ChainStarted, turn=0, messages=self.messages, attempt=self.attempt.number)
 
@@ -154,7 +157,9 @@ class _Chain:
         turn, stop = await self._answered(turn)
         self.streams[-1][-1] = turn
         if stop is None and index + 1 < self.setup.limits.max_turns:
-            self.session.observe(self._history(turn), turn.replies)
+            self.history.append(message)
+            self.session.observe(tuple(self.history), turn.replies)
+            self.history += turn.replies
         return stop
 
     def _begin_turn(self, index: int, model_turn: ModelTurn, message: Message) -> Turn:
@@ -200,7 +205,7 @@ class _Chain:
     async def _run_call(self, turn: int, place: int, call: ToolCall) -> ToolResult:
         self._emit(ToolCalled, turn=turn, call=call)
         with self.stopwatch.span(SpanKind.TOOL, call.name, turn):
-            context = self._context(turn, "call", place)
+            context = self._context(turn, "call", place, deadline=self.time.deadline)
             result = await self.setup.tools.run_one(call, context)
         self._emit(Observed, turn=turn, call=call, result=result)
         return result
@@ -230,7 +235,7 @@ class _Chain:
         last = len(trajectory.turns)
         # The chain's own time limit covers only the conversation.
         deadline = self.clock.now() + self.setup.limits.reward_seconds
-        context = replace(self._context(last, "reward"), deadline=deadline)
+        context = self._context(last, "reward", deadline=deadline)
         reward = self.setup.reward
         try:
             with self.stopwatch.span(SpanKind.REWARD, reward.name if reward else "steps"):
@@ -239,9 +244,11 @@ class _Chain:
             return self._record(stop_reason_for(error), f"{type(error).__name__}: {error}")
         if score is not None:
             self._emit(Rewarded, turn=last, score=score)
-        return replace(self._record(trajectory.stop, None), score=score)
+        return self._record(trajectory.stop, None, score)
 
-    def _record(self, stop: StopReason, error: str | None) -> Trajectory:
+    def _record(
+        self, stop: StopReason, error: str | None, score: Score | None = None
+    ) -> Trajectory:
         return Trajectory(
             task=self.attempt.task,
             group_id=self.attempt.group_id,
@@ -250,19 +257,14 @@ class _Chain:
             tools=tuple(self.setup.tools.specs),
             streams=tuple(TokenStream(turns=tuple(turns)) for turns in self.streams),
             stop=stop,
+            score=score,
             error=error,
             spans=tuple(self.stopwatch.spans),
             attempt=self.attempt.number,
             metadata=json_values(self.metadata, self.attempt.chain_id),
         )
 
-    def _history(self, turn: Turn) -> Sequence[Message]:
-        """List the conversation up to and including a turn's message."""
-        earlier = [t for stream in self.streams for t in stream if t.index < turn.index]
-        said = [message for t in earlier for message in (t.message, *t.replies)]
-        return [*self.messages, *said, turn.message]
-
-    def _context(self, turn: int, *path: str | int) -> Context:
+    def _context(self, turn: int, *path: str | int, deadline: float) -> Context:
         return Context(
             task=self.attempt.task,
             group_id=self.attempt.group_id,
@@ -270,7 +272,7 @@ class _Chain:
             turn=turn,
             seed=self.attempt.seed.child("turn", turn, *path),
             clock=self.clock,
-            deadline=self.time.deadline,
+            deadline=deadline,
             environments=self.environments,
             metadata=self.metadata,
         )

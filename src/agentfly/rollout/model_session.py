@@ -110,7 +110,9 @@ class EngineSession:
             turn=turn,
             seed=self._attempt.seed.child("turn", turn),
         )
-        params = replace(self._params, max_tokens=self._max_new_tokens())
+        params, max_tokens = self._params, self._max_new_tokens()
+        if max_tokens != params.max_tokens:
+            params = replace(params, max_tokens=max_tokens)
         with boundary(EngineError, f"sampling turn {turn}"):
             sampling = sample_turn(
                 self._engine,

@@ -33,7 +33,16 @@ from agentfly.tools.injection import (
 )
 from agentfly.tools.tool_result import clean_observation, to_result
 from agentfly.tools.tool_schema import Arguments, arguments_of, parameters_schema
-from agentfly.types import Context, EnvSpec, Task, ToolCall, ToolResult, ToolSpec, ToolStatus
+from agentfly.types import (
+    Clock,
+    Context,
+    EnvSpec,
+    Task,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    ToolStatus,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -120,9 +129,8 @@ class FunctionTool(Generic[P, R]):
         given = await injected_values(self.spec.name, self.sources, context, self.defaults)
         instance = await self._instance(context)
         # The wait for environments is not charged to the chain.
-        waited = context.clock.now() - asked_at
-        context = dataclasses.replace(context, deadline=context.deadline + waited)
-        result = await self._answer({**read.values, **given}, instance, context)
+        deadline = context.deadline + (context.clock.now() - asked_at)
+        result = await self._answer({**read.values, **given}, instance, context.clock, deadline)
         if read.repaired:
             result = dataclasses.replace(result, repaired=True)
         return clean_observation(result, self.max_length)
@@ -141,23 +149,19 @@ class FunctionTool(Generic[P, R]):
         return method.function if isinstance(method, FunctionTool) else method
 
     async def _answer(
-        self, arguments: dict[str, Any], instance: object, context: Context
+        self, arguments: dict[str, Any], instance: object, clock: Clock, deadline: float
     ) -> ToolResult:
         named = f"tool {self.spec.name!r}"
         try:
             called: functools.partial[R] = functools.partial(self._callable(instance), **arguments)
             returned = await invoke(
-                called,
-                name=named,
-                clock=context.clock,
-                deadline=context.deadline,
-                seconds=self.timeout,
+                called, name=named, clock=clock, deadline=deadline, seconds=self.timeout
             )
             return to_result(returned)
         except ToolError as error:
             return ToolResult(observation=str(error), status=ToolStatus.ERROR)
         except DeadlineError as error:
-            if context.clock.now() >= context.deadline:
+            if clock.now() >= deadline:
                 raise  # the chain's own time is up
             advice = f"{error} and was stopped. Ask for less, or try another way."
             return ToolResult(observation=advice, status=ToolStatus.TIMEOUT)
