@@ -20,6 +20,10 @@ class RunResult:
         """Stay short: `asyncio.run` writes out what it returns when it looks at its own signals."""
         return f"<RunResult of {len(self.groups)} rows, {len(self.trajectories)} chains>"
 
+    def __str__(self) -> str:
+        """Return the counts, means and shares over all chains."""
+        return f"{self!r}\n{self.summary}"
+
     @property
     def trajectories(self) -> tuple[Trajectory, ...]:
         """All chains; those of one row are adjacent."""

@@ -30,6 +30,21 @@ class TrainResult:
     steps: int
     stopped_by: StoppedBy
 
+    def __str__(self) -> str:
+        """Return steps, held-out rewards if there are any, and where the model is."""
+        path = self.folder / "metrics.jsonl"
+        held_out = [
+            record.metrics["eval/reward"]
+            for record in (read_metrics(path) if path.exists() else ())
+            if "eval/reward" in record.metrics
+        ]
+        rewards = " to ".join(f"{reward:.2f}" for reward in (held_out[:1] + held_out[1:][-1:]))
+        return (
+            f"{self.steps} steps in {self.folder}, ended by its {self.stopped_by}"
+            + (f", held-out reward {rewards}" if rewards else "")
+            + f"\nmodel: {self.model}"
+        )
+
     @property
     def checkpoint(self) -> Path:
         """The folder of the last weights, with the state of the trainer next to them."""

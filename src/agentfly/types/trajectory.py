@@ -20,9 +20,13 @@ from typing import Any
 from agentfly.types.completion import Completion
 from agentfly.types.message import Message
 from agentfly.types.score import Score
+from agentfly.types.short_text import shorten
 from agentfly.types.stop_reason import StopReason
 from agentfly.types.task import Task, chain_index
 from agentfly.types.tool import ToolResult, ToolSpec
+
+MAX_MESSAGES = 12
+"""Maximum number of messages in the text of a trajectory."""
 
 
 class SpanKind(StrEnum):
@@ -117,11 +121,26 @@ def _parts(turns: tuple[Turn, ...]) -> Iterator[tuple[int, ...]]:
         yield _sampled_ids(turn)
 
 
+def _message_lines(message: Message) -> Iterator[str]:
+    if message.content or not message.tool_calls:
+        yield f"  {message.role}: {shorten(message.content)}"
+    for call in message.tool_calls:
+        yield f"  call: {shorten(f'{call.name}({call.arguments})')}"
+
+
+def _reward_text(reward: float | None) -> str:
+    return "unscored" if reward is None else f"reward {reward:.2f}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def _sampled_ids(turn: Turn) -> tuple[int, ...]:
     return turn.completion.token_ids if turn.completion else ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Trajectory:
     """One attempt at a task, from the first prompt to its one stop reason."""
 
@@ -152,6 +171,24 @@ class Trajectory:
             raise ValueError("a chain whose reward failed is unscored")
         if self.score is not None:
             self.score.require_turns(sum(len(stream.turns) for stream in self.streams))
+
+    def __repr__(self) -> str:
+        """Stay short: `<Trajectory sum/0/1: reward 1.00, 2 turns, 37 tokens, answered>`."""
+        turns = self.turns
+        sampled = sum(len(_sampled_ids(turn)) for turn in turns)
+        parts = (_reward_text(self.reward), _count(len(turns), "turn"), _count(sampled, "token"))
+        return shorten(f"<Trajectory {self.chain_id}: {', '.join(parts)}, {self.stop}>", 200)
+
+    def __str__(self) -> str:
+        """Return what was said, message by message, each cut to a line."""
+        said = self.conversation
+        left_out = len(said) - MAX_MESSAGES
+        shown = [*said[:2], *said[-(MAX_MESSAGES - 2) :]] if left_out > 0 else list(said)
+        lines = [line for message in shown for line in _message_lines(message)]
+        if left_out > 0:
+            lines.insert(2, f"  … {_count(left_out, 'message')} more")
+        failure = [] if self.error is None else [f"  failed: {shorten(self.error)}"]
+        return "\n".join([repr(self), *lines, *failure])
 
     @property
     def turns(self) -> tuple[Turn, ...]:
@@ -191,7 +228,7 @@ class Trajectory:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Group:
     """Chains of one visit to one task, which share a baseline."""
 
@@ -206,6 +243,21 @@ class Group:
         strangers = [m.chain_id for m in self.members if m.group_id != self.id]
         if strangers:
             raise ValueError(f"chains {strangers} don't belong to group {self.id!r}")
+
+    def __repr__(self) -> str:
+        """Stay short: `<Group sum/0: 8 chains, mean reward 0.53, from 0.00 to 1.00>`."""
+        rewards = [member.reward for member in self.members if member.reward is not None]
+        known = (
+            f"mean reward {sum(rewards) / len(rewards):.2f}, from {min(rewards):.2f} "
+            f"to {max(rewards):.2f}"
+            if rewards
+            else "unscored"
+        )
+        return shorten(f"<Group {self.id}: {_count(len(self.members), 'chain')}, {known}>", 200)
+
+    def __str__(self) -> str:
+        """Return one line for the group, and one for each of its chains."""
+        return "\n".join([repr(self), *(f"  {member!r}" for member in self.members)])
 
     @classmethod
     def of(cls, chains: Iterable[Trajectory]) -> "Group":
