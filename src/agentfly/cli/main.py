@@ -33,6 +33,10 @@ COMMANDS = {
     "report": LazyCommand(
         "agentfly.cli.report:report", "Write the report of a run again, from its folder alone."
     ),
+    "show": LazyCommand(
+        "agentfly.cli.show:show",
+        "Show a run's chains: a table of a step's, or all that one of them saw and said.",
+    ),
     "sft": LazyCommand(
         "agentfly.cli.sft:sft",
         "Train a model to imitate conversations, as a warm start before training by reward.",

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from agentfly.observe.console import printable
 from agentfly.types import Message, Trajectory
+from agentfly.types.short_text import printable
 
 MAX_CHARACTERS = 4000
 """Maximum length of a shown message: a page that a tool fetched can be a megabyte."""

@@ -24,6 +24,7 @@ from agentfly.types import (
     ToolCalled,
     TurnRead,
 )
+from agentfly.types.short_text import printable
 
 STYLES = {
     "system": "dim",
@@ -120,8 +121,3 @@ def _prefix(event: Event, role: str) -> str:
 
 def _styled(prefix: str, role: str, text: str) -> Text:
     return Text.assemble((prefix, "dim"), (printable(text), STYLES[role]))
-
-
-def printable(line: str) -> str:
-    """Replace characters by which a text could control the terminal or break its encoding."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line.expandtabs())

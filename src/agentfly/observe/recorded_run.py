@@ -35,6 +35,33 @@ def find_run(run: str | Path) -> "RecordedRun":
     raise ConfigError(f"there is no run {str(run)!r}: expected the folder of one. {known}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainFile:
+    """The chains of one step, or of the evaluation after it."""
+
+    path: Path
+    step: int
+    held_out: bool
+
+    @property
+    def finished(self) -> bool:
+        """Whether all of its chains are there: only then is it compacted."""
+        return self.path.suffix == ".gz"
+
+    @property
+    def title(self) -> str:
+        """The name for people: `step 3`, `evaluation after step 3`."""
+        return f"evaluation after step {self.step}" if self.held_out else f"step {self.step}"
+
+    def read(self) -> Iterator[Trajectory]:
+        """Yield the chains, one at a time."""
+        return read_trajectories(self.path)
+
+    def find(self, chain_id: str) -> Trajectory | None:
+        """Return the chain of an id; None if it is not here."""
+        return next(read_trajectories(self.path, chain_id=chain_id), None)
+
+
 @dataclass(frozen=True)
 class RecordedRun:
     """The files of one run."""
@@ -82,30 +109,48 @@ class RecordedRun:
     @cached_property
     def steps(self) -> list[int]:
         """Steps whose chains are in the folder, one that was not finished included."""
-        return sorted({number for kind, number, _ in self._chain_files() if kind == "step"})
+        return [file.step for file in self.chain_files if not file.held_out]
 
     @cached_property
     def evaluations(self) -> list[int]:
         """Steps after which an evaluation was finished."""
-        return sorted(
-            {number for kind, number, packed in self._chain_files() if kind == "eval" and packed}
-        )
+        return [file.step for file in self.chain_files if file.held_out and file.finished]
 
-    def _chain_files(self) -> Iterator[tuple[str, int, bool]]:
-        for path in (self.path / "trajectories").glob("*"):
+    @cached_property
+    def chain_files(self) -> list["ChainFile"]:
+        """All files of chains, in the order of the run."""
+        files: dict[tuple[int, bool], ChainFile] = {}
+        for path in sorted((self.path / "trajectories").glob("*")):
             if found := _CHAINS_FILE.fullmatch(path.name):
-                yield found[1], int(found[2]), found[3] is not None
+                file = ChainFile(path=path, step=int(found[2]), held_out=found[1] == "eval")
+                files[file.step, file.held_out] = file
+        return [files[key] for key in sorted(files)]
+
+    def chain_file(self, step: int | None, *, held_out: bool = False) -> "ChainFile":
+        """Return the chains of a step, by default the last; ConfigError if there are none."""
+        files = [file for file in self.chain_files if file.held_out == held_out]
+        chosen = [file for file in files if step in (None, file.step)]
+        if not chosen:
+            what = "held-out chains" if held_out else "chains"
+            known = ", ".join(str(file.step) for file in files) or "none"
+            where = "" if step is None else f" of step {step}"
+            raise ConfigError(f"{self.path} has no {what}{where}. Steps that have some: {known}")
+        return chosen[-1]
+
+    @property
+    def tokenizer_folder(self) -> Path | None:
+        """Folder with the tokenizer of the run's model; None if it saved none."""
+        folders = [self.path / "model", *self.path.glob("checkpoints/step_*")]
+        found = [folder for folder in folders if (folder / "tokenizer.json").is_file()]
+        return max(found, key=lambda folder: folder.stat().st_mtime, default=None)
 
     def chains(self, step: int) -> Iterator[Trajectory]:
         """Yield the chains of a training step, one at a time."""
-        return self._read(f"step_{step}")
+        return self.chain_file(step).read()
 
     def evaluation(self, step: int) -> Iterator[Trajectory]:
         """Yield the held-out chains of the weights after a step, one at a time."""
-        return self._read(f"eval_{step}")
-
-    def _read(self, name: str) -> Iterator[Trajectory]:
-        return read_trajectories(self.path / "trajectories" / f"{name}.jsonl")
+        return self.chain_file(step, held_out=True).read()
 
     def json_file(self, name: str) -> Any:
         """Return the content of one of the run's JSON files; None if there is none to be read."""

@@ -9,12 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from agentfly.observe.chain_text import conversation, question, readable, reward_text
-from agentfly.observe.console import STYLES, printable
+from agentfly.observe.console import STYLES
 from agentfly.observe.plot import html_figure, plot_curves, read_curves, render
 from agentfly.observe.recorded_run import RecordedRun, find_run
 from agentfly.observe.run_report import Report, read_report
 from agentfly.observe.whole_file import whole_file
 from agentfly.types import Trajectory
+from agentfly.types.short_text import printable
 
 
 def write_report(

@@ -17,8 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.progress import TimeRemainingColumn as TimeLeftColumn
 from rich.text import Text
 
-from agentfly.observe.console import printable
 from agentfly.observe.estimate import interval_text
+from agentfly.types.short_text import printable
 
 
 class RunProgress:

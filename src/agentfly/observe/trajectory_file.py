@@ -6,6 +6,7 @@ high surrogate right before a low one is read as the character that the two enco
 """
 
 import gzip
+import json
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -16,7 +17,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from agentfly.errors import ConfigError, FormatError
 from agentfly.observe.whole_file import whole_file
-from agentfly.runtime.journal import Journal, plain, read_records, whole_lines
+from agentfly.runtime.journal import Journal, plain, read_record, whole_lines
 from agentfly.types import Group, Trajectory
 
 FORMAT_VERSION = 1
@@ -164,16 +165,25 @@ class TrajectoryWriter:
         self.close()
 
 
-def read_trajectories(path: str | Path) -> Iterator[Trajectory]:
+def read_trajectories(path: str | Path, *, chain_id: str | None = None) -> Iterator[Trajectory]:
     """Yield the trajectories of a file in written order.
 
     The path of a file that has been compacted since still works. An unfinished last line is
     skipped with a warning in the log; any other broken line is a FormatError that names it.
+
+    Args:
+        path: File of a `TrajectoryWriter`.
+        chain_id: Yield only the trajectory with this id; the lines of others are not decoded.
     """
     path = _existing(Path(path))
-    for number, record in read_records(path, kind=KIND, version=FORMAT_VERSION):
-        del record["v"], record["kind"]
-        yield decode_trajectory(record, where=f"{path}:{number}")
+    mark = b"" if chain_id is None else f'"chain_id":{json.dumps(chain_id)}'.encode()
+    for number, line in whole_lines(path):
+        if mark in line:
+            where = f"{path}:{number}"
+            record = read_record(line, where, kind=KIND, version=FORMAT_VERSION)
+            del record["v"], record["kind"]
+            if chain_id in (None, record.get("chain_id")):
+                yield decode_trajectory(record, where=where)
 
 
 def compact(path: str | Path) -> Path:

@@ -1,0 +1,157 @@
+"""`agentfly show`: what the model saw and said, chain by chain and token by token."""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from agentfly.cli.command import cli_errors
+from agentfly.cli.report import Run
+from agentfly.errors import AgentFlyError, ConfigError
+from agentfly.observe.chain_console import chain_table, show_chain, show_tokens
+from agentfly.observe.chain_filter import ChainFilter, ChainRow
+from agentfly.observe.chain_text import question
+from agentfly.observe.recorded_run import ChainFile, RecordedRun, find_run
+from agentfly.observe.token_view import Decode, Mask
+from agentfly.types import Trajectory
+
+
+def show(  # noqa: PLR0913 - each is an option of the command
+    run: Run,
+    chain: Annotated[
+        str | None,
+        typer.Argument(help="A chain: its id, or its number in the table. Without it, the table."),
+    ] = None,
+    *,
+    step: Annotated[
+        int | None, typer.Option(help="The step; by default the last one that has chains.")
+    ] = None,
+    held_out: Annotated[
+        bool, typer.Option("--held-out", help="The held-out chains of the evaluation after it.")
+    ] = False,
+    tokens: Annotated[
+        bool,
+        typer.Option("--tokens", help="Show each token with its mask and log-probability."),
+    ] = False,
+    min_reward: Annotated[
+        float | None, typer.Option(help="Chains with this reward or more.")
+    ] = None,
+    max_reward: Annotated[
+        float | None, typer.Option(help="Chains with this reward or less.")
+    ] = None,
+    stop: Annotated[
+        str | None, typer.Option(help="Chains that stopped so: answered, turn_limit, …")
+    ] = None,
+    tool: Annotated[str | None, typer.Option(help="Chains that called this tool.")] = None,
+    text: Annotated[
+        str | None, typer.Option(help="Chains with this text in prompt, answers, calls or results.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows in the table.")] = 50,
+) -> None:
+    """Show a run's chains: a table of a step's, or all that one of them saw and said.
+
+    One chain is shown turn by turn, with its prompt as it was rendered for the model, tools
+    included, its calls and results, its reward by part, and where its time went. Control characters
+    of chains are replaced: they can't reach the terminal.
+
+    \b
+        agentfly show sums
+        agentfly show sums --max-reward 0 --tool calculator
+        agentfly show sums 3
+        agentfly show sums 3 --tokens
+        agentfly show sums --held-out --step 0
+    """  # noqa: D301 - a real \\b keeps lines apart
+    with cli_errors():
+        found = find_run(run)
+        wanted = ChainFilter.read(
+            min_reward=min_reward, max_reward=max_reward, stop=stop, tool=tool, text=text
+        )
+        console = Console(soft_wrap=False)
+        if chain is None:
+            _show_table(found.chain_file(step, held_out=held_out), wanted, console, limit)
+        else:
+            one = _find(found, chain, step=step, held_out=held_out)
+            _show_one(found, one, console, tokens=tokens)
+
+
+def _show_table(file: ChainFile, wanted: ChainFilter, console: Console, limit: int) -> None:
+    rows = _rows(file, wanted)
+    table = chain_table(islice(rows, limit))
+    table.title = f"{file.title}, {file.path.name}"
+    table.title_justify = "left"
+    if not table.row_count:
+        console.print(f"No chain of {file.title} matches.")
+        return
+    console.print(table)
+    if next(rows, None) is not None:
+        console.print(f"There are more: --limit {10 * limit} shows them, filters find some.")
+
+
+def _rows(file: ChainFile, wanted: ChainFilter) -> Iterator[ChainRow]:
+    for number, chain in enumerate(file.read(), start=1):
+        if wanted.matches(chain):
+            yield ChainRow.of(number, chain, question=question(chain))
+
+
+def _find(run: RecordedRun, chain: str, *, step: int | None, held_out: bool) -> Trajectory:
+    """Return a chain by its number in a file, or by its id in this or, without a step, any file."""
+    file = run.chain_file(step, held_out=held_out)
+    if chain.isdigit():
+        found = next(islice(file.read(), int(chain) - 1, None), None) if int(chain) else None
+    else:
+        others = run.chain_files if step is None else ()
+        files = (file, *(other for other in reversed(others) if other != file))
+        found = next((one for each in files if (one := each.find(chain)) is not None), None)
+    if found is None:
+        where = file.title if step is not None or chain.isdigit() else f"the run {run.name}"
+        raise ConfigError(
+            f"there is no chain {chain!r} in {where}: expected an id or a number that "
+            f"`agentfly show {run.path}` lists"
+        )
+    return found
+
+
+def _show_one(run: RecordedRun, chain: Trajectory, console: Console, *, tokens: bool) -> None:
+    has_ids = any(turn.completion is not None for turn in chain.turns)
+    decode = _decoder(run) if has_ids else None
+    if not tokens:
+        show_chain(chain, console, decode)
+        return
+    if not has_ids:
+        raise ConfigError(
+            f"the chain {chain.chain_id!r} has no token ids: its model is a server that gives text "
+            "alone. Leave --tokens out"
+        )
+    show_tokens(chain, console, decode or _ids_as_text, _mask(run))
+
+
+def _decoder(run: RecordedRun) -> Decode | None:
+    """Return the decoder of the run's own tokenizer; None, with a note, if there is none here."""
+    from agentfly.chat import load_tokenizer
+    from agentfly.models import resolve_model
+
+    try:
+        folder = run.tokenizer_folder or resolve_model(str(run.settings["model"]["name"]))
+        return load_tokenizer(folder).tokenizer.decode
+    except (AgentFlyError, LookupError, TypeError) as error:
+        note = f"The tokenizer of the run can't be read, so tokens are not shown as text: {error}"
+        typer.echo(note, err=True)
+        return None
+
+
+def _ids_as_text(ids: object) -> str:
+    return " ".join(map(str, ids)) if isinstance(ids, list | tuple) else str(ids)
+
+
+def _mask(run: RecordedRun) -> Mask:
+    """Return the run's mask policy; code of its own is not run, so all sampled tokens are on."""
+    from agentfly.chat import MASK_POLICIES, mask_policy
+
+    name = run.settings.get("rollout", {}).get("mask", "all_sampled")
+    if name not in MASK_POLICIES:
+        note = f"The mask policy {name!r} is code of its own and is not run here: all sampled "
+        typer.echo(f"{note}tokens are shown as trained.", err=True)
+        name = "all_sampled"
+    return mask_policy(name)

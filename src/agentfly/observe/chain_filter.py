@@ -1,0 +1,119 @@
+"""Which chains to look at: one set of filters for the terminal and for pages.
+
+wanted = ChainFilter.read(max_reward=0.0, tool="search", stop="turn_limit")
+for chain in filter(wanted.matches, run.chains(12)):
+...
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agentfly.errors import ConfigError
+from agentfly.runtime.names import suggestion
+from agentfly.types import StopReason, Trajectory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainFilter:
+    """Conditions that a chain must meet, all of them; without any, every chain does."""
+
+    min_reward: float | None = None
+    """Least reward; an unscored chain has none and does not match."""
+    max_reward: float | None = None
+    stop: StopReason | None = None
+    tool: str | None = None
+    """Name of a tool that the chain called, whether it exists or not."""
+    text: str | None = None
+    """Text anywhere in the prompt, the answers, the calls or their results, in any case."""
+
+    @classmethod
+    def read(
+        cls,
+        *,
+        min_reward: float | None = None,
+        max_reward: float | None = None,
+        stop: str | None = None,
+        tool: str | None = None,
+        text: str | None = None,
+    ) -> "ChainFilter":
+        """Make a filter from options as users give them; ConfigError for an unknown stop reason."""
+        reasons = [str(reason) for reason in StopReason]
+        if stop is not None and stop not in reasons:
+            raise ConfigError(f"unknown stop reason {stop!r}. {suggestion(stop, reasons)}")
+        return cls(
+            min_reward=min_reward,
+            max_reward=max_reward,
+            stop=StopReason(stop) if stop else None,
+            tool=tool or None,
+            text=text or None,
+        )
+
+    def matches(self, chain: Trajectory) -> bool:
+        """Return whether a chain meets all conditions."""
+        return (
+            self._has_reward(chain)
+            and self.stop in (None, chain.stop)
+            and (self.tool is None or self.tool in _called(chain))
+            and (self.text is None or _holds(chain, self.text.casefold()))
+        )
+
+    def _has_reward(self, chain: Trajectory) -> bool:
+        if self.min_reward is None and self.max_reward is None:
+            return True
+        if chain.reward is None:
+            return False
+        above = self.min_reward is None or chain.reward >= self.min_reward
+        return above and (self.max_reward is None or chain.reward <= self.max_reward)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainRow:
+    """A chain as one row of a table; small, where the chain itself may have many tokens."""
+
+    number: int
+    """Place of the chain in its file, from 1."""
+    chain_id: str
+    reward: float | None
+    turns: int
+    calls: int
+    tokens: int
+    """Sampled tokens."""
+    stop: StopReason
+    question: str
+
+    @classmethod
+    def of(cls, number: int, chain: Trajectory, *, question: str) -> "ChainRow":
+        """Make the row of a chain."""
+        turns = chain.turns
+        return cls(
+            number=number,
+            chain_id=chain.chain_id,
+            reward=chain.reward,
+            turns=len(turns),
+            calls=sum(len(turn.results) for turn in turns),
+            tokens=sum(len(turn.completion.token_ids) for turn in turns if turn.completion),
+            stop=chain.stop,
+            question=question,
+        )
+
+
+def _called(chain: Trajectory) -> set[str]:
+    return {call.name for turn in chain.turns for call in turn.message.tool_calls}
+
+
+def _holds(chain: Trajectory, text: str) -> bool:
+    return any(text in part.casefold() for part in _texts(chain))
+
+
+def _texts(chain: Trajectory) -> Iterator[str]:
+    yield chain.task.id
+    yield chain.error or ""
+    for message in chain.conversation:
+        yield message.content
+        yield message.reasoning or ""
+        for call in message.tool_calls:
+            yield call.name
+            yield call.arguments
+    for turn in chain.turns:
+        for result in turn.results:
+            yield result.observation

@@ -1,0 +1,96 @@
+"""`agentfly show`: tables, one chain, tokens; of whole runs, killed ones, without a model."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.observe.finished_groups import chain, group, scored, turn
+from tests.observe.recorded_runs import CONFIG, record_run, write_chains
+from typer.testing import CliRunner, Result
+
+from agentfly.cli.main import app
+from agentfly.models import resolve_model
+from agentfly.types import StopReason, ToolStatus
+
+GROUPS = [
+    group("6*7", [chain(1.0, turn(ToolStatus.OK)), chain(0.0, turn(text="no idea"))]),
+    scored("8*9", 0.5, None),
+]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return record_run(
+        tmp_path / "runs" / "demo",
+        steps={3: [scored("old", 0.25)], 4: GROUPS},
+        evaluations={4: [scored("held", 1.0)]},
+    )
+
+
+def show(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["show", *arguments])
+
+
+def test_the_table_is_of_the_last_step_or_of_the_one_asked_for(run: Path) -> None:
+    last = show("demo").output
+    assert [name in last for name in ("6*7/0/0", "8*9/0/1", "old", "held")] == [1, 1, 0, 0]
+    assert "env_crashed" in last
+    assert "old/0/0" in show("demo", "--step", "3").output
+    assert "held/0/0" in show("demo", "--held-out").output
+
+
+def test_filters_and_limit(run: Path) -> None:
+    assert "6*7/0/1" in show("demo", "--max-reward", "0").output
+    assert "6*7/0/0" not in show("demo", "--max-reward", "0").output
+    assert "matches" in show("demo", "--tool", "search").output
+    assert "There are more" in show("demo", "--limit", "1").output
+    wrong = show("demo", "--stop", "crash")
+    assert (wrong.exit_code, "unknown stop reason" in wrong.output) == (2, True)
+
+
+def test_a_chain_by_number_and_by_id_wherever_it_is(run: Path) -> None:
+    assert "<Trajectory 6*7/0/1: reward 0.00" in show("demo", "2").output
+    assert "<Trajectory old/0/0: reward 0.25" in show("demo", "old/0/0").output
+    assert "<Trajectory held/0/0: reward 1.00" in show("demo", "held/0/0").output
+    for unknown in (["0"], ["5"], ["nothing"], ["old/0/0", "--step", "4"]):
+        missing = show("demo", *unknown)
+        assert (missing.exit_code, "there is no chain" in missing.output) == (2, True)
+    none = show("demo", "--step", "9")
+    assert (none.exit_code, "Steps that have some: 3, 4" in none.output) == (2, True)
+
+
+def test_tokens_are_those_of_the_runs_own_tokenizer(run: Path) -> None:
+    saved = run / "checkpoints" / "step_4"
+    saved.mkdir(parents=True)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(resolve_model("tiny") / name, saved)
+    (run / "config.toml").write_text('rollout.mask = "valid_calls_only"\n')
+    assert show("demo", "1").exit_code == 0
+    shown = show("demo", "1", "--tokens").output
+    assert "turn 0: 3 tokens of context, 4 sampled at temperature 1" in shown
+    assert shown.count("  +   -1.000  v0") == 4
+
+
+def test_masks_by_code_are_not_run(run: Path) -> None:
+    (run / "config.toml").write_text(CONFIG + 'rollout.mask = "os:system"\n')
+    shown = show("demo", "1", "--tokens")
+    assert shown.exit_code == 0
+    assert "'os:system' is code of its own and is not run here" in shown.stderr
+
+
+def test_without_a_tokenizer_messages_are_shown_with_a_note(run: Path) -> None:
+    (run / "config.toml").write_text("")
+    shown = show("demo", "2")
+    assert shown.exit_code == 0
+    assert "tokenizer of the run can't be read" in shown.stderr
+    assert "no idea" in shown.stdout
+
+
+def test_the_unfinished_step_of_a_killed_run_is_shown(run: Path) -> None:
+    file = run / "trajectories" / "step_5.jsonl"
+    killed = group("3*3", [chain(0.0, turn(), stop=StopReason.TURN_LIMIT)])
+    write_chains(file, [killed], packed=False)
+    with file.open("ab") as torn:
+        torn.write(b'{"v":1,"kind":"traj')
+    assert "turn_limit" in show("demo").output
