@@ -16,11 +16,13 @@ from agentfly.agents.registry import (
 from agentfly.config import (
     ModelSettings,
     Problem,
+    RunSettings,
     TrackSettings,
 )
 from agentfly.config.sft_settings import SftSettings
 from agentfly.errors import ConfigError
 from agentfly.models import resolve_model, zoo
+from agentfly.runtime.extra import missing_packages
 from agentfly.tasks import Rows, find_rows
 
 
@@ -46,6 +48,14 @@ def missing_requirements(model: ModelSettings, track: TrackSettings) -> Iterator
             extra = "train" if name == "tensorboard" else name
             text = f"{name!r} is not installed: pip install 'agentfly[{extra}]', or take it out"
             yield Problem(key=f"track.trackers.{place}", text=text)
+
+
+def cluster_problems(settings: RunSettings) -> Iterator[Problem]:
+    """Yield what is wrong with the table `[cluster]`, without importing Ray."""
+    if settings.cluster is None:
+        return
+    if text := missing_packages(["ray"], extra="ray", purpose="A run on a cluster"):
+        yield Problem(key="cluster.ray", text=text)
 
 
 def find_existing(name: str, *, base: Path | None) -> Rows:

@@ -6,6 +6,7 @@ from agentfly.config.reference_page import settings_page
 from agentfly.config.settings import (
     AlgorithmSettings,
     CheckpointSettings,
+    ClusterSettings,
     EngineSettings,
     EnvironmentSettings,
     EvalSettings,
@@ -26,6 +27,7 @@ __all__ = [
     "AlgorithmSettings",
     "Check",
     "CheckpointSettings",
+    "ClusterSettings",
     "EngineSettings",
     "EnvironmentSettings",
     "EvalSettings",

@@ -283,6 +283,46 @@ class EnvironmentSettings(Settings):
     kind's own number."""
 
 
+class ClusterSettings(Settings):
+    """A Ray cluster, on which environments, engines and heavy tools and rewards run.
+
+    Without this table nothing uses Ray.
+    """
+
+    ray: str = Field(min_length=1)
+    """`auto` joins the cluster that runs on this machine, an address such as `10.0.0.1:6379` that
+    of another, and `local` starts one here, which ends with the run."""
+    instances_per_actor: int = Field(default=256, ge=1)
+    """Maximum environments in one actor; fewer where the nodes are many or have less room."""
+    engines: Literal["cluster", "here"] = "cluster"
+    """Whether engine replicas are actors on the nodes, or stay in the learner's process."""
+    engine_cpus: float = Field(default=1.0, ge=0)
+    """CPUs that an engine replica reserves on its node, and as many threads for torch."""
+    engine_gpus: float | None = Field(default=None, ge=0)
+    """GPUs that a replica reserves; by default 1 if the nodes have any."""
+    weights: Literal["objects", "folder"] = "objects"
+    """Transport of new weights to local engines: Ray's object store, in chunks, or a `folder` that
+    all nodes can read. vLLM servers always read a folder."""
+    start_seconds: float = Field(default=120.0, gt=0)
+    """Seconds that an actor has to start on its node."""
+    cpus: float | None = Field(default=None, gt=0)
+    """CPUs of a `local` cluster; by default those of this machine."""
+    object_store_mb: float | None = Field(default=None, ge=75)
+    """Shared memory for objects of a `local` cluster; by default a share of the free memory."""
+    runtime_env: dict[str, Any] = {}
+    """Ray's runtime environment of all workers, such as `working_dir` or `env_vars`."""
+
+    @field_validator("ray")
+    @classmethod
+    def _no_client(cls, ray: str) -> str:
+        if ray.startswith("ray://"):
+            raise ValueError(
+                f"got {ray!r}: Ray's client protocol is not supported. Start the run on a machine "
+                "of the cluster, with 'auto' or the address of its head, such as '10.0.0.1:6379'"
+            )
+        return ray
+
+
 class SourceSettings(Settings):
     """One source of tasks with its own tools, reward and environment."""
 
@@ -348,6 +388,7 @@ class RunSettings(Settings):
     checkpoint: CheckpointSettings = CheckpointSettings()
     track: TrackSettings = TrackSettings()
     environments: EnvironmentSettings = EnvironmentSettings()
+    cluster: ClusterSettings | None = None
     source: tuple[SourceSettings, ...] = ()
     """Sources of tasks; empty only if code gives them to a trainer itself."""
 

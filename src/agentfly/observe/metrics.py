@@ -83,6 +83,13 @@ METRICS: Mapping[str, str] = {
     "env/<name>/crashed": "Instances that broke, hung or could not be reset.",
     "env/<name>/lease_p50": "Seconds until a chain got its instance, half of the leases.",
     "env/<name>/lease_p99": "The same for 99 of 100 leases.",
+    "cluster/nodes": "Nodes of the Ray cluster that are alive.",
+    "cluster/lost_nodes": "Nodes that died since the run began.",
+    "cluster/workers": "Actors of the run: pools of environments and engine replicas.",
+    "cluster/lost_workers": "Actors that died, with their nodes or alone.",
+    "cluster/memory_mb": "Memory of the actors' processes, as of their last report.",
+    "cluster/calls": "Calls that the actors answered.",
+    "cluster/tasks": "Calls of heavy tools and rewards that were sent to the cluster.",
     "eval/reward": "Held-out reward: mean over tasks of the mean over a task's chains. One that "
     "ran out of time counts with `eval.time_limit_reward`; failed ones are left out.",
     "eval/reward_low": "Lower end of its 95% interval, over tasks: Gaffke's, which stays within "

@@ -5,20 +5,24 @@ import itertools
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 from agentfly.errors import AgentFlyError, ConfigError, EnvError, LeaseTimeout
 from agentfly.resources.allocation import Allocation
+from agentfly.resources.cluster_state import ClusterState
 from agentfly.resources.maintenance import Maintenance
-from agentfly.resources.placement import placement_of
+from agentfly.resources.placement import Placement, placement_of
 from agentfly.resources.pool import InstancePool, Lease
 from agentfly.resources.pooling import Budget, Cost, Pooling, pooling_of
 from agentfly.resources.queue import Waiter, WaitQueue
 from agentfly.resources.snapshot import Snapshot, take_snapshot
 from agentfly.runtime.clock import LoopClock
 from agentfly.types import Clock, EnvSpec
+
+PlacementOf = Callable[[str], Placement]
+"""Returns how instances are made, by `Pooling.where`."""
 
 
 class Dispatcher:
@@ -31,12 +35,17 @@ class Dispatcher:
     """
 
     def __init__(
-        self, pooling_of: Callable[[EnvSpec], Pooling], budget: Budget, clock: Clock
+        self,
+        pooling_of: Callable[[EnvSpec], Pooling],
+        budget: Budget,
+        clock: Clock,
+        placement_of: PlacementOf = placement_of,
     ) -> None:
         self.pools: dict[EnvSpec, InstancePool] = {}
         self.queue = WaitQueue()
         self.clock = clock
         self._pooling_of = pooling_of
+        self._placement_of = placement_of
         self._budget = budget
         self._maintenance = Maintenance(
             clock=clock, budget=budget, on_change=self.serve, on_failure=self._fail
@@ -73,7 +82,7 @@ class Dispatcher:
             if spec not in self.pools:
                 pooling = self._pooling_of(spec)
                 _require_reset(spec, pooling)
-                placement = placement_of(pooling.where)
+                placement = self._placement_of(pooling.where)
                 self.pools[spec] = InstancePool(spec=spec, pooling=pooling, placement=placement)
             self.pools[spec].can_be_made = True
 
@@ -222,6 +231,8 @@ class EnvironmentManager:
         memory_mb: What all instances of a loop may take together, by their `memory_mb`.
         cpus: The same for `cpus`.
         clock: Injected in tests.
+        placement_of: How instances are made; a cluster makes them on its nodes.
+        cluster_state: The state of that cluster, for snapshots.
 
     >>> class Counter:
     ...     def reset(self, task, seed): ...
@@ -241,11 +252,15 @@ class EnvironmentManager:
         memory_mb: float = math.inf,
         cpus: float = math.inf,
         clock: Clock | None = None,
+        placement_of: PlacementOf = placement_of,
+        cluster_state: Callable[[], ClusterState | None] = lambda: None,
     ) -> None:
         self._table = dict(pooling or {})
         self._memory_mb = memory_mb
         self._cpus = cpus
         self._clock = clock or LoopClock()
+        self._placement_of = placement_of
+        self._cluster_state = cluster_state
         self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, _Session] = WeakKeyDictionary()
 
     @asynccontextmanager
@@ -273,7 +288,8 @@ class EnvironmentManager:
     def snapshot(self) -> Snapshot:
         """Return who holds what and since when, in the running event loop."""
         session = self._sessions.get(asyncio.get_running_loop())
-        return session.dispatcher.snapshot() if session else take_snapshot()
+        own = session.dispatcher.snapshot() if session else take_snapshot()
+        return replace(own, cluster=self._cluster_state())
 
     async def close(self) -> None:
         """End all instances of the running event loop."""
@@ -298,7 +314,10 @@ class EnvironmentManager:
         """Be closed by the loop's end: `asyncio.run` closes the asynchronous generators left."""
         budget = Budget(memory_mb=self._memory_mb, cpus=self._cpus)
         dispatcher = Dispatcher(
-            lambda spec: pooling_of(spec.factory, self._table), budget, self._clock
+            lambda spec: pooling_of(spec.factory, self._table),
+            budget,
+            self._clock,
+            self._placement_of,
         )
         try:
             yield dispatcher

@@ -20,7 +20,8 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from agentfly.errors import ConfigError, FormatError
-from agentfly.resources.pool import InstancePool
+from agentfly.resources.cluster_state import ClusterState
+from agentfly.resources.pool import InstancePool, Lease
 from agentfly.resources.queue import Waiter
 from agentfly.runtime.process_registry import Identity
 
@@ -68,6 +69,8 @@ class Snapshot:
     """The pools; the name is that of the key in `environments.json`."""
     leases: tuple[Held, ...] = ()
     waits: tuple[Held, ...] = ()
+    cluster: ClusterState | None = None
+    """The cluster on which they live, if any."""
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -79,7 +82,8 @@ class Snapshot:
             for pool in self.stocks
             for name in (*counted, *timed)
         }
-        return {name: float(value) for name, value in found.items() if value is not None}
+        known = {name: float(value) for name, value in found.items() if value is not None}
+        return known | (self.cluster.metrics if self.cluster else {})
 
     @property
     def text(self) -> str:
@@ -87,7 +91,8 @@ class Snapshot:
         lines = [line for pool in self.stocks for line in _pool_lines(pool)]
         lines += [f"{'held by':>10} {_line(held)}" for held in self.leases]
         lines += [f"{'waiting':>10} {_line(wait)}" for wait in self.waits]
-        return "\n".join(lines or ["no environments"])
+        cluster = self.cluster.lines() if self.cluster else ()
+        return "\n".join([*(lines or ["no environments"]), *cluster])
 
 
 def take_snapshot(
@@ -106,7 +111,7 @@ def take_snapshot(
             _state(pool, sum(pool.spec in waiter.specs for waiter in waiters)) for pool in pools
         ),
         leases=tuple(
-            _held(lease.owner, [lease.pool.spec.name], now - lease.since)
+            _held(lease.owner, [_located(lease)], now - lease.since)
             for lease in sorted(leases, key=lambda lease: lease.since)
         ),
         waits=tuple(
@@ -146,6 +151,12 @@ def _percentile(values: Sequence[float], percent: int) -> float | None:
 
 def _held(owner: str, environments: Sequence[str], seconds: float) -> Held:
     return Held(owner=owner, environments=tuple(environments), seconds=seconds)
+
+
+def _located(lease: Lease) -> str:
+    """Name what is leased, and the node on which it lives if that is another."""
+    node: str | None = getattr(lease.member.instance, "node", None)
+    return lease.pool.spec.name if node is None else f"{lease.pool.spec.name} on {node}"
 
 
 def _pool_lines(pool: PoolState) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from agentfly.agents.run_parts import RunParts
 from agentfly.algorithms import Algorithm
@@ -16,6 +17,7 @@ from agentfly.models.zoo import unseen_tools
 from agentfly.observe import EventLog, RunProgress, read_metrics
 from agentfly.observe.findings import Findings
 from agentfly.resources import EnvironmentManager, Pooling, reporting
+from agentfly.resources.placement import placement_of
 from agentfly.resources.pooling import pooling_of
 from agentfly.runtime.clock import LoopClock
 from agentfly.tasks import Ledger
@@ -47,6 +49,9 @@ from agentfly.training.staleness import StalenessWindow, oldest_version
 from agentfly.training.task_mix import TaskMix, for_run
 from agentfly.training.train_result import Target
 from agentfly.types import EnvSpec, Group, Seed, TrainableEngine
+
+if TYPE_CHECKING:
+    from agentfly.cluster import RayCluster  # imports ray
 
 _log = logging.getLogger(__name__)
 
@@ -82,6 +87,7 @@ async def open_run(
             cache = engine_cache(needed, free)
             report_memory(needed, free, cache=cache if here else 0)
             finished = restore_state(saved, learner) if saved else []
+            cluster = await stack.enter_async_context(_cluster(settings, folder))
             spec = _engine_spec(policy, task_mix, settings, folder)
             engine = make_engine(replace(spec, version=step, cache_bytes=cache), parts.engine)
             stack.push_async_callback(engine.close)
@@ -91,7 +97,7 @@ async def open_run(
             )
             await publisher.publish_first(step)
             environments = await stack.enter_async_context(
-                open_environments(task_mix, settings.environments)
+                open_environments(task_mix, settings.environments, cluster)
             )
             stack.enter_context(reporting(environments.snapshot, folder.path))
             chains = await stack.enter_async_context(
@@ -266,8 +272,23 @@ def _target(folder: RunFolder, settings: RunSettings) -> Target:
 
 
 @asynccontextmanager
+async def _cluster(settings: RunSettings, folder: RunFolder) -> AsyncIterator["RayCluster | None"]:
+    """Open the run's cluster, if it has one: only then is Ray imported."""
+    if settings.cluster is None:
+        yield None
+        return
+    from agentfly.cluster import open_cluster
+
+    concurrency = settings.rollout.max_concurrent
+    async with open_cluster(
+        settings.cluster, log_folder=folder.workers_folder, concurrency=concurrency
+    ) as cluster:
+        yield cluster
+
+
+@asynccontextmanager
 async def open_environments(
-    task_mix: TaskMix, settings: EnvironmentSettings
+    task_mix: TaskMix, settings: EnvironmentSettings, cluster: "RayCluster | None" = None
 ) -> AsyncIterator[EnvironmentManager]:
     """Open one manager for all sources, and begin to make what shall be warm."""
     specs = dict.fromkeys(spec for source in task_mix.sources for spec in source.agent.environments)
@@ -275,6 +296,8 @@ async def open_environments(
         {spec.factory: _pooling(spec, settings) for spec in specs},
         memory_mb=settings.memory_mb or math.inf,
         cpus=settings.cpus or math.inf,
+        placement_of=cluster.placement_of if cluster else placement_of,
+        cluster_state=cluster.state if cluster else lambda: None,
     )
     async with manager:
         await manager.warm_up(list(specs))

@@ -145,6 +145,11 @@ class RunFolder:
         """Weights on their way to an engine elsewhere; gone when the run is over."""
         return self.path / "published"
 
+    @property
+    def workers_folder(self) -> Path:
+        """Lines that the workers of a cluster printed and logged, a file for each."""
+        return self.path / "workers"
+
     def set_aside_trajectories_after(self, step: int) -> Path | None:
         """Move the chains of later steps, which a resumed run samples again, out of the way.
 

@@ -163,13 +163,13 @@ class Worker:
     def answer(self, act: Callable[[M], Any], message: M) -> None:
         """Act, and send what came of it or why nothing can be sent."""
         try:
-            frame = pack(Answer(value=act(message), memory_mb=_memory_mb()))
+            frame = pack(Answer(value=act(message), memory_mb=memory_mb()))
         except BaseException as error:  # noqa: BLE001 - sent to the owner, who raises it
-            frame = pack(Answer(error=_portable(error), memory_mb=_memory_mb()))
+            frame = pack(Answer(error=portable(error), memory_mb=memory_mb()))
         self.channel.send(frame)
 
 
-def _portable(error: BaseException) -> Exception:
+def portable(error: BaseException) -> Exception:
     """Return the error itself if it survives the way to the owner, else one with its words."""
     if isinstance(error, Exception):
         error.add_note("".join(traceback.format_exception(error)))
@@ -191,7 +191,7 @@ def _load_main(path: str) -> None:
     del os.environ[LOADING_VARIABLE]
 
 
-def _memory_mb() -> float:
+def memory_mb() -> float:
     """Return the memory that this process holds now; 0 without /proc."""
     try:
         with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - after every single call
