@@ -1,5 +1,6 @@
 """`import agentfly` stays light."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from tests.patience import PATIENCE
 SERVERS = ("starlette", "uvicorn", "h11", "anyio")
 HEAVY = (
     *("torch", "transformers", "numpy", "matplotlib", "tokenizers", "tomlkit", "mcp", "trl"),
-    "math_verify",
+    *("math_verify", "ray"),
     *SERVERS,
 )
 
@@ -45,6 +46,16 @@ def test_child_processes_can_import_one_package_alone() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     assert out.stdout.strip() == "False"
+
+
+def test_only_the_cluster_imports_ray_and_only_functions_import_the_cluster() -> None:
+    package = Path(__file__).parents[2] / "src" / "agentfly"
+    files = [path for path in package.rglob("*.py") if package / "cluster" not in path.parents]
+    assert len(files) > 100
+    for path in files:
+        source = path.read_text()
+        assert not re.search(r"^\s*(import|from) ray\b", source, re.MULTILINE), path
+        assert not re.search(r"^(import|from) agentfly\.cluster", source, re.MULTILINE), path
 
 
 def test_the_tests_run_on_this_checkout() -> None:

@@ -26,6 +26,8 @@ from agentfly.chat.formats import CallFormat, get_format
 from agentfly.config import EngineSettings
 from agentfly.errors import ConfigError
 from agentfly.resources import EnvironmentManager
+from agentfly.rewards import CombinedReward
+from agentfly.rewards.function_reward import UserFunction
 from agentfly.rollout import (
     ChainHarness,
     ChainSetup,
@@ -46,6 +48,7 @@ from agentfly.types import (
     Engine,
     EnvSpec,
     GroupReward,
+    Offload,
     OnEvent,
     Pool,
     Renderer,
@@ -229,15 +232,22 @@ class Agent:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def with_engine(self, engine: Engine, *, pool: Pool | None = None) -> Self:
+    def with_engine(
+        self, engine: Engine, *, pool: Pool | None = None, offload: Offload | None = None
+    ) -> Self:
         """Return a copy of the agent that samples from another engine of the same model.
 
-        Its environments come from `pool`, unless the agent was given one when it was made.
+        Its environments come from `pool`, unless the agent was given one when it was made. Its
+        heavy tools and rewards run by `offload`, where that is given.
         """
         other = copy.copy(self)
         other.model = self.model.with_engine(engine)
         if pool is not None and self._pool is self._own_pool:
             other._pool = pool
+        if offload is not None:
+            other.tools = self.tools.offloaded(offload)
+            if isinstance(self.reward, UserFunction | CombinedReward):
+                other.reward = self.reward.offloaded(offload)
         return other
 
     def with_model(self, engine: Engine) -> Self:

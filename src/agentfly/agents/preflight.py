@@ -20,6 +20,7 @@ from agentfly.config import (
     TrackSettings,
 )
 from agentfly.config.sft_settings import SftSettings
+from agentfly.engines.factory import placed_on_cluster
 from agentfly.errors import ConfigError
 from agentfly.models import resolve_model, zoo
 from agentfly.runtime.extra import missing_packages
@@ -56,6 +57,12 @@ def cluster_problems(settings: RunSettings) -> Iterator[Problem]:
         return
     if text := missing_packages(["ray"], extra="ray", purpose="A run on a cluster"):
         yield Problem(key="cluster.ray", text=text)
+    if placed_on_cluster(settings.engine, settings.cluster) and settings.engine.weights == "nccl":
+        text = (
+            "'nccl' reaches only servers that this process started or joined: choose 'folder', "
+            'name running servers in engine.urls, or set cluster.engines = "here"'
+        )
+        yield Problem(key="engine.weights", text=text)
 
 
 def find_existing(name: str, *, base: Path | None) -> Rows:

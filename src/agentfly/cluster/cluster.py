@@ -2,21 +2,26 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ray.exceptions import RayError
 
 from agentfly.cluster.actor_pools import ActorPools
 from agentfly.cluster.connection import connected
+from agentfly.cluster.heavy_tasks import HeavyTasks
 from agentfly.cluster.nodes import Nodes
 from agentfly.cluster.worker import ClusterWorker, WorkerLostError, Workers
 from agentfly.cluster.worker_actor import WorkerReport
 from agentfly.config import ClusterSettings
+from agentfly.engines import EngineSpec, ReplicatedEngine
 from agentfly.resources.cluster_state import ClusterState, NodeState, WorkerState
 from agentfly.resources.placement import Placement
 from agentfly.resources.placement.instance import in_manager_thread
+from agentfly.types import Heavy
 
 WATCH_SECONDS = 5.0
 """Interval at which nodes and workers are asked for their state and their lines."""
@@ -35,11 +40,27 @@ class RayCluster:
         self.nodes = Nodes()
         self.workers = Workers(self.nodes)
         self._log_folder = log_folder
+        self._tasks = HeavyTasks(partial(self._append, "tasks"))
         self._pools = ActorPools(self.workers, settings, concurrency=concurrency)
 
     def placement_of(self, where: str) -> Placement:
         """Return how environments are made: in actors on the nodes."""
         return self._pools.placement_of(where)
+
+    def make_engine(self, spec: EngineSpec, *, trust_remote_code: bool = False) -> ReplicatedEngine:
+        """Make the engine that the settings name, each replica in an actor on some node."""
+        # It imports torch, which pool actors do without.
+        from agentfly.cluster.actor_engine import make_actor_engines
+
+        return ReplicatedEngine(
+            make_actor_engines(spec, self.workers, self.settings, trusted=trust_remote_code)
+        )
+
+    def offload(
+        self, function: Callable[..., Any], heavy: Heavy, name: str
+    ) -> Callable[..., Awaitable[Any]]:
+        """Return an async function that calls a heavy function on some node."""
+        return self._tasks.offload(function, heavy, name)
 
     def state(self) -> ClusterState:
         """Return nodes and workers, as of the last reports."""
@@ -51,6 +72,7 @@ class RayCluster:
                 for node in self.nodes
             ),
             workers=tuple(_state(worker) for worker in self.workers.all),
+            tasks=self._tasks.sent,
         )
 
     async def watch(self) -> None:
@@ -75,20 +97,19 @@ class RayCluster:
         with suppress(WorkerLostError, TimeoutError):
             report: WorkerReport = await worker.raw_call("report", seconds=REPORT_SECONDS)
             worker.last_report = report
-            self._write(worker, report)
+            dropped = [f"... {report.dropped} lines were dropped"] if report.dropped else []
+            self._append(worker.name, [*dropped, *report.lines])
 
-    def _write(self, worker: ClusterWorker, report: WorkerReport) -> None:
-        dropped = [f"... {report.dropped} lines were dropped here"] if report.dropped else []
-        lines = [*dropped, *report.lines]
+    def _append(self, name: str, lines: Sequence[str]) -> None:
         if not lines:
             return
         try:
             self._log_folder.mkdir(parents=True, exist_ok=True)
-            path = self._log_folder / f"{worker.name}.log"
+            path = self._log_folder / f"{name}.log"
             with path.open("a", encoding="utf-8", errors="backslashreplace") as file:
                 file.writelines(f"{line}\n" for line in lines)
         except OSError as error:
-            _log.warning("the lines of worker %s can't be written: %s", worker.name, error)
+            _log.warning("the lines of worker %s can't be written: %s", name, error)
 
 
 @asynccontextmanager

@@ -1,10 +1,11 @@
 """The connection of this process to a Ray cluster: joined or started, quiet, bounded in time."""
 
 import asyncio
-import functools
 import logging
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping
+import socket
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -13,10 +14,11 @@ import ray._private.worker
 
 from agentfly.config import ClusterSettings
 from agentfly.errors import ConfigError, DeadlineError, boundary
-from agentfly.resources.placement.instance import in_manager_thread
 
 CONNECT_SECONDS = 60.0
 """Time limit of joining or starting a cluster, and of leaving it."""
+REACH_SECONDS = 10.0
+"""Time limit of reaching the head of a cluster."""
 NAMESPACE = "agentfly"
 
 _VARIABLES = {
@@ -39,16 +41,30 @@ async def connected(settings: ClusterSettings) -> AsyncIterator[None]:
         return
     for name, value in _VARIABLES.items():
         os.environ.setdefault(name, value)
+    loop = asyncio.get_running_loop()
+    # A thread of its own: there Ray leaves the handlers of signals alone, and the processes of a
+    # cluster that is started here are killed by the kernel when the thread that started them ends.
+    thread = ThreadPoolExecutor(1, thread_name_prefix="agentfly-cluster")
     with _messages_logged():
         try:
-            await _bounded(functools.partial(ray.init, **_arguments(settings)), settings.ray)
+            await _bounded(loop.run_in_executor(thread, _connect, settings), settings.ray)
             yield
         finally:
-            # Off the main thread, Ray leaves the handlers of signals alone.
-            await in_manager_thread(ray.shutdown, "leave the cluster")
+            await asyncio.wait(
+                [loop.run_in_executor(thread, ray.shutdown)], timeout=CONNECT_SECONDS
+            )
+            thread.shutdown(wait=False)
 
 
-async def _bounded(connect: functools.partial[Any], where: str) -> None:
+def _connect(settings: ClusterSettings) -> None:
+    host, colon, port = settings.ray.rpartition(":")
+    if colon:
+        # Ray itself would try for long, and then end this process.
+        socket.create_connection((host, int(port)), timeout=REACH_SECONDS).close()
+    ray.init(**_arguments(settings))
+
+
+async def _bounded(connecting: Awaitable[None], where: str) -> None:
     doing = f"connecting to the Ray cluster {where!r}"
     way_out = (
         'Start one with `ray start --head`, give its address, or write ray = "local" to start '
@@ -57,7 +73,7 @@ async def _bounded(connect: functools.partial[Any], where: str) -> None:
     try:
         async with asyncio.timeout(CONNECT_SECONDS):
             with boundary(ConfigError, doing):
-                await in_manager_thread(connect, "join the cluster")
+                await connecting
     except ConfigError as error:
         raise ConfigError(f"{error}. {way_out}") from error
     except TimeoutError as error:

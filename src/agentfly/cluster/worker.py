@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -155,7 +156,7 @@ class Workers:
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
                 runtime_env={"env_vars": variables} if variables else None,
             )
-            .remote(list(sys.path), *args)
+            .remote(import_paths(), *args)
         )
         name = f"{kind}-{self.started[kind]}"
         self.started[kind] += 1
@@ -169,6 +170,11 @@ class Workers:
         """End all of them at once."""
         for worker in self.all:
             worker.end()
+
+
+def import_paths() -> list[str]:
+    """Return the folders from which this process imports, whatever a worker's folder is."""
+    return [str(Path(path).absolute()) for path in sys.path]
 
 
 _REMOTE: dict[type[WorkerActor], Any] = {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agentfly.config import EngineSettings, PluginKind, Problem
+from agentfly.config import ClusterSettings, EngineSettings, PluginKind, Problem
 from agentfly.engines.replicas import ReplicatedEngine
 from agentfly.errors import ConfigError
 from agentfly.types import Tokenizer, TrainableEngine
@@ -111,6 +111,13 @@ def make_engine(spec: EngineSpec, make: EngineMaker | None = None) -> TrainableE
 def samples_here(settings: EngineSettings) -> bool:
     """Return whether the engine may use memory of this process: all but servers do."""
     return settings.name != "vllm"
+
+
+def placed_on_cluster(settings: EngineSettings, cluster: ClusterSettings | None) -> bool:
+    """Return whether replicas are actors of a cluster: all but running servers and own engines."""
+    if cluster is None or cluster.engines == "here" or settings.urls:
+        return False
+    return settings.name in ENGINES.builtin
 
 
 def engine_problems(

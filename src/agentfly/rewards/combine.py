@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from agentfly.errors import ConfigError, InfrastructureError, RewardError
-from agentfly.rewards.function_reward import reward_boundary
+from agentfly.rewards.function_reward import UserFunction, reward_boundary
 from agentfly.runtime.ordered import in_order
 from agentfly.types import (
     Context,
     EnvSpec,
+    Offload,
     Reward,
     Score,
     ScoreRange,
@@ -40,6 +41,14 @@ class CombinedReward:
             ends = [weight * end if weight else 0.0 for end in declared_range(part)]
             total = total.plus(ScoreRange(min(ends), max(ends)))
         return total
+
+    def offloaded(self, offload: Offload) -> "CombinedReward":
+        """Return the same sum, with the calls of heavy parts on a cluster."""
+        parts = {
+            part.offloaded(offload) if isinstance(part, UserFunction | CombinedReward) else part: w
+            for part, w in self.weights.items()
+        }
+        return CombinedReward(parts, name=self.name)
 
     async def score(self, trajectory: Trajectory, context: Context) -> Score:
         """Score a chain by all parts; the first failure cancels the others."""

@@ -1,5 +1,6 @@
 """`@reward`: a plain function that scores one chain; and the base of all function rewards."""
 
+import copy
 import functools
 import inspect
 import math
@@ -13,7 +14,16 @@ from agentfly.rewards.injection import Arguments, EnvChoice, Offers, check_env_i
 from agentfly.rewards.read_score import read_score
 from agentfly.runtime.invoke import invoke
 from agentfly.runtime.signature import is_unbound_method, name_of, unwrapped
-from agentfly.types import Context, EnvSpec, Score, Task, Trajectory, read_range
+from agentfly.types import (
+    Context,
+    EnvSpec,
+    Heavy,
+    Offload,
+    Score,
+    Task,
+    Trajectory,
+    read_range,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,6 +50,7 @@ class UserFunction(Generic[P, R]):
         timeout: float = DEFAULT_TIMEOUT,
         env: EnvChoice | None = None,
         range: tuple[float, float] | None = None,
+        heavy: bool | Heavy = False,
     ) -> None:
         _check(function, self.kind, timeout)
         self.name = name or name_of(function)
@@ -50,6 +61,13 @@ class UserFunction(Generic[P, R]):
         self._needs_instance = is_unbound_method(function)
         self._arguments = Arguments.of(function, offered=self.offered, env=env)
         check_env_is_taken(self.name, self._arguments, env)
+        self.heavy = Heavy.read(heavy)
+        if self.heavy is not None and (here := self._arguments.bound_to_chain):
+            raise ConfigError(
+                f"{self.label} is heavy and takes {', '.join(here)}, which can't be sent to "
+                "another machine: take what it needs from the trajectory or the task, or leave "
+                "heavy= out"
+            )
         functools.update_wrapper(self, function, updated=())
 
     @classmethod
@@ -88,8 +106,21 @@ class UserFunction(Generic[P, R]):
             return self
         bound = self._function.__get__(instance, owner)
         return type(self)(
-            bound, name=self.name, timeout=self.timeout, env=self._env, range=self.range
+            bound,
+            name=self.name,
+            timeout=self.timeout,
+            env=self._env,
+            range=self.range,
+            **({"heavy": self.heavy} if self.heavy else {}),
         )
+
+    def offloaded(self, offload: Offload) -> Self:
+        """Return the reward with its calls on a cluster, if it is heavy."""
+        if self.heavy is None:
+            return self
+        other = copy.copy(self)
+        other._function = offload(self._function, self.heavy, self.label)  # type: ignore[assignment]
+        return other
 
     def __repr__(self) -> str:
         """Show its kind and name."""
@@ -195,6 +226,7 @@ def reward(
     timeout: float = DEFAULT_TIMEOUT,
     env: EnvChoice | None = None,
     range: tuple[float, float] | None = None,
+    heavy: bool | Heavy = False,
 ) -> Callable[[Callable[P, R]], FunctionReward[P, R]]: ...
 
 
@@ -206,6 +238,7 @@ def reward(
     timeout: float = DEFAULT_TIMEOUT,
     env: EnvChoice | None = None,
     range: tuple[float, float] | None = None,
+    heavy: bool | Heavy = False,
 ) -> FunctionReward[P, R] | Callable[[Callable[P, R]], FunctionReward[P, R]]:
     """Make a reward of a function, sync or async, which stays callable as before.
 
@@ -234,9 +267,13 @@ def reward(
             is unknown; (0, 1) for a function annotated to return a bool. A score outside of it is a
             RewardError. With it, held-out rewards have narrower intervals, and a chain that timed
             out counts as the least value.
+        heavy: True or the resources of one call, for a function that runs as a task of the run's
+            cluster, if there is one.
     """
 
     def decorate(function: Callable[P, R]) -> FunctionReward[P, R]:
-        return FunctionReward(function, name=name, timeout=timeout, env=env, range=range)
+        return FunctionReward(
+            function, name=name, timeout=timeout, env=env, range=range, heavy=heavy
+        )
 
     return decorate if function is None else decorate(function)

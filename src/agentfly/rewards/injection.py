@@ -82,6 +82,12 @@ class Arguments:
         return tuple(dict.fromkeys(spec for spec in specs if spec is not None))
 
     @property
+    def bound_to_chain(self) -> tuple[str, ...]:
+        """Names of the parameters that exist only in the chain's own process."""
+        context = [n for n, s in self.sources.items() if s == _Offered("context")]
+        return (*self.asking_for_env, *context)
+
+    @property
     def asking_for_env(self) -> tuple[str, ...]:
         """Names of the parameters that receive an environment."""
         return tuple(n for n, s in self.sources.items() if isinstance(s, _Environment))

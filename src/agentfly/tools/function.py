@@ -26,6 +26,7 @@ from agentfly.tools.injection import (
     FromEnvironment,
     FromTask,
     Source,
+    bound_to_chain,
     injected_environments,
     injected_values,
     leased_environment,
@@ -37,6 +38,8 @@ from agentfly.types import (
     Clock,
     Context,
     EnvSpec,
+    Heavy,
+    Offload,
     Task,
     ToolCall,
     ToolResult,
@@ -82,6 +85,8 @@ class FunctionTool(Generic[P, R]):
     """Method that is called instead of the function, on the chain's own instance."""
     shared: bool = False
     """Whether all chains may share the object of a bound method."""
+    heavy: Heavy | None = None
+    """Resources of a call on a cluster; None where calls always run in this process."""
 
     def __post_init__(self) -> None:
         _require_usable(self)
@@ -119,6 +124,13 @@ class FunctionTool(Generic[P, R]):
         del leased
         taken = {n: s.field or n for n, s in self.sources.items() if isinstance(s, FromTask)}
         return [f for n, f in taken.items() if n not in self.defaults and f not in task.fields]
+
+    def offloaded(self, offload: Offload) -> "FunctionTool[..., Any]":
+        """Return the tool with its calls on a cluster, if it is heavy."""
+        if self.heavy is None:
+            return self
+        elsewhere = offload(self.function, self.heavy, f"tool {self.spec.name!r}")
+        return dataclasses.replace(self, function=elsewhere)  # type: ignore[arg-type]
 
     async def run(self, call: ToolCall, context: Context) -> ToolResult:
         """Run a call; return mistakes of the model and of the tool as results."""
@@ -187,6 +199,7 @@ def tool(
     timeout: float = DEFAULT_SECONDS,
     max_length: int | None = None,
     shared: bool = False,
+    heavy: bool | Heavy = False,
 ) -> FunctionTool[P, R]: ...
 @overload
 def tool(
@@ -198,6 +211,7 @@ def tool(
     timeout: float = DEFAULT_SECONDS,
     max_length: int | None = None,
     shared: bool = False,
+    heavy: bool | Heavy = False,
 ) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     """Make a tool of a function. The model is shown its signature and docstring.
@@ -208,7 +222,8 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             class, factory or spec behind the parameter `env`; `inject`, parameters that are filled
             from the task's fields of the same name; `timeout` in seconds for one call;
             `max_length` of an observation in characters; `shared`, for a bound method whose object
-            all chains may share.
+            all chains may share; `heavy`, True or the resources of one
+            call, for a function that runs as a task of the run's cluster, if there is one.
 
     Example:
         >>> @tool
@@ -233,6 +248,7 @@ def _make(
     timeout: float = DEFAULT_SECONDS,
     max_length: int | None = None,
     shared: bool = False,
+    heavy: bool | Heavy = False,
 ) -> FunctionTool[P, R]:
     name = name or name_of(function)
     unbound = is_unbound_method(function)
@@ -254,6 +270,7 @@ def _make(
         max_length=max_length,
         unbound=unbound,
         shared=shared,
+        heavy=Heavy.read(heavy),
     )
 
 
@@ -269,6 +286,12 @@ def _require_usable(tool: FunctionTool[..., Any]) -> None:
         )
     if tool.timeout <= 0:
         raise ConfigError(f"timeout of tool {name!r} must be above 0 seconds, got {tool.timeout}")
+    here = [*bound_to_chain(tool.sources), *(["a leased instance"] if tool.method else [])]
+    if tool.heavy is not None and here:
+        raise ConfigError(
+            f"tool {name!r} is heavy and takes {', '.join(here)}, which can't be sent to another "
+            "machine: take what it needs from the model or the task, or leave heavy= out"
+        )
     if tool.max_length is not None and tool.max_length < 1:
         raise ConfigError(f"max_length of tool {name!r} must be at least 1, got {tool.max_length}")
 

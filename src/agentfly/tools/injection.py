@@ -69,6 +69,15 @@ def injected_environments(sources: Mapping[str, Source]) -> tuple[EnvSpec, ...]:
     return tuple(dict.fromkeys(spec for spec in specs if spec is not None))
 
 
+def bound_to_chain(sources: Mapping[str, Source]) -> list[str]:
+    """Return the parameters that exist only in the chain's own process."""
+    return [
+        name
+        for name, source in sources.items()
+        if isinstance(source, FromEnvironment) or source is WholeObject.CONTEXT
+    ]
+
+
 async def injected_values(
     tool: str, sources: Mapping[str, Source], context: Context, defaults: Mapping[str, Any]
 ) -> dict[str, Any]:

@@ -9,7 +9,16 @@ from agentfly.runtime.ordered import in_order
 from agentfly.tools.function import FunctionTool
 from agentfly.tools.tool_result import clean_observation
 from agentfly.tools.tool_schema import call_form
-from agentfly.types import Context, EnvSpec, Tool, ToolCall, ToolResult, ToolSpec, ToolStatus
+from agentfly.types import (
+    Context,
+    EnvSpec,
+    Offload,
+    Tool,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    ToolStatus,
+)
 
 
 class Toolbox:
@@ -44,6 +53,13 @@ class Toolbox:
         """Environments that the tools need, each once."""
         needed = (spec for tool in self._tools.values() for spec in tool.environments)
         return tuple(dict.fromkeys(needed))
+
+    def offloaded(self, offload: Offload) -> "Toolbox":
+        """Return the same tools, the heavy ones with their calls on a cluster."""
+        return Toolbox(
+            tool.offloaded(offload) if isinstance(tool, FunctionTool) else tool
+            for tool in self._tools.values()
+        )
 
     async def run(
         self, calls: Sequence[ToolCall], context_of: Callable[[int], Context]

@@ -12,7 +12,7 @@ from agentfly.agents.run_parts import RunParts
 from agentfly.algorithms import Algorithm
 from agentfly.config import EnvironmentSettings, RunSettings
 from agentfly.engines import EngineSpec, make_engine
-from agentfly.engines.factory import samples_here
+from agentfly.engines.factory import placed_on_cluster, samples_here
 from agentfly.models.zoo import unseen_tools
 from agentfly.observe import EventLog, RunProgress, read_metrics
 from agentfly.observe.findings import Findings
@@ -80,7 +80,8 @@ async def open_run(
                 policy, algorithm, settings, sampler_matches=policy.samples_exactly
             )
             stack.callback(learner.close)
-            here = samples_here(settings.engine)
+            on_cluster = placed_on_cluster(settings.engine, settings.cluster)
+            here = samples_here(settings.engine) and not on_cluster
             copy = policy.copy_bytes(always=settings.rollout.max_staleness > 0)
             needed = replace(learner.memory(), copy=copy if here else 0)
             free = free_memory(policy.device)
@@ -89,7 +90,8 @@ async def open_run(
             finished = restore_state(saved, learner) if saved else []
             cluster = await stack.enter_async_context(_cluster(settings, folder))
             spec = _engine_spec(policy, task_mix, settings, folder)
-            engine = make_engine(replace(spec, version=step, cache_bytes=cache), parts.engine)
+            spec = replace(spec, version=step, cache_bytes=cache)
+            engine = _engine(spec, parts, cluster if on_cluster else None)
             stack.push_async_callback(engine.close)
             check = stack.enter_context(SamplerCheck(policy, engine, settings.engine))
             publisher = await stack.enter_async_context(
@@ -101,7 +103,7 @@ async def open_run(
             )
             stack.enter_context(reporting(environments.snapshot, folder.path))
             chains = await stack.enter_async_context(
-                _chain_runner(engine, environments, task_mix, settings, folder)
+                _chain_runner(engine, environments, task_mix, settings, folder, cluster)
             )
             trackers = open_run_trackers(folder, settings, step, resume=resume)
             findings = _findings(folder, task_mix, settings, step)
@@ -138,6 +140,13 @@ def _ledger(folder: RunFolder, task_mix: TaskMix, settings: RunSettings, step: i
     )
 
 
+def _engine(spec: EngineSpec, parts: RunParts, cluster: "RayCluster | None") -> TrainableEngine:
+    if cluster is None:
+        return make_engine(spec, parts.engine)
+    trusted = parts.settings.model.trust_remote_code
+    return cluster.make_engine(spec, trust_remote_code=trusted)
+
+
 def _engine_spec(
     policy: Policy, task_mix: TaskMix, settings: RunSettings, folder: RunFolder
 ) -> EngineSpec:
@@ -169,10 +178,13 @@ async def _chain_runner(
     task_mix: TaskMix,
     settings: RunSettings,
     folder: RunFolder,
+    cluster: "RayCluster | None",
 ) -> AsyncIterator[ChainRunner]:
     """Give every source's agent the engine, and run their chains concurrently."""
     agents = {
-        source.name: source.agent.with_engine(engine, pool=environments)
+        source.name: source.agent.with_engine(
+            engine, pool=environments, offload=cluster.offload if cluster else None
+        )
         for source in task_mix.sources
     }
     async with AsyncExitStack() as stack:

@@ -85,6 +85,8 @@ from agentfly.types.task import (
     group_id,
 )
 from agentfly.types.tool import (
+    Heavy,
+    Offload,
     ToolResult,
     ToolSpec,
     ToolStatus,
@@ -122,6 +124,7 @@ __all__ = [
     "Group",
     "GroupReward",
     "Harness",
+    "Heavy",
     "Image",
     "Keep",
     "Learner",
@@ -129,6 +132,7 @@ __all__ = [
     "Message",
     "NamedTensors",
     "Observed",
+    "Offload",
     "OnEvent",
     "OnToken",
     "Parsed",

@@ -19,6 +19,9 @@ class NamedTensors:
 
     stream: Callable[[], Iterable[tuple[str, Any]]]
     """Restarts the stream at each call, once for every engine that reads it."""
+    in_place: bool = False
+    """Whether an engine writes each tensor as it comes, without a second copy of them all. If the
+    stream breaks, its weights are of no version: it must be given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

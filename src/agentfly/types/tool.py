@@ -1,6 +1,6 @@
 """Specifications and results of tools."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -26,6 +26,28 @@ class ToolSpec:
             "parameters": dict(self.parameters),
         }
         return {"type": "function", "function": function}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heavy:
+    """Resources that a call of a heavy tool or reward takes on a node of a cluster."""
+
+    cpus: float = 1.0
+    gpus: float = 0.0
+    memory_mb: float = 0.0
+
+    @classmethod
+    def read(cls, given: "bool | Heavy") -> "Heavy | None":
+        """Read the option `heavy` of a decorator; None where a call runs in this process.
+
+        >>> Heavy.read(True), Heavy.read(False)
+        (Heavy(cpus=1.0, gpus=0.0, memory_mb=0.0), None)
+        """
+        return given if isinstance(given, Heavy) else cls() if given else None
+
+
+Offload = Callable[[Callable[..., Any], Heavy, str], Callable[..., Awaitable[Any]]]
+"""Returns an async function that runs another, with a name for messages, on a cluster."""
 
 
 class ToolStatus(StrEnum):

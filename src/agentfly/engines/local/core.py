@@ -84,8 +84,10 @@ class Core:
         """Sample from other weights; running jobs go on under the stated policy for old keys."""
         if isinstance(weights, NamedTensors):
             with boundary(EngineError, f"reading version {version} of the weights"):
-                tensors = dict(weights.stream())
-            self._weights.load(tensors)
+                if weights.in_place:
+                    self._weights.load_each(weights.stream())
+                else:
+                    self._weights.load(dict(weights.stream()))
         else:
             self._weights.refresh()
         self._forward = make_forward(self._weights.view)

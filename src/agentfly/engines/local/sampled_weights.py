@@ -6,7 +6,7 @@ without any copying. As a copy, they are refreshed in place.
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import torch
@@ -42,6 +42,18 @@ class SampledWeights:
     def load(self, weights: Mapping[str, Any]) -> None:
         """Load a state dict, into the module itself where its weights are shared."""
         _copy_into(self.view, weights)
+
+    def load_each(self, weights: Iterable[tuple[str, Any]]) -> None:
+        """Load tensors one by one, holding one at a time; after an error they are a mixture."""
+        own: dict[str, Tensor] = self.view.state_dict()
+        loaded: dict[str, None] = {}
+        with torch.no_grad():
+            for name, tensor in weights:
+                if name in own:
+                    _check_tensor(name, tensor, own[name].shape)
+                    own[name].copy_(tensor)
+                loaded[name] = None
+        _check_names(self.view, own, loaded)
 
 
 def _resolve(dtype: Dtype, module: Any) -> torch.dtype:

@@ -49,7 +49,7 @@ def make_vllm(spec: EngineSpec) -> VllmService:
     service = VllmService(
         _opener(spec),
         partial(_connect, spec),
-        takes=_takes(spec),
+        takes=vllm_takes(spec),
         tokenizer=spec.tokenizer,
         context_length=spec.context_length,
     )
@@ -90,7 +90,8 @@ def require_url(url: str) -> None:
     require_root(Endpoint(url=url))
 
 
-def _takes(spec: EngineSpec) -> frozenset[type[Weights]]:
+def vllm_takes(spec: EngineSpec) -> frozenset[type[Weights]]:
+    """Return the forms of weights that the settings' way of publishing allows."""
     if spec.settings.weights == "nccl":
         return frozenset({NamedTensors})
     if spec.settings.weights == "auto" and spec.lora_rank is not None:
@@ -107,7 +108,7 @@ def _opener(spec: EngineSpec) -> Callable[[], Awaitable[RunningServer]]:
 
 
 async def _start(spec: EngineSpec, command: tuple[str, ...]) -> VllmServer:
-    adapters = AdapterFolder in _takes(spec)
+    adapters = AdapterFolder in vllm_takes(spec)
     variables = {} if has_gpu() else {**CPU_VARIABLES, **_own(CPU_VARIABLES)}
     return await start_vllm(
         spec.folder,

@@ -1,0 +1,45 @@
+"""Heavy tools and rewards that the nodes of a cluster import."""
+
+import os
+import time
+
+from agentfly.errors import ToolError
+from agentfly.rewards import reward
+from agentfly.tools import tool
+
+BASE = 40
+
+
+@tool(heavy=True)
+def add_far_away(number: int) -> str:
+    """Add to the base.
+
+    Args:
+        number: The number to add.
+    """
+    print(f"adding {number}")
+    return f"{BASE + number} by {os.getpid()}"
+
+
+@tool(heavy=True)
+async def refuse() -> str:
+    """Refuse."""
+    raise ToolError("ask for something else")
+
+
+@tool(heavy=True, timeout=0.5)
+def hang() -> str:
+    """Hang."""
+    time.sleep(1000)
+    return "never"
+
+
+@tool(heavy=True)
+def die() -> str:
+    """Die."""
+    os._exit(7)
+
+
+@reward(heavy=True)
+def right(final_response: str, answer: str) -> bool:
+    return answer in final_response
