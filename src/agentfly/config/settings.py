@@ -389,6 +389,7 @@ class RunSettings(Settings):
     track: TrackSettings = TrackSettings()
     environments: EnvironmentSettings = EnvironmentSettings()
     cluster: ClusterSettings | None = None
+    """Ray cluster of the run; by default everything runs on this machine, without Ray."""
     source: tuple[SourceSettings, ...] = ()
     """Sources of tasks; empty only if code gives them to a trainer itself."""
 

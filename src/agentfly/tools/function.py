@@ -238,7 +238,7 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     return _make(function, **options)
 
 
-def _make(
+def _make(  # noqa: PLR0913 - the options of `@tool`
     function: Callable[P, R],
     *,
     name: str | None = None,
