@@ -18,7 +18,7 @@ from agentfly.errors import ConfigError
 from agentfly.resources import EnvironmentManager
 from agentfly.runtime.process_registry import Identity
 from agentfly.tools import tool
-from agentfly.types import Context, EnvSpec, Seed, StopReason, ToolStatus
+from agentfly.types import Context, EnvSpec, Seed, StopReason, Tool, ToolStatus
 
 
 async def test_a_run_starts_a_cluster_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ async def _lease_an_environment(cluster: RayCluster) -> None:
 
 async def _call_heavy_functions(cluster: RayCluster) -> None:
     far = heavy_functions
-    tools = [far.add_far_away, far.refuse, far.hang, far.die]
+    tools: list[Tool] = [far.add_far_away, far.refuse, far.hang, far.die]
     script = ['<tool_call>{"name": "add_far_away", "arguments": {"number": 2}}</tool_call>', "42"]
     engine = ScriptedEngine(script, tokenizer=ByteTokenizer(CHATML_TOKENS))
     agent = Agent(engine, tools=tools, reward=heavy_functions.right)
