@@ -23,6 +23,7 @@ from agentfly.config.sft_settings import SftSettings
 from agentfly.engines.factory import placed_on_cluster
 from agentfly.errors import ConfigError
 from agentfly.models import resolve_model, zoo
+from agentfly.models.adapters import base_name, is_adapter
 from agentfly.runtime.extra import missing_packages
 from agentfly.tasks import Rows, find_rows
 
@@ -85,6 +86,9 @@ def _find_model(name: str, *, base: Path | None) -> None:
     del base  # models are named from the working directory
     organisation, slash, rest = name.partition("/")
     on_a_hub = slash and organisation[:1].isalnum() and rest and "/" not in rest
+    if is_adapter(Path(name).expanduser()):
+        _find_model(base_name(Path(name).expanduser()), base=None)  # merged by the run itself
+        return
     if name not in zoo.names() and (not on_a_hub or Path(name).is_dir()):
         resolve_model(name)
 

@@ -1,13 +1,16 @@
-"""`agentfly models`: list, fetch and describe the built-in models."""
+"""`agentfly models`: list, fetch and describe the built-in models; merge adapters."""
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
 import typer
 
 from agentfly.cli.command import cli_errors
-from agentfly.models import fetch, list_models, model_info, progress_bar
+from agentfly.models import fetch, list_models, model_info, progress_bar, resolve_model
+from agentfly.models.adapters import merge_adapter
+from agentfly.runtime.names import look_up
 
-models = typer.Typer(help="The built-in models: list, fetch, info.", no_args_is_help=True)
+models = typer.Typer(help="Models: list, fetch, info, and merge adapters.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A name that `agentfly models list` shows.")]
 
@@ -38,6 +41,28 @@ def fetch_(name: Name) -> None:
     with cli_errors(), progress_bar(name) as progress:
         folder = fetch(name, progress=progress)
     typer.echo(folder)
+
+
+@models.command()
+def merge(
+    adapter: Annotated[
+        Path, typer.Argument(help="A checkpoint of a run with LoRA, or any adapter of peft.")
+    ],
+    out: Annotated[Path, typer.Argument(help="A new folder for the merged model.")],
+    dtype: Annotated[str, typer.Option(help="float32 or bfloat16.")] = "float32",
+) -> None:
+    """Merge a LoRA adapter into its base model, and write a plain model's folder.
+
+    \b
+        agentfly models merge runs/sums/checkpoints/step_8 sums-merged
+    """  # noqa: D301 - a real \\b keeps lines apart
+    with cli_errors():
+        kinds: dict[str, Literal["float32", "bfloat16"]] = {
+            "float32": "float32",
+            "bfloat16": "bfloat16",
+        }
+        chosen = look_up(dtype, kinds, "dtype")
+        typer.echo(merge_adapter(adapter, out, resolve_model, dtype=chosen))
 
 
 @models.command()

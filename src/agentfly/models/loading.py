@@ -9,6 +9,23 @@ from typing import Any
 
 from agentfly.errors import ConfigError, boundary
 
+TOKENIZER_FILES = (
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template*",
+    "vocab*",
+    "merges.txt",
+    "*.model",
+    "*.tiktoken",
+)
+"""Files of the tokenizer and chat template, which are copied to every saved model."""
+
+
+def tokenizer_files(folder: Path) -> list[Path]:
+    """List the files of a model's tokenizer and chat template."""
+    return [f for pattern in TOKENIZER_FILES for f in folder.glob(pattern) if f.is_file()]
+
 
 def load_model(
     folder: str | Path, *, dtype: Any, device: Any, trust_remote_code: bool = False

@@ -10,6 +10,7 @@ from typing import Literal
 
 from agentfly.errors import ConfigError
 from agentfly.models import model_cache, model_hub, smollm2, zoo
+from agentfly.models.adapters import is_adapter, merged_folder
 from agentfly.models.model_cache import Progress, quiet
 from agentfly.models.tiny.build import RECIPES, build_pretrained, build_random, shipped_folder
 from agentfly.runtime.names import look_up, suggestion
@@ -121,7 +122,8 @@ def resolve_model(
 ) -> Path:
     """Return the absolute folder of a model: a local folder, a built-in model, or a hub id.
 
-    A folder wins over a built-in model of the same name. Built-in models and hub models are
+    A folder wins over a built-in model of the same name. A folder with LoRA adapters gives their
+    base model with them merged, made once and kept in the cache. Built-in models and hub models are
     fetched if they are not here yet; Python files of a hub model only if they are trusted.
 
     >>> resolve_model("tiny").joinpath("config.json").exists()
@@ -135,14 +137,28 @@ def resolve_model(
         return folder.absolute()
     if text in zoo.names():
         return zoo.fetch(text, progress=progress)
+    if is_adapter(folder):
+        trusting = partial(resolve_model, trust_remote_code=trust_remote_code)
+        return merged_folder(folder, trusting, progress=progress)
     if folder.is_dir():
         raise ConfigError(
-            f"{text!r} is not a model's folder: it has no config.json. Expected one written by "
-            "`save_pretrained`, with config.json, weights and tokenizer"
+            f"{text!r} is not a model's folder: it has neither config.json nor "
+            f"adapter_config.json. Expected one written by `save_pretrained`{_inner(folder)}"
         )
     if _HUB_ID.fullmatch(text):
         return model_hub.download(text, trust_remote_code=trust_remote_code)
     raise ConfigError(_unknown(text))
+
+
+def _inner(folder: Path) -> str:
+    """Return where a run's folder keeps its models, if it is one."""
+    inside = [
+        folder / "model",
+        *sorted(folder.glob("checkpoints/*")),
+        *sorted(folder.glob("step_*")),
+    ]
+    found = [str(path) for path in inside if path.is_dir() and list(path.glob("*config.json"))]
+    return f", such as {found[-1]!r}" if found else ", with config.json, weights and tokenizer"
 
 
 def _unknown(text: str) -> str:

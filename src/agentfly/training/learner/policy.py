@@ -18,21 +18,10 @@ from agentfly.config import LoraSettings, ModelSettings
 from agentfly.errors import ConfigError, boundary
 from agentfly.modeling.shared_view import bfloat16_pays
 from agentfly.models import load_model, resolve_model
-from agentfly.models.loading import no_progress_bars
+from agentfly.models.adapters import name_base
+from agentfly.models.loading import no_progress_bars, tokenizer_files
 from agentfly.runtime.extra import import_extra
 from agentfly.types import AdapterFolder, NamedTensors, SharedTensors, Weights, WeightsFolder
-
-TOKENIZER_FILES = (
-    "tokenizer*",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "chat_template*",
-    "vocab*",
-    "merges.txt",
-    "*.model",
-    "*.tiktoken",
-)
-"""Files of the tokenizer and chat template, which are copied to every saved model."""
 
 
 class Policy:
@@ -124,7 +113,7 @@ class Policy:
     def save(self, folder: Path) -> None:
         """Write what `restore` reads: a Hugging Face folder in float32, or the adapters alone."""
         if self.adapted:
-            save_adapters(self._wrapped, folder)
+            self.save_adapters(folder)
         else:
             with no_progress_bars():
                 self.causal_lm.save_pretrained(folder)
@@ -160,14 +149,13 @@ class Policy:
         return named
 
     def save_adapters(self, folder: Path) -> None:
-        """Write the adapters alone, as peft reads them."""
+        """Write the adapters alone, as peft reads them, with the name of their base model."""
         save_adapters(self._wrapped, folder)
+        name_base(folder, self.settings.name)
 
     def _copy_tokenizer(self, folder: Path) -> None:
-        for pattern in TOKENIZER_FILES:
-            for file in self.folder.glob(pattern):
-                if file.is_file():
-                    shutil.copy(file, folder / file.name)
+        for file in tokenizer_files(self.folder):
+            shutil.copy(file, folder / file.name)
 
 
 def _device(wanted: str) -> torch.device:
