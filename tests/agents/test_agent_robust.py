@@ -388,7 +388,7 @@ def plain_function() -> float:
         ({"group_reward": reward(plain_function)}, "pass it as reward="),
         ({"group_reward": plain_function}, "decorate it with @group_reward"),
         ({"tools": stubborn}, r"write tools=\[stubborn\]"),
-        ({"tools": [plain_function]}, "has no description: write a docstring"),
+        ({"tools": [plain_function]}, "has no description, and the model is shown one: w"),
         ({"environment": 3}, "takes a class, .* and got an instance: 3"),
         ({"max_turns": 0}, "max_turns must be greater than 0"),
     ],

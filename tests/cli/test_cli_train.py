@@ -129,7 +129,7 @@ def test_the_best_checkpoint_is_reported_where_it_is_not_the_last(
         (
             ["source.0.tools=['train_parts:forgotten']", "source.0.reward=corect"],
             [
-                "  source.0.tools.0: tool 'forgotten' has no description: write a docstring",
+                "  source.0.tools.0: tool 'forgotten' has no description, and the model is",
                 "  source.0.reward: unknown reward 'corect'. ",
             ],
         ),
@@ -154,9 +154,13 @@ def test_a_dry_run_reports_all_that_is_missing(file: Path, monkeypatch: pytest.M
     run = CliRunner().invoke(app, [str(file), *absent, "--dry-run"])
     assert run.exit_code == 2
     folder = file.parent
+    wanted = (
+        "Expected a file (a relative path starts at the settings' folder), `module:function` or "
+        "`hub:dataset`"
+    )
     assert [line for line in run.stderr.splitlines()[1:] if line[:4] != "    "] == [
-        f"  source.0.tasks: there is no '{folder}/sms.jsonl'. Did you mean 'sums.jsonl'?",
-        f"  source.0.eval_tasks: there is no '{folder}/nowhere/held_out.jsonl'.",
+        f"  source.0.tasks: there is no '{folder}/sms.jsonl'. Did you mean 'sums.jsonl'? {wanted}",
+        f"  source.0.eval_tasks: there is no '{folder}/nowhere/held_out.jsonl'. {wanted}",
         "  source.0.reward: missing: nothing tells good chains from bad ones. Name a reward, a "
         "group_reward, or an environment that scores",
         "  model.name: unknown model 'tinny'. Did you mean 'tiny'? Known: smollm2-135m-instruct, "

@@ -95,15 +95,16 @@ def test_merging_is_one_command(trained: tuple[Policy, Path], tmp_path: Path) ->
     assert resolve_model(out) == out
     assert same(weights(out), weights(resolve_model(trained[1])))
     assert (out / "tokenizer.json").is_file()
-    for arguments, said in [
+    wrong: list[tuple[list[str | Path], str]] = [
         ([trained[1], out], "is there already: name a new folder"),
         (
             [out, tmp_path / "b"],
             "is not an adapter's folder: expected one with adapter_config",
         ),
         ([trained[1], tmp_path / "b", "--dtype", "int4"], "unknown dtype 'int4'. Known: bfloat16"),
-    ]:
-        run = CliRunner().invoke(app, ["models", "merge", *map(str, arguments)])
+    ]
+    for arguments, said in wrong:
+        run = CliRunner().invoke(app, ["models", "merge", *[str(one) for one in arguments]])
         assert run.exit_code == 2
         assert said in run.output.replace("\n", " ")
 

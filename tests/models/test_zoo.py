@@ -76,7 +76,7 @@ def test_unknown_names(name: str, message: str) -> None:
 
 
 def test_a_folder_without_a_model(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no config\.json"):
+    with pytest.raises(ConfigError, match=r"neither config\.json nor adapter_config"):
         resolve_model(tmp_path)
 
 

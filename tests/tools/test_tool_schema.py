@@ -324,7 +324,7 @@ def test_tidying_leaves_values_and_properties_named_title_alone() -> None:
     ("definition", "message"),
     [
         ("def f(x): 'Do.'", "parameter 'x' of tool 'f' has no annotation: write its type"),
-        ("def f(x: int): ...", "tool 'f' has no description: write a docstring"),
+        ("def f(x: int): ...", "tool 'f' has no description, and the model is shown one: w"),
         ("def f(*parts: int): 'Do.'", "'f' takes *parts, which can't be given by name"),
         ("def f(**parts: int): 'Do.'", "'f' takes **parts, which can't be given by name"),
         ("def f(x: int, /): 'Do.'", "'f' takes x, which can't be given by name"),

@@ -70,7 +70,10 @@ def find_existing(name: str, *, base: Path | None) -> Rows:
     """Find the rows of a name; raise ConfigError if a file is missing. Functions are not called."""
     rows = find_rows(name, base=base)
     if isinstance(rows, Path) and not rows.exists():
-        raise ConfigError(f"there is no {str(rows)!r}.{_neighbor(rows)}")
+        raise ConfigError(
+            f"there is no {str(rows)!r}.{_neighbor(rows)} Expected a file (a relative path starts "
+            "at the settings' folder), `module:function` or `hub:dataset`"
+        )
     return rows
 
 

@@ -184,5 +184,8 @@ def _read_file(name: str, base: Path | None) -> Rows:
         return rows
     tasks = load_tasks(rows)
     if not tasks:
-        raise ConfigError(f"{str(rows)!r} holds no tasks")
+        raise ConfigError(
+            f"{str(rows)!r} holds no tasks: got an empty file, expected rows such as "
+            '{"question": "What is 2+2?", "answer": "4"}. Write some, or name another file'
+        )
     return tasks

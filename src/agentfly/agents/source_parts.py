@@ -10,6 +10,7 @@ from agentfly.config.validation_errors import Problems, refuse_if_any
 from agentfly.environments import Kit, find_environment, make_kit
 from agentfly.errors import ConfigError
 from agentfly.tasks import Rows, find_rows
+from agentfly.tools.methods import require_makeable
 from agentfly.types import AgentKind, EnvSpec, GroupReward, Reward, Tool
 
 
@@ -96,4 +97,6 @@ def find_source_environment(
         return make_kit(found, source.options, base=base)
     if source.options:
         raise ConfigError("options are for a built-in environment, and none is named")
+    if found is not None:
+        require_makeable(found)
     return found

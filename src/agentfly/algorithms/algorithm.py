@@ -100,6 +100,7 @@ class Algorithm:
         if self.needs_group and num_chains < 2:
             text = (
                 f"{self.name} compares the chains of a task: it needs at least 2, got {num_chains}"
+                ". Raise it, or choose an algorithm without groups, such as reinforce"
             )
             yield Problem(key="rollout.num_chains", text=text)
         if self.loss is policy_gradient and updates > 1:

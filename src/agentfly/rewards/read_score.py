@@ -44,7 +44,8 @@ def read_number(value: object, said: str, expected: str) -> float:
     # numpy's scalars and tensors without axes; asking for the shape needs no import of either.
     plain = value.item() if getattr(value, "shape", None) == () else value  # type: ignore[attr-defined]
     if not isinstance(plain, Real):
-        raise RewardError(f"{said} {_shown(value)}; expected {expected}")
+        way_out = ": return float(...) of it" if isinstance(value, str) else ""
+        raise RewardError(f"{said} {_shown(value)}; expected {expected}{way_out}")
     try:
         number = float(plain)
     except OverflowError:

@@ -327,7 +327,10 @@ class HttpClient:
 
 def broken(where: str, error: Exception) -> UnavailableError:
     """Return the error to raise for a connection that could not be made, or broke."""
-    return UnavailableError(f"{where}: the connection broke: {type(error).__name__}: {error}")
+    kind = type(error).__name__
+    hint = ". Expected a server there: is it started, and is its address right?"
+    text = f"{where}: the connection broke: {kind}: {error}"
+    return UnavailableError(text + (hint if kind == "ConnectError" else ""))
 
 
 def import_httpx() -> Any:

@@ -20,6 +20,9 @@ Rows = str | Path | Iterable[Row] | Callable[[], Iterable[Row]]
 SHOWN = 10
 """Maximum number of bad rows that an error lists."""
 
+SHOWN_CHARACTERS = 80
+"""Maximum characters of a line that an error quotes."""
+
 _Located = Iterator[tuple[str, Any]]
 """Location of each row, and the row."""
 
@@ -142,7 +145,16 @@ def _jsonl(path: Path) -> _Located:
             try:
                 yield f"{path}:{number}", json.loads(line)
             except json.JSONDecodeError as error:
-                raise FormatError(f"{path}:{number} is not JSON: {error.msg}") from error
+                raise FormatError(
+                    f"{path}:{number} is not JSON: {error.msg} at character {error.pos + 1} of "
+                    f"{_shown(line)}. Expected one object in a line, such as "
+                    '{"question": "What is 2+2?"}: correct the line, or take it out'
+                ) from error
+
+
+def _shown(line: str) -> str:
+    text = line.strip()
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
 
 
 def _csv(path: Path) -> _Located:

@@ -282,7 +282,8 @@ def _require_usable(tool: FunctionTool[..., Any]) -> None:
         )
     if not tool.spec.description.strip():
         raise ConfigError(
-            f"tool {name!r} has no description: write a docstring, or pass description=..."
+            f"tool {name!r} has no description, and the model is shown one: write a docstring, or "
+            "pass description=..."
         )
     if tool.timeout <= 0:
         raise ConfigError(f"timeout of tool {name!r} must be above 0 seconds, got {tool.timeout}")

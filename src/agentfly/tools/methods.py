@@ -80,8 +80,8 @@ def require_makeable(spec: EnvSpec) -> None:
         name = spec.name.partition("(")[0]
         raise ConfigError(
             f"{spec.name} can't be made without arguments ({error}), and each chain gets an "
-            "instance of its own: give the parameters defaults, or fill them, as in "
-            f"environment=functools.partial({name}, ...)"
+            "instance of its own: give the parameters defaults, or name something that fills them, "
+            f"as in environment=functools.partial({name}, ...), or a function that makes one"
         ) from error
     except ValueError:
         return  # No signature can be read of some classes that are written in C.
