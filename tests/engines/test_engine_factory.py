@@ -2,22 +2,26 @@
 
 import ast
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.engines.local_models import llama
+from tests.engines.test_vllm_engine import sample
 
 import agentfly
 from agentfly.config import EngineSettings
 from agentfly.engines import EngineSpec, ReplicatedEngine, make_engine
 from agentfly.engines.factory import engine_problems
 from agentfly.engines.local import LocalEngine
-from agentfly.engines.vllm.maker import PYTHON_VARIABLE
+from agentfly.engines.vllm.maker import PYTHON_VARIABLE, make_vllm
 from agentfly.engines.vllm.service import VllmService
+from agentfly.errors import EngineError
 from agentfly.types import AdapterFolder, NamedTensors, WeightsFolder
 
 RUNNING: dict[str, Any] = {"name": "vllm", "urls": ["http://a:1"]}
+STARTED: dict[str, Any] = {"name": "vllm", "replicas": 2, "python": sys.executable}
 CONCRETE = {"LocalEngine", "VllmEngine", "VllmService"}
 
 
@@ -103,7 +107,11 @@ def test_how_weights_get_to_vllm(
         (RUNNING | {"python": sys.executable}, "engine.python", "names running ones"),
         (RUNNING | {"arguments": ["--x"]}, "engine.arguments", "names running ones"),
         (RUNNING | {"variables": {"A": "1"}}, "engine.variables", "names running ones"),
+        (RUNNING | {"gpus": [0]}, "engine.gpus", "names running ones"),
         ({"weights": "nccl"}, "engine.weights", "is for the engine 'vllm'"),
+        ({"gpus": [0]}, "engine.gpus", "is for the engine 'vllm'"),
+        (STARTED | {"gpus": [4, 5, 6]}, "engine.gpus", "each of 2 replicas, got 3 in all"),
+        (STARTED | {"gpus": [4, 4]}, "engine.gpus", "names a GPU twice: [4, 4]"),
         ({"options": {"a": 1}}, "engine.options", "is for engines of your own"),
         ({"name": "vllm", "python": "/no/python"}, "engine.python", "is no program"),
         ({"name": "vllm"}, "engine.python", "vLLM is not installed here"),
@@ -117,6 +125,17 @@ def test_what_is_wrong_with_the_table(
     (problem,) = engine_problems(EngineSettings(**choices))
     assert problem.key == key
     assert text in problem.text
+
+
+async def test_each_started_server_gets_gpus_of_its_own(tmp_path: Path) -> None:
+    program = tmp_path / "python"
+    program.write_text('#!/bin/sh\necho "GPUs $CUDA_VISIBLE_DEVICES, options $*"\nexit 3\n')
+    program.chmod(0o755)
+    chosen = {"name": "vllm", "replicas": 2, "gpus": [4, 5, 6, 7], "python": str(program)}
+    for replica, gpus in enumerate(("4,5", "6,7")):
+        given = replace(spec(tmp_path, **chosen), replica=replica, log_folder=tmp_path)
+        with pytest.raises(EngineError, match=f"GPUs {gpus}, options .*--tensor-parallel-size 2"):
+            await sample(make_vllm(given))
 
 
 def test_a_server_can_not_be_deterministic() -> None:

@@ -133,6 +133,9 @@ class EngineSettings(Settings):
     """Additional command-line options of servers that are started."""
     variables: dict[str, str] = {}
     """Additional environment variables of servers that are started."""
+    gpus: tuple[int, ...] = ()
+    """Numbers of the GPUs of servers that are started here, divided evenly among the replicas; a
+    server with several splits the model over them. By default each sees all of them."""
     startup_seconds: float = Field(default=900.0, gt=0)
     """Seconds that a server has to load the model and become healthy."""
     weights: Literal["auto", "folder", "nccl"] = "auto"

@@ -17,7 +17,7 @@ from agentfly.errors import ConfigError
 from agentfly.types import Tokenizer, TrainableEngine
 
 GIB = 2**30
-START_SETTINGS = ("python", "arguments", "variables")
+START_SETTINGS = ("python", "arguments", "variables", "gpus")
 """Keys of `[engine]` about starting a vLLM server."""
 
 
@@ -64,6 +64,12 @@ class EngineSpec:
         """Requests that this one replica works on at once."""
         share = math.ceil(self.concurrency / self.settings.count)
         return self.settings.concurrency or share
+
+    @property
+    def own_gpus(self) -> tuple[int, ...]:
+        """Numbers of this one replica's GPUs; empty if the settings name none."""
+        count = len(self.settings.gpus) // self.settings.count
+        return self.settings.gpus[self.replica * count : (self.replica + 1) * count]
 
 
 EngineMaker = Callable[[EngineSpec], TrainableEngine]
@@ -166,10 +172,23 @@ def _vllm_problems(settings: EngineSettings) -> Iterator[Problem]:
             find_command(settings.python)
         except ConfigError as error:
             yield Problem(key="engine.python", text=str(error))
+    yield from _gpu_problems(settings)
     for key in START_SETTINGS if settings.urls else ():
         if _is_set(settings, key):
             text = "is for servers that are started here, and engine.urls names running ones"
             yield Problem(key=f"engine.{key}", text=text)
+
+
+def _gpu_problems(settings: EngineSettings) -> Iterator[Problem]:
+    if len(settings.gpus) % settings.replicas:
+        text = (
+            f"must name as many GPUs for each of {settings.replicas} replicas, got "
+            f"{len(settings.gpus)} in all"
+        )
+        yield Problem(key="engine.gpus", text=text)
+    if len(set(settings.gpus)) < len(settings.gpus):
+        text = f"names a GPU twice: {list(settings.gpus)}. Servers can't share one"
+        yield Problem(key="engine.gpus", text=text)
 
 
 def _is_set(settings: EngineSettings, key: str) -> bool:

@@ -110,6 +110,8 @@ def _opener(spec: EngineSpec) -> Callable[[], Awaitable[RunningServer]]:
 async def _start(spec: EngineSpec, command: tuple[str, ...]) -> VllmServer:
     adapters = AdapterFolder in vllm_takes(spec)
     variables = {} if has_gpu() else {**CPU_VARIABLES, **_own(CPU_VARIABLES)}
+    if spec.own_gpus:
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, spec.own_gpus))
     return await start_vllm(
         spec.folder,
         log=_log_file(spec),
@@ -128,6 +130,8 @@ def _arguments(spec: EngineSpec, *, adapters: bool) -> tuple[str, ...]:
     }
     if math.isfinite(spec.context_length):
         given["--max-model-len"] = int(spec.context_length)
+    if len(spec.own_gpus) > 1:
+        given["--tensor-parallel-size"] = len(spec.own_gpus)
     if adapters and spec.lora_rank is not None:
         given["--max-lora-rank"] = _fitting_rank(spec.lora_rank)
     pairs = [str(part) for pair in given.items() for part in pair]
