@@ -12,11 +12,12 @@ from typer.testing import CliRunner
 from agentfly import Agent, SamplingParams, Source, ToolCalling, reward, tool
 from agentfly.cli.train import NOTHING_LEARNED
 from agentfly.cli.train import train as train_command
+from agentfly.config import to_toml
 from agentfly.errors import FormatError, RunError
 from agentfly.observe import RunProgress
 from agentfly.observe.findings import Finding, FindingKind, read_findings
 from agentfly.tools import calculator
-from agentfly.training.run_folder import FINDINGS
+from agentfly.training.run_folder import FINDINGS, RunFolder
 from agentfly.types import Message, ToolCall
 
 
@@ -99,6 +100,17 @@ def test_a_resumed_run_keeps_what_was_found_and_does_not_repeat_it(tmp_path: Pat
     result = train(one_source(nothing), chosen=chosen, progress=shown, resume=True)
     assert kinds(result.findings)[0] == (FindingKind.FLAT_REWARDS, 2)
     assert not [line for line in shown.lines if "in a row" in line]
+
+
+def test_a_run_stopped_before_its_first_checkpoint_says_so_when_resumed(tmp_path: Path) -> None:
+    chosen = settings(tmp_path)
+    RunFolder.create(tmp_path / "small", config=to_toml(chosen)).close()
+    shown = Shown()
+    train(one_source(), chosen=chosen, progress=shown, resume=True)
+    assert shown.lines[0] == (
+        f"resuming {tmp_path / 'small'} at step 1: it was stopped before its first checkpoint, and "
+        "starts again from the beginning"
+    )
 
 
 def test_a_run_that_learns_finds_nothing(tmp_path: Path) -> None:

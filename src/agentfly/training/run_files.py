@@ -126,7 +126,8 @@ def describe_resume(folder: RunFolder, step: int) -> str:
         folder: The run's folder, with the metrics of all steps that were ever trained.
         step: The step of the newest checkpoint; 0 if there is none.
     """
-    last = max((record.step for record in read_metrics(folder.metrics_file)), default=0)
+    records = read_metrics(folder.metrics_file) if folder.metrics_file.exists() else ()
+    last = max((record.step for record in records), default=0)
     start = f"resuming {folder.path} at step {step + 1}"
     if step == 0:
         lost = "it was stopped before its first checkpoint, and starts again from the beginning"

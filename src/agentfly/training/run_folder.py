@@ -35,6 +35,7 @@ MARK = "run.json"
 CONFIG = "config.toml"
 LOCK = "lock"
 FINDINGS = "findings.json"
+METRICS = "metrics.jsonl"
 
 
 class RunFolder:
@@ -85,7 +86,7 @@ class RunFolder:
     @property
     def metrics_file(self) -> Path:
         """One line of metrics per step."""
-        return self.path / "metrics.jsonl"
+        return self.path / METRICS
 
     @property
     def findings_file(self) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 from agentfly.observe import MetricsRecord, read_metrics
 from agentfly.observe.findings import Finding, has_learned, read_findings
 from agentfly.training.checkpoint import Checkpoints
-from agentfly.training.run_folder import FINDINGS
+from agentfly.training.run_folder import FINDINGS, METRICS
 
 
 class StoppedBy(StrEnum):
@@ -69,13 +69,13 @@ class TrainResult:
 
     @property
     def learned(self) -> bool:
-        """Whether any update has changed the weights."""
-        return has_learned(self.metrics)
+        """Whether any update has changed the weights; True where no metrics are left to say so."""
+        return not (self.folder / METRICS).exists() or has_learned(self.metrics)
 
     @property
     def metrics(self) -> Sequence[MetricsRecord]:
         """Metrics of every step."""
-        return read_metrics(self.folder / "metrics.jsonl")
+        return read_metrics(self.folder / METRICS)
 
 
 class Target:
