@@ -6,10 +6,12 @@ import pty
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tests.patience import wait_until
 
 from agentfly.observe.run_progress import RunProgress, evaluation_line, step_line
 
@@ -113,3 +115,28 @@ def read(terminal: int) -> bytes:
         return os.read(terminal, 65536)
     except OSError:  # the other side is gone
         return b""
+
+
+def test_a_silent_run_says_every_so_often_how_far_it_is() -> None:
+    shown = io.StringIO()
+    progress = RunProgress(Console(file=shown, force_terminal=False), first=0.0, seconds=0.001)
+    with progress:
+        wait_until(
+            lambda: re.search(r"^loading: \d+:\d\d since the start$", shown.getvalue(), re.M)
+        )
+        progress.start(60)
+        progress.step_started(1, chains=64)
+        progress.chains_done(8)
+        wait_until(lambda: "\nstep 1: 8 of 64 chains done, 0:0" in shown.getvalue())
+        progress.chains_done(56)
+        wait_until(lambda: "\nstep 1: learning, " in shown.getvalue())
+        progress.step_done(1, {})
+        wait_until(lambda: "\nstep 2: 0:0" in shown.getvalue())
+    before = shown.getvalue()
+    assert "agentfly-heartbeat" not in {thread.name for thread in threading.enumerate()}
+    assert shown.getvalue() == before
+
+
+def test_a_warm_start_shows_its_loss_and_a_policy_gradient_does_not() -> None:
+    assert step_line(1, 9, {"train/loss": 1.23456}) == "step 1/9  loss 1.2346"
+    assert step_line(1, 9, {"train/loss": 1.23456, "reward/mean": 0.5}) == "step 1/9  reward 0.50"

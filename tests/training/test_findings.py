@@ -107,7 +107,7 @@ def test_a_run_stopped_before_its_first_checkpoint_says_so_when_resumed(tmp_path
     RunFolder.create(tmp_path / "small", config=to_toml(chosen)).close()
     shown = Shown()
     train(one_source(), chosen=chosen, progress=shown, resume=True)
-    assert shown.lines[0] == (
+    assert shown.lines[1] == (
         f"resuming {tmp_path / 'small'} at step 1: it was stopped before its first checkpoint, and "
         "starts again from the beginning"
     )

@@ -2,11 +2,14 @@
 
 import asyncio
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
+
+from rich.console import Console
 
 from agentfly.agents.argument_checks import (
     Rows,
@@ -25,6 +28,8 @@ from agentfly.agents.run_result import RunResult, open_trajectory_file
 from agentfly.chat.formats import CallFormat, get_format
 from agentfly.config import EngineSettings
 from agentfly.errors import ConfigError
+from agentfly.observe.findings import count
+from agentfly.observe.heartbeat import Heartbeat
 from agentfly.resources import EnvironmentManager
 from agentfly.rewards import CombinedReward
 from agentfly.rewards.function_reward import UserFunction
@@ -211,11 +216,15 @@ class Agent:
             return RunResult(groups=tuple(await run_groups(plans, schedule)))
 
     def run_sync(self, rows: Rows, **options: Unpack[RunOptions]) -> RunResult:
-        """Run from code that is not async; takes what `run` takes."""
+        """Run from code that is not async; takes what `run` takes.
+
+        A run that takes longer than ten seconds says on stderr how far it is, every thirty seconds.
+        """
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(self.run(rows, **options))
+            with _counted(options) as shown:
+                return asyncio.run(self.run(rows, **shown))
         raise ConfigError("an event loop is running already: write `await agent.run(...)` here")
 
     async def close(self) -> None:
@@ -368,6 +377,25 @@ class _Given:
 
     def limits_or(self, others: Limits, model: Model) -> Limits:
         return _limits(self.limits or others, self.max_turns, model)
+
+
+@contextmanager
+def _counted(options: RunOptions) -> Iterator[RunOptions]:
+    """Say on stderr how many chains have ended, if the block takes long."""
+    ended, console, started = 0, Console(stderr=True), time.monotonic()
+    given = options.get("on_trajectory")
+
+    def count_chain(trajectory: Trajectory) -> None:
+        nonlocal ended
+        ended += 1
+        if given is not None:
+            given(trajectory)
+
+    def show() -> None:
+        console.print(f"{count(ended, 'chain')} ended after {time.monotonic() - started:.0f} s")
+
+    with Heartbeat(show):
+        yield {**options, "on_trajectory": count_chain}
 
 
 def _kind(kind: str | AgentKind, system_prompt: str | None) -> AgentKind:

@@ -5,9 +5,13 @@
     run     ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━  12/60  0:02:07 left 0:08:30
     step 13 ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━  17/64
 
-Bars are shown on terminals only; a file or a pipe gets one plain line per step.
+Bars are shown on terminals only; a file or a pipe gets one plain line per step, and every thirty
+seconds without one a line such as
+
+    step 13: 17 of 64 chains done, 2:07 since the start
 """
 
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
@@ -18,6 +22,7 @@ from rich.progress import TimeRemainingColumn as TimeLeftColumn
 from rich.text import Text
 
 from agentfly.observe.estimate import interval_text
+from agentfly.observe.heartbeat import FIRST_SECONDS, SECONDS, Heartbeat
 from agentfly.types.short_text import printable
 
 
@@ -31,9 +36,20 @@ class RunProgress:
         progress.step_done(1, metrics)
     """
 
-    def __init__(self, console: Console | None = None, *, quiet: bool = False) -> None:
+    def __init__(
+        self,
+        console: Console | None = None,
+        *,
+        quiet: bool = False,
+        first: float = FIRST_SECONDS,
+        seconds: float = SECONDS,
+    ) -> None:
         self._console = console or Console(quiet=quiet)
         self._total = 0
+        self._started = time.monotonic()
+        self._doing = "loading"
+        self._expected = self._done = 0
+        self._heartbeat = Heartbeat(self._show_pulse, first=first, seconds=seconds)
         self._bars = Progress(
             TextColumn("{task.description:<10}"),
             BarColumn(),
@@ -51,6 +67,7 @@ class RunProgress:
     def start(self, total_steps: int, done: int = 0) -> None:
         """Show the bars; a resumed run has some steps `done`."""
         self._total = total_steps
+        self._doing = f"step {done + 1}"
         self._bars.reset(self._run, total=total_steps, completed=done, visible=True)
         self._bars.start()
 
@@ -64,11 +81,13 @@ class RunProgress:
 
     def chains_done(self, count: int) -> None:
         """Count the chains of a finished group."""
+        self._done += count
         self._bars.advance(self._chains, count)
 
     def step_done(self, step: int, metrics: Mapping[str, float]) -> None:
         """Print the step's line, and count the step."""
         self.message(step_line(step, self._total, metrics))
+        self._doing, self._expected = f"step {step + 1}", 0
         self._bars.update(self._run, completed=step)
         self._bars.update(self._chains, visible=False)
 
@@ -79,14 +98,18 @@ class RunProgress:
 
     def message(self, text: str) -> None:
         """Print a line above the bars, as it is."""
+        self._heartbeat.shown()
         shown = "\n".join(map(printable, text.split("\n")))
         self._console.print(Text(shown), soft_wrap=True)
 
     def close(self) -> None:
         """Remove the bars; the lines stay. Closing twice does nothing."""
+        self._heartbeat.close()
         self._bars.stop()
 
     def __enter__(self) -> Self:
+        if not self._console.quiet:
+            self._heartbeat.start()
         return self
 
     def __exit__(
@@ -98,7 +121,17 @@ class RunProgress:
         self.close()
 
     def _count(self, what: str, chains: int) -> None:
+        self._doing, self._expected, self._done = what, chains, 0
         self._bars.reset(self._chains, total=chains, description=what, visible=True)
+
+    def _show_pulse(self) -> None:
+        """Say how far the run is, unless bars show it."""
+        if self._bars.live.is_started and not self._bars.disable:
+            return
+        minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
+        done = f"{self._done} of {self._expected} chains done, " if self._expected else ""
+        learning = "learning, " if self._expected and self._done >= self._expected else ""
+        self.message(f"{self._doing}: {learning or done}{minutes}:{seconds:02} since the start")
 
 
 def step_line(step: int, total: int, metrics: Mapping[str, float]) -> str:
@@ -128,6 +161,7 @@ def evaluation_line(step: int, metrics: Mapping[str, float]) -> str:
 
 _STEP = {
     "reward/mean": "reward {:.2f}",
+    "train/loss": "loss {:.4f}",
     "reward/solved": "solved {:.0%}",
     "tools/failed_share": "tool errors {:.0%}",
     "chains/failed_share": "failed {:.0%}",
@@ -153,8 +187,11 @@ _UNREMARKABLE = {
 
 
 def _entries(form: Mapping[str, str], metrics: Mapping[str, float]) -> list[str]:
+    shown = {name: text for name, text in form.items() if name in metrics}
+    if "reward/mean" in shown:
+        shown.pop("train/loss", None)  # the loss of a policy gradient says nothing by itself
     return [
         text.format(metrics[name])
-        for name, text in form.items()
-        if name in metrics and not (name in _UNREMARKABLE and metrics[name] == 0)
+        for name, text in shown.items()
+        if not (name in _UNREMARKABLE and metrics[name] == 0)
     ]

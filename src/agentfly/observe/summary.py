@@ -53,7 +53,7 @@ class Summary:
             ("failures", _counts(self.failures)),
             ("turns", f"{self.turns} ({self.sampled_tokens} sampled tokens)"),
             ("tool calls", self._calls()),
-            ("seconds", ", ".join(f"{kind} {time:.1f}" for kind, time in self.seconds.items())),
+            ("seconds", self._waits()),
         ]
         return [f"{name:<11}{text or '-'}" for name, text in rows]
 
@@ -61,6 +61,11 @@ class Summary:
         known = f"{_number(self.mean_reward)} mean, {_share(self.solved_share)} solved"
         left_out = f", without {_share(self.unscored_share)} of the chains, which have no score"
         return known + (left_out if self.unscored_share else "")
+
+    def _waits(self) -> str:
+        """Return a chain's mean wait by kind: a sum over concurrent chains is no duration."""
+        waits = ", ".join(f"{kind} {time / self.chains:.1f}" for kind, time in self.seconds.items())
+        return waits and f"{waits} (mean of a chain; chains run side by side)"
 
     def _calls(self) -> str:
         invalid, unknown = _share(self.invalid_share), _share(self.unknown_share)

@@ -39,6 +39,7 @@ from agentfly.training.rollout_stages import (
 from agentfly.training.run_files import (
     describe_resume,
     enter_run_folder,
+    fetching,
     open_run_trackers,
     remove_unless_started,
 )
@@ -62,7 +63,8 @@ async def open_run(
 ) -> AsyncIterator[Loop]:
     """Open what a run needs and yield its loop; a resumed run continues at its last checkpoint."""
     settings, algorithm = parts.settings, parts.algorithm
-    task_mix = for_run(task_mix, settings)
+    with fetching(settings, progress):
+        task_mix = for_run(task_mix, settings)
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(enter_run_folder(settings, progress, resume=resume))
         stack.enter_context(determinism(settings))

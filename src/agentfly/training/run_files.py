@@ -15,6 +15,7 @@ from agentfly.config.settings_file import read_toml, validated
 from agentfly.config.sft_settings import SftSettings
 from agentfly.errors import ConfigError, FormatError
 from agentfly.observe import RunProgress, Trackers, log_to, open_trackers, read_metrics
+from agentfly.observe.heartbeat import Heartbeat
 from agentfly.training.disk import report_disk_errors
 from agentfly.training.run_folder import RunFolder
 
@@ -55,6 +56,19 @@ def enter_run_folder(
         log_to(folder.log_file, show=progress.message),
     ):
         yield folder
+
+
+@contextmanager
+def fetching(settings: AnySettings, progress: RunProgress) -> Iterator[None]:
+    """Say at once, and every thirty seconds, that a run's model is fetched or looked up."""
+    name, run = settings.model.name, settings.folder / settings.name
+    progress.message(f"the run {run} with the model {name}")
+
+    def show() -> None:
+        progress.message(f"still fetching {name}")
+
+    with Heartbeat(show):
+        yield
 
 
 def open_folder(settings: AnySettings, *, resume: bool) -> RunFolder:

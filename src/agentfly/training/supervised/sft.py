@@ -33,6 +33,7 @@ from agentfly.training.loop import StageTimes
 from agentfly.training.run_files import (
     describe_resume,
     enter_run_folder,
+    fetching,
     open_run_trackers,
     remove_unless_started,
 )
@@ -90,7 +91,8 @@ def sft(
     progress = progress or RunProgress()
     progress.message(f"reading {', '.join(settings.data.files)}")
     # Read first: a mistake in the data should leave no folder behind.
-    demonstrations = _demonstrations(settings, base)
+    with fetching(settings, progress):
+        demonstrations = _demonstrations(settings, base)
     with (
         exit_on_stop_signals(),
         _open_run(settings, demonstrations, progress, resume=resume) as run,
