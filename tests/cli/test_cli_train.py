@@ -88,6 +88,8 @@ def test_training_is_one_call_with_the_settings(
     def train(parts: RunParts, **how: Any) -> TrainResult:
         assert len(read_sources(parts.sources).tasks) == 1
         calls.append((parts.settings, how))
+        Path("runs/sums").mkdir(parents=True, exist_ok=True)
+        Path("runs/sums/metrics.jsonl").touch()
         return TrainResult(folder=Path("runs/sums"), steps=7, stopped_by=StoppedBy.STEPS)
 
     monkeypatch.setattr(agentfly.training, "train", train)
