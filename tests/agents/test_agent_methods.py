@@ -177,6 +177,19 @@ async def test_instances_with_a_reset_may_be_used_again() -> None:
     assert Recycled.made <= 4
 
 
+async def test_a_close_is_called_if_there_is_one(caplog: pytest.LogCaptureFixture) -> None:
+    closed: list[list[str]] = []
+
+    class Closing(Inventory):
+        async def close(self) -> None:
+            closed.append(self.items)
+
+    for kind in (Closing, Inventory):
+        await run(Agent(engine(store_twice), environment=kind), chains=2)
+    assert closed == [["item-0"] * 2] * 2 + [["item-1"] * 2] * 2
+    assert caplog.messages == []
+
+
 @dataclass
 class Dice:
     """Every form of `reset`, by subclasses; a dataclass is as good as any other class."""

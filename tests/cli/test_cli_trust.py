@@ -158,7 +158,7 @@ def test_a_file_that_names_code_of_the_working_directory_is_not_asked_about(
 
 def test_files_that_are_not_named_take_no_packages_place(downloaded: Path) -> None:
     """Beside a file that names an installed module, `peft.py` would be run for the real one."""
-    source = 'reward = "numeric_match"\neval_tasks = "calendar:leapdays"'
+    source = 'reward = "numeric_match"\neval_tasks = "collections:deque"'
     assert run("train", write(downloaded, source=source), "--dry-run")[0] == 0
     assert str(downloaded) not in sys.path
 

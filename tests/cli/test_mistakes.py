@@ -44,6 +44,11 @@ def words(final_response: str) -> float:
 def correct(final_response: str) -> bool:
     return True
 
+class Box:
+    def look(self) -> str:
+        """Look inside."""
+        return "empty"
+
 class Sized:
     def __init__(self, size: int) -> None:
         self.size = size
@@ -326,6 +331,13 @@ MISTAKES = {
         got="missing a required argument: 'size'",
         expected="each chain gets an instance of its own",
         way_out="give the parameters defaults, or name something that fills them",
+    ),
+    "a plain class without a reward": Mistake(
+        make=train(source='environment = "mistaken_parts:Box"'),
+        what="source.0.reward",
+        got="missing",
+        expected="nothing tells good chains from bad ones",
+        way_out="Name a reward, a group_reward, or an environment that scores",
     ),
     "an environment's instance": Mistake(
         make=refused(lambda: Agent(environment=Inventory())),  # type: ignore[arg-type]

@@ -78,8 +78,10 @@ def test_a_run_trains_with_what_the_package_brings(site: Path, tmp_path: Path) -
 def test_a_dry_run_fills_in_and_checks_what_the_package_takes(site: Path, tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text(SETTINGS.format(folder=tmp_path / "runs").replace("scale = 3.0", ""))
-    shown = run(["-m", "agentfly.cli", "train", str(file), "--dry-run"], site).stdout
-    assert "scale = 2.0" in shown
+    dry_run = ["-m", "agentfly.cli", "train", str(file), "--dry-run"]
+    done = run(dry_run, site, VOWEL_GAME_NOTES=str(tmp_path / "notes.txt"))
+    assert "scale = 2.0" in done.stdout
+    assert "ready: nothing is in the way" in done.stderr
 
 
 CODE = """

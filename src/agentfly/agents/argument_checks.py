@@ -5,7 +5,15 @@ from typing import Any
 
 from agentfly.errors import ConfigError
 from agentfly.tools.methods import require_makeable
-from agentfly.types import EnvSpec, GroupReward, Message, Reward, Task, Tool
+from agentfly.types import (
+    EnvSpec,
+    GroupReward,
+    Message,
+    Reward,
+    Task,
+    Tool,
+    is_environment_class,
+)
 
 Tools = Sequence[Tool | Callable[..., Any]]
 
@@ -56,6 +64,12 @@ def method_source(environment: EnvSpec | None) -> tuple[EnvSpec, ...]:
     if environment is None or kind is None or hasattr(kind, "step"):
         return ()
     return (environment,)
+
+
+def may_score(environment: EnvSpec) -> bool:
+    """Return whether an environment may reward its steps; a plain class with methods does not."""
+    kind = environment.instance_class
+    return kind is None or hasattr(kind, "step") or is_environment_class(kind)
 
 
 def require_count(name: str, count: object, *, at_least: int) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentfly.agents.agent import Agent
+from agentfly.agents.argument_checks import may_score
 from agentfly.agents.preflight import cluster_problems, find_existing, missing_requirements
 from agentfly.agents.registry import find_mask
 from agentfly.agents.source import Source, require_trainable
@@ -115,7 +116,9 @@ def _algorithm(settings: RunSettings, base: Path | None) -> "Algorithm":
 
 def _named_source(source: SourceSettings, problems: Problems, base: Path | None) -> Source | None:
     parts = problems.tried("", _resolve_source, source, base)
-    if not (source.reward or source.group_reward or source.environment):
+    own = parts.environment if parts else None
+    scores = source.environment is not None and (own is None or may_score(own))
+    if not (source.reward or source.group_reward or scores):
         problems.add(Problem(key="reward", text=_NO_REWARD))
     agent = problems.tried("kind", _agent, parts) if parts else None
     if parts is None or agent is None:

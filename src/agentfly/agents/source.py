@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from agentfly.agents.agent import Agent
+from agentfly.agents.argument_checks import may_score
 from agentfly.errors import ConfigError
 from agentfly.tasks import Rows
 
@@ -27,10 +28,11 @@ class Source:
 def require_trainable(source: Source) -> None:
     """Refuse an agent without a reward, or one that samples from a truncated distribution."""
     agent = source.agent
-    if agent.reward is None and agent.group_reward is None and agent.environment is None:
+    scores = agent.environment is not None and may_score(agent.environment)
+    if agent.reward is None and agent.group_reward is None and not scores:
         raise ConfigError(
             f"source {source.name!r} has no reward: nothing tells good chains from bad ones. "
-            "Give its agent reward= or group_reward="
+            "Give its agent reward= or group_reward=, or an environment whose `step` rewards"
         )
     _require_exact_sampling(source)
 
