@@ -49,6 +49,7 @@ COMMANDS = {
         "agentfly.cli.doctor:doctor",
         "Check this machine and report what is missing or wrong, each with its fix.",
     ),
+    "runs": LazyCommand("agentfly.cli.runs:runs", "Runs: list, show, compare, rm."),
     "envs": LazyCommand(
         "agentfly.cli.envs:envs",
         "The built-in environments: list, info, play, demonstrate, serve.",
