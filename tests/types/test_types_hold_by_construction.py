@@ -167,6 +167,7 @@ def test_the_table_of_stop_reasons_covers_all_and_never_trains_what_it_does_not_
         StopReason.ENGINE_FAILED,
         StopReason.LEASE_TIMEOUT,
         StopReason.REWARD_FAILED,
+        StopReason.STALLED,
     }
 
 

@@ -95,6 +95,9 @@ def resolve_run(
         )
     if settings.deterministic and settings.rollout.max_staleness:
         problems.add(Problem(key="rollout.max_staleness", text=_NOT_DETERMINISTIC))
+    if settings.deterministic and settings.rollout.favor_fast:
+        text = "must be false in a deterministic run: the time that a chain takes would decide"
+        problems.add(Problem(key="rollout.favor_fast", text=text))
     refuse_if_any(problems.found, None)
     assert found_mask is not None, "no problem was found"
     assert found_algorithm is not None, "no problem was found"

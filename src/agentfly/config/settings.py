@@ -167,6 +167,12 @@ class RolloutSettings(Settings):
     """Chains per task; they form a group, which shares a baseline."""
     max_concurrent: int = Field(default=64, ge=1)
     """Maximum number of concurrent chains."""
+    spare_chains: int = Field(default=0, ge=0)
+    """Chains that are begun per task in addition to `num_chains`. They replace chains that failed,
+    and are stopped as soon as they are not needed."""
+    favor_fast: bool = False
+    """Keep the `num_chains` chains that end first and stop the others. This favors short chains:
+    `chains/kept_length_ratio` reports how much."""
     max_staleness: int = Field(default=0, ge=0)
     """Maximum number of updates by which the weights that sampled a trained token may be behind. 0
     samples and trains in turn; 1 or more samples while the learner works."""

@@ -31,6 +31,9 @@ METRICS: Mapping[str, str] = {
     "chains/time_limit_share": "Chains that ran out of time, of all chains. They are not trained "
     "on: a large share means that mostly short chains are.",
     "chains/retried": "Chains that had to be tried more than once.",
+    "chains/surplus": "Chains that were begun in addition and not needed (`rollout.spare_chains`).",
+    "chains/kept_length_ratio": "Mean duration of the kept chains, over that of all that were "
+    "begun, surplus ones as far as they came. Clearly below 1, short chains are favored.",
     "chains/left_out_groups": "Groups that were sampled and not learned from: without a chain that "
     "can be trained on, or replaced because they had no spread.",
     "tools/calls": "Tool calls per chain, on average.",

@@ -98,7 +98,26 @@ def _chains(groups: Sequence[Group], chains: Sequence[Trajectory], summary: Summ
         "chains/failed_share": ratio(failed, len(chains)),
         "chains/time_limit_share": ratio(late, len(chains)),
         "chains/retried": float(sum(chain.attempt > 0 for chain in chains)),
+        **_surplus(chains),
     }
+
+
+def _surplus(chains: Sequence[Trajectory]) -> Measured:
+    """Measure whether chains that were kept are shorter than those that were begun."""
+    kept = [chain for chain in chains if chain.stop is not StopReason.SURPLUS]
+    if len(kept) == len(chains):
+        return {}
+    begun = fmean(map(_duration, chains))
+    return {
+        "chains/surplus": float(len(chains) - len(kept)),
+        "chains/kept_length_ratio": ratio(fmean(map(_duration, kept)), begun) if kept else None,
+    }
+
+
+def _duration(chain: Trajectory) -> float:
+    """Return the seconds from a chain's admission to its end."""
+    admitted = chain.spans[0].end if chain.spans else 0.0
+    return max((span.end for span in chain.spans), default=0.0) - admitted
 
 
 def _tools(chains: Sequence[Trajectory], summary: Summary) -> Measured:

@@ -76,7 +76,7 @@ class _Chain:
         self.attempt = attempt
         self.clock = setup.clock
         self.time = TimeLimit(self.clock, setup.limits.seconds)
-        self.stopwatch = Stopwatch(self.clock, attempt.asked_at)
+        self.stopwatch = Stopwatch(self.clock, attempt.asked_at, handle=attempt.handle)
         self.session = setup.new_session(attempt, self.time)
         self.budget = CallBudget(setup.limits)
         self.messages: tuple[Message, ...] = ()
@@ -105,13 +105,21 @@ class _Chain:
         return trajectory
 
     async def _conversation(self) -> tuple[StopReason, str | None]:
+        handle = self.attempt.handle
+        handle.on_stop = self.time.expire
+        if early := handle.early_end():
+            return early
         try:
             async with self.time.enforced():
                 return await self._converse(), None
         except (TimeoutError, ChainError) as error:
+            if early := handle.early_end():
+                return early
             if self.time.is_over:
                 return StopReason.TIME_LIMIT, self._out_of_time()
             return stop_reason_for(error), f"{type(error).__name__}: {error}"
+        finally:
+            handle.on_stop = None
 
     def _out_of_time(self) -> str:
         stuck = self.stopwatch.describe_interrupted()
@@ -284,6 +292,7 @@ class _Chain:
         text = TextStream(renderer.decode)
 
         def on_token(token_id: int, logprob: float) -> None:
+            self.stopwatch.report()
             added = "" if token_id in renderer.stop_token_ids else text.add(token_id)
             self._emit(TokenSampled, turn=turn, token_id=token_id, logprob=logprob, text=added)
 

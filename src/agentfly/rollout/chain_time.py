@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from agentfly.types import Clock, Span, SpanKind
+from agentfly.types import ChainHandle, Clock, Span, SpanKind
 
 
 @dataclass(slots=True)
@@ -23,6 +23,7 @@ class TimeLimit:
     _stops: int = 0
     """Number of waits in progress: the tools of one turn run concurrently."""
     _stopped_at: float = 0.0
+    _expired: bool = False
     _timeout: asyncio.Timeout | None = None
 
     def __post_init__(self) -> None:
@@ -31,6 +32,8 @@ class TimeLimit:
     @property
     def deadline(self) -> float:
         """Time on the clock at which the limit is reached, if the chain waits no more."""
+        if self._expired:
+            return self._end
         return self._end + (self.clock.now() - self._stopped_at if self._stops else 0.0)
 
     @property
@@ -43,6 +46,12 @@ class TimeLimit:
         """Raise TimeoutError in the body when the limit is reached."""
         async with self.clock.timeout_at(self._end) as self._timeout:
             yield
+
+    def expire(self) -> None:
+        """Reach the limit now, also while the countdown is paused."""
+        self._end = self.clock.now()
+        self._reschedule(self._end)
+        self._expired = True
 
     def stop(self) -> "Wait":
         """Pause the countdown until the returned wait is ended."""
@@ -64,12 +73,12 @@ class TimeLimit:
     def _go_on(self) -> None:
         self._stops -= 1
         if not self._stops:
-            self._end += self.clock.now() - self._stopped_at
+            self._end += 0.0 if self._expired else self.clock.now() - self._stopped_at
             self._reschedule(self._end)
 
     def _reschedule(self, deadline: float | None) -> None:
         """Move the timeout, which runs on the event loop's own clock."""
-        if self._timeout is None:
+        if self._timeout is None or self._expired:
             return
         now = asyncio.get_running_loop().time()
         when = None if deadline is None else now + deadline - self.clock.now()
@@ -100,6 +109,10 @@ class Stopwatch:
     spans: list[Span] = field(default_factory=list)
     interrupted: list[Span] = field(default_factory=list)
     """Spans that were cancelled: what the chain was waiting for at its time limit."""
+    handle: ChainHandle = field(default_factory=ChainHandle)
+    """Gets a report whenever a span begins or ends."""
+    running: dict[int, str] = field(default_factory=dict)
+    """Descriptions of the spans in progress."""
 
     def span(self, kind: SpanKind, name: str, turn: int | None = None) -> "_Running":
         """Record the body as one span, also when it raises."""
@@ -110,14 +123,20 @@ class Stopwatch:
         since, now = start - self.asked_at, self.clock.now() - self.asked_at
         self.spans.append(Span(kind=kind, name=name, turn=turn, start=since, end=now))
 
+    def report(self) -> None:
+        """Report the spans that are in progress."""
+        self.handle.report(", ".join(self.running.values()) or "the agent's own code")
+
     def describe_interrupted(self) -> str:
         """Describe what was interrupted, innermost first: `tool 'search' in turn 2`."""
         return ", ".join(
-            f"{span.kind.value} {span.name!r}"
-            + (f" in turn {span.turn}" if span.turn is not None else "")
-            + f" ({span.seconds:.1f} s)"
+            f"{_describe(span.kind, span.name, span.turn)} ({span.seconds:.1f} s)"
             for span in self.interrupted
         )
+
+
+def _describe(kind: SpanKind, name: str, turn: int | None) -> str:
+    return f"{kind.value} {name!r}" + (f" in turn {turn}" if turn is not None else "")
 
 
 class _Running:
@@ -134,6 +153,8 @@ class _Running:
 
     def __enter__(self) -> None:
         """Start the span."""
+        self._stopwatch.running[id(self)] = _describe(self._kind, self._name, self._turn)
+        self._stopwatch.report()
 
     def __exit__(
         self,
@@ -143,5 +164,7 @@ class _Running:
     ) -> None:
         """Record its duration, and whether it was cancelled."""
         self._stopwatch.add(self._kind, self._name, turn=self._turn, start=self._start)
+        del self._stopwatch.running[id(self)]
+        self._stopwatch.report()
         if isinstance(error, asyncio.CancelledError):
             self._stopwatch.interrupted.append(self._stopwatch.spans[-1])

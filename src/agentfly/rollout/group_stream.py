@@ -30,6 +30,7 @@ from agentfly.rollout.scoring import GroupScoring
 from agentfly.runtime.ordered import one_error
 from agentfly.types import (
     Attempt,
+    ChainHandle,
     Clock,
     Group,
     GroupReward,
@@ -55,6 +56,10 @@ class GroupPlan:
     size: int
     seed: Seed
     """Seed of this visit."""
+    spares: int = 0
+    """Chains that are begun in addition. Those that are not needed are stopped as surplus."""
+    favor_fast: bool = False
+    """Keep the chains that end first; by default spares only replace chains that failed."""
 
     @property
     def id(self) -> str:
@@ -158,7 +163,7 @@ async def _produce(
     number = 0
     async with TaskGroup() as tasks, aclosing(_drawn(plans, chains, ready)) as drawn:
         async for plan, asked_at in drawn:
-            for index in range(plan.size):
+            for index in range(plan.size + plan.spares):
                 await chains.places.acquire()
                 tasks.create_task(chains.run(plan, number, index, asked_at))
             number += 1
@@ -223,6 +228,70 @@ class _Ready:
         return group
 
 
+class _OpenGroup:
+    """A group whose chains are under way, and which of them it keeps."""
+
+    def __init__(self, plan: GroupPlan) -> None:
+        self._plan = plan
+        self._handles: dict[int, ChainHandle] = {}
+        self._ended: dict[int, Trajectory] = {}
+        self._order: list[int] = []
+        """Chains in the order in which they ended."""
+
+    def begin(self, index: int, handle: ChainHandle) -> None:
+        """Add a chain; it is surplus already if the group has what it needs."""
+        self._handles[index] = handle
+        self._stop_surplus()
+
+    def end(self, index: int, trajectory: Trajectory) -> None:
+        """Add a chain's record, and stop those that are not needed any more."""
+        self._ended[index] = trajectory
+        self._order.append(index)
+        self._stop_surplus()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every chain has ended."""
+        return len(self._ended) == self._plan.size + self._plan.spares
+
+    def finished(self) -> Group:
+        """Return the group, with the chains that it does not keep as surplus."""
+        kept = self._kept()
+        if kept is None or not self._plan.spares:
+            return Group.of([self._ended[index] for index in self._order])
+        return Group.of(
+            [self._ended[i] if i in kept else _surplus(self._ended[i]) for i in self._order]
+        )
+
+    def _stop_surplus(self) -> None:
+        kept = self._kept() if self._plan.spares else None
+        for index, handle in self._handles.items() if kept is not None else ():
+            if index not in self._ended:
+                handle.stop(StopReason.SURPLUS)
+
+    def _kept(self) -> set[int] | None:
+        """Return the chains to keep; None while that is not decided.
+
+        Unless fast chains are favored, it is the first in number that did not fail: how long a
+        chain takes has no influence.
+        """
+        plan, kept = self._plan, set[int]()
+        for index in self._order if plan.favor_fast else range(plan.size + plan.spares):
+            if index not in self._ended:
+                return None
+            if not self._ended[index].stop.verdict.failure:
+                kept.add(index)
+            if len(kept) == plan.size:
+                return kept
+        return None
+
+
+def _surplus(trajectory: Trajectory) -> Trajectory:
+    if trajectory.stop.verdict.failure:
+        return trajectory
+    return replace(trajectory, stop=StopReason.SURPLUS, score=None, error=None)
+
+
 class _ChainRuns:
     """State that the chains of one stream share."""
 
@@ -231,24 +300,29 @@ class _ChainRuns:
         self.clock = schedule.clock
         self._schedule = schedule
         self._ready = ready
-        self._members: dict[str, list[Trajectory]] = {}
+        self._open: dict[str, _OpenGroup] = {}
 
     async def run(self, plan: GroupPlan, number: int, index: int, asked_at: float) -> None:
         """Run one chain to its final record; the last chain of a group completes the group."""
         runner = self._schedule.runner_of(plan.task)
         attempt = self._attempt(plan, index, asked_at)
+        group = self._open.setdefault(plan.id, _OpenGroup(plan))
+        group.begin(index, attempt.handle)
         try:
             trajectory = await self._attempts(attempt, runner)
         except CancelledError:
             self._stopped(attempt.chain_id, 0, StopReason.CANCELLED, None)
             raise
-        members = self._members.setdefault(plan.id, [])
-        members.append(trajectory)
-        if runner.group_reward is None:
+        group.end(index, trajectory)
+        at_once = runner.group_reward is None and not plan.spares
+        if at_once:
             self._report(trajectory)
-        if len(members) == plan.size:
-            group = Group.of(self._members.pop(plan.id))
-            self._ready.put(number, await self._scored(group, plan, runner, asked_at))
+        if group.complete:
+            del self._open[plan.id]
+            finished = await self._scored(group.finished(), plan, runner, asked_at)
+            for member in () if at_once else finished.members:
+                self._report(member)
+            self._ready.put(number, finished)
 
     def _attempt(self, plan: GroupPlan, index: int, asked_at: float) -> Attempt:
         return Attempt(
@@ -270,8 +344,10 @@ class _ChainRuns:
             failed = trajectory.stop.verdict.infrastructure
             if not failed or attempt.number >= self._schedule.retries:
                 return trajectory
+            attempt.handle.report("back-off before a retry")
             await self._schedule.clock.sleep(RETRY_SECONDS * 2**attempt.number)
             attempt = replace(attempt, number=attempt.number + 1)
+            attempt.handle.retry()
             await self.places.acquire()
 
     async def _scored(
@@ -290,7 +366,6 @@ class _ChainRuns:
         group = await scoring.score(group, plan.seed)
         for member in group.members:
             self._report_score(member)
-            self._report(member)
         return group
 
     def _report_score(self, trajectory: Trajectory) -> None:

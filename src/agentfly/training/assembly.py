@@ -218,6 +218,8 @@ def make_sampler(
         replace_flat=algorithm.dynamic_sampling,
         check=partial(_require_healthy_groups, settings, ledger, findings),
         on_chains=progress.chains_done,
+        spare_chains=settings.rollout.spare_chains,
+        favor_fast=settings.rollout.favor_fast,
     )
     rollout = settings.rollout
     if rollout.max_staleness:

@@ -121,7 +121,8 @@ class Loop:
 
     async def _sample(self, step: int) -> Sampled:
         rollout = self.settings.rollout
-        self.progress.step_started(step, rollout.tasks_per_step * rollout.num_chains)
+        chains = rollout.tasks_per_step * (rollout.num_chains + rollout.spare_chains)
+        self.progress.step_started(step, chains)
         return await self.sampler.sample(self.folder.trajectories_file(step))
 
     def _rollout_metrics(self, sampled: Sampled) -> dict[str, float]:

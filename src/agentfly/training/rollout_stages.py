@@ -136,6 +136,8 @@ class GroupPlanner:
     check: Callable[[Sequence[Group]], None]
     """Ends the run if what was sampled is not fit to learn from."""
     on_chains: Callable[[int], None]
+    spare_chains: int = 0
+    favor_fast: bool = False
 
     def plan(self, visit: Visit) -> GroupPlan:
         """Return the chains to run for a visit."""
@@ -144,6 +146,8 @@ class GroupPlanner:
             visit=visit.number,
             size=self.num_chains,
             seed=self.seed.child("task", visit.task.id, visit.number),
+            spares=self.spare_chains,
+            favor_fast=self.favor_fast,
         )
 
     def finish(self, group: Group) -> None:

@@ -1,5 +1,6 @@
 """Data types that packages exchange, and the Protocols between them. Standard library only."""
 
+from agentfly.types.chain_handle import ChainHandle
 from agentfly.types.completion import (
     Completion,
     FinishReason,
@@ -108,6 +109,7 @@ __all__ = [
     "AdapterFolder",
     "AgentKind",
     "Attempt",
+    "ChainHandle",
     "ChainStarted",
     "ChatModel",
     "Clock",

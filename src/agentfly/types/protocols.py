@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from agentfly.types.chain_handle import ChainHandle
 from agentfly.types.completion import Completion, Request, SamplingParams
 from agentfly.types.environment import EnvSpec, Step
 from agentfly.types.event import OnEvent
@@ -308,6 +309,8 @@ class Attempt:
     asked_at: float = 0.0
     """Time on the harness's clock at which the chain was requested, to measure queueing."""
     on_event: OnEvent | None = None
+    handle: ChainHandle = field(default_factory=ChainHandle, compare=False, repr=False)
+    """Link to the chain while it runs."""
 
 
 class Harness(Protocol):

@@ -24,6 +24,8 @@ class StopReason(StrEnum):
     REWARD_FAILED = "reward_failed"
     AGENT_FAILED = "agent_failed"
     """The agent's own code raised: a mistake of its author, which no retry fixes."""
+    STALLED = "stalled"
+    """Nothing happened in it for so long that the watchdog ended it."""
     CANCELLED = "cancelled"
     SURPLUS = "surplus"
     """Not needed any more: its group was complete without it."""
@@ -66,6 +68,7 @@ _TABLE = {
     StopReason.LEASE_TIMEOUT: _BROKEN,
     StopReason.REWARD_FAILED: _BROKEN,
     StopReason.AGENT_FAILED: _MISTAKE,
+    StopReason.STALLED: _BROKEN,
     StopReason.CANCELLED: _DROPPED,
     StopReason.SURPLUS: _DROPPED,
 }
