@@ -10,7 +10,7 @@ export OMP_WAIT_POLICY := passive
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart install test test-slow test-vllm chaos check format learning bench bench-import bench-rollout bench-engine bench-train \
-	bench-chat bench-resources bench-envs check-templates improvement docs docs-sync clean
+	bench-chat bench-resources bench-envs bench-scale check-templates improvement docs docs-sync clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -86,6 +86,9 @@ bench-train: $(INSTALLED) ## a whole step compared with trl's, and the learner w
 
 bench-resources: $(INSTALLED) ## sandboxes and leases, compared with bare processes
 	$(BIN)/python -m benchmarks.resources
+
+bench-scale: $(INSTALLED) ## 4,000 chains over 1,000 environments, locally and on Ray; and a simulation beyond
+	$(BIN)/python -m benchmarks.scale
 
 # TextWorld, with which ALFWorld is compared, needs a C compiler: without one it is left out.
 bench-envs: $(INSTALLED) ## steps, searches and memory of the built-in environments

@@ -107,7 +107,8 @@ def _messages_logged() -> Iterator[None]:
 
     def log(data: Mapping[str, Any], *_: object, **__: object) -> None:
         lines = [str(line) for line in data.get("lines", ()) if "[state-dump]" not in str(line)]
-        _log.info("Ray: %s", "\n".join(lines))
+        if text := "\n".join(lines).strip():
+            _log.info("Ray: %s", text)
 
     module.print_to_stdstream = log
     try:
