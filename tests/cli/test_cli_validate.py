@@ -51,6 +51,22 @@ def test_a_field_that_only_the_reward_reads_is_named(tasks: Path) -> None:
     assert "  good: no field 'unit', which the reward 'strict' reads: it has id, " in run.output
 
 
+def test_a_reward_that_takes_an_environment_needs_no_field_for_it(tasks: Path) -> None:
+    tasks.with_name("leased_shop.py").write_text(
+        "from agentfly import reward\nclass Shop:\n    items = 0\n"
+        '    def buy(self) -> str:\n        """Buy."""\n'
+        "@reward\ndef nothing_bought(shop: Shop):\n    return shop.items == 0\n"
+    )
+    file = tasks.with_name("run.toml")
+    for shop in ('tools = ["leased_shop:Shop"]', 'environment = "leased_shop:Shop"'):
+        file.write_text(
+            'name = "sums"\nmodel.name = "tiny"\n[[source]]\ntasks = "sums.jsonl"\n'
+            f'reward = "leased_shop:nothing_bought"\n{shop}\n'
+        )
+        run = validate(file, "--trust", "--count", "3")
+        assert "3 of 3 tasks get full marks" in run.output
+
+
 def test_sound_tasks_pass(tasks: Path) -> None:
     run = validate(tasks, "--reward", "numeric_match", "--count", "2")
     assert run.exit_code == 0, run.output

@@ -130,7 +130,9 @@ def _lacks(task: Task, parts: SourceParts, answer: str) -> str | None:
             "with --answer"
         )
     reads = getattr(parts.reward, "missing_fields", None)
-    missing = reads(task, (parts.environment,) if parts.environment else ()) if reads else ()
+    leased = [spec for tool in parts.tools for spec in tool.environments]
+    leased += [parts.environment] if parts.environment else []
+    missing = reads(task, leased) if reads else ()
     if missing and parts.reward is not None:
         return (
             f"no field {missing[0]!r}, which the reward {parts.reward.name!r} reads: {there}. Add "
