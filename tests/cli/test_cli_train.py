@@ -257,7 +257,8 @@ def test_a_dry_run_plays_a_chain_and_says_that_the_run_is_ready(
 ) -> None:
     code, said = rehearse(file, source)
     assert (code, said[-1]) == (0, "ready: nothing is in the way of this run")
-    assert said[-2].startswith("source 'default': 1 tasks, 0 held out; a scripted chain on task '")
+    begin = "source 'default': 1 task, 0 held out; a scripted chain on its first task: "
+    assert said[-2].startswith(begin)
     assert played in said[-2]
     assert " tokens trained" in said[-2]
 

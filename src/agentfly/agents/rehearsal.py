@@ -19,6 +19,7 @@ from agentfly.chat import CHATML_TOKENS, ByteTokenizer, MaskPolicy, TemplateRend
 from agentfly.engines import ScriptedEngine, ScriptedTurn
 from agentfly.errors import AgentFlyError
 from agentfly.models import zoo
+from agentfly.observe.findings import count
 from agentfly.rollout import Limits
 from agentfly.tasks import load_tasks
 from agentfly.tasks.task_loading import HubDataset, Rows
@@ -77,7 +78,7 @@ async def _rehearse_source(source: Source, parts: RunParts) -> Rehearsal:
         *_missing_fields(source.agent, tasks, "tasks"),
         *_missing_fields(source.agent, held_out, "held-out tasks"),
     ]
-    counted = f"{len(tasks)} tasks, {len(held_out)} held out"
+    counted = f"{count(len(tasks), 'task')}, {len(held_out)} held out"
     if not tasks:
         said = "its tasks are empty: there is nothing to train on. Add rows, or another file"
         return Rehearsal(source=source.name, summary=counted, problems=(said,))
@@ -242,6 +243,6 @@ def _describe(trajectory: Trajectory, trained: int) -> str:
     scored = "no reward" if trajectory.reward is None else f"reward {trajectory.reward:g}"
     tokens = sum(len(stream.token_ids) for stream in trajectory.streams)
     return (
-        f"a scripted chain on task {trajectory.task.id!r}: {called}; {scored}; "
+        f"a scripted chain on its first task: {called}; {scored}; "
         f"{trained} of {tokens} tokens trained"
     )
