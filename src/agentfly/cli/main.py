@@ -49,13 +49,19 @@ COMMANDS = {
         "agentfly.cli.doctor:doctor",
         "Check this machine and report what is missing or wrong, each with its fix.",
     ),
+    "export": LazyCommand(
+        "agentfly.cli.export:export",
+        "Export the chains of a run's training steps as data for other programs.",
+    ),
     "runs": LazyCommand("agentfly.cli.runs:runs", "Runs: list, show, compare, rm."),
     "envs": LazyCommand(
         "agentfly.cli.envs:envs",
         "The built-in environments: list, info, play, demonstrate, serve.",
     ),
     "search": LazyCommand("agentfly.cli.search:search", "Search documents: index, query, serve."),
-    "models": LazyCommand("agentfly.cli.models:models", "The built-in models: list, fetch, info."),
+    "models": LazyCommand(
+        "agentfly.cli.models:models", "Models: list, fetch, info, and merge adapters."
+    ),
 }
 
 app = lazy_group(COMMANDS, about=ABOUT, pretty_exceptions_enable=False)
