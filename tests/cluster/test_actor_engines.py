@@ -24,7 +24,7 @@ from agentfly.types import (
     WeightsFolder,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 PROMPT = list(range(40, 60))
 

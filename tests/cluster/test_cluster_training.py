@@ -16,7 +16,7 @@ from agentfly.observe import RunProgress, read_metrics
 from agentfly.resources import ask
 from agentfly.runtime.process_registry import Identity
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 class KillingProgress(RunProgress):

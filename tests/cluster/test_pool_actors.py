@@ -15,7 +15,7 @@ from agentfly.errors import EnvError, ToolError
 from agentfly.resources import EnvironmentManager, Pooling
 from agentfly.types import EnvSpec, Seed, Step
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 @asynccontextmanager

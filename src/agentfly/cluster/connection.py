@@ -15,8 +15,11 @@ import ray._private.worker
 from agentfly.config import ClusterSettings
 from agentfly.errors import ConfigError, DeadlineError, boundary
 
-CONNECT_SECONDS = 60.0
+CONNECT_SECONDS = 120.0
 """Time limit of joining or starting a cluster, and of leaving it."""
+ATTEMPTS = 3
+"""Starts of a cluster on this machine, to each of which Ray itself gives 30 s."""
+_TOO_SLOW = "timed out during startup"
 REACH_SECONDS = 10.0
 """Time limit of reaching the head of a cluster."""
 NAMESPACE = "agentfly"
@@ -41,19 +44,39 @@ async def connected(settings: ClusterSettings) -> AsyncIterator[None]:
         return
     for name, value in _VARIABLES.items():
         os.environ.setdefault(name, value)
-    loop = asyncio.get_running_loop()
-    # A thread of its own: there Ray leaves the handlers of signals alone, and the processes of a
-    # cluster that is started here are killed by the kernel when the thread that started them ends.
-    thread = ThreadPoolExecutor(1, thread_name_prefix="agentfly-cluster")
     with _messages_logged():
+        thread = await _joined(settings)
         try:
-            await _bounded(loop.run_in_executor(thread, _connect, settings), settings.ray)
             yield
         finally:
-            await asyncio.wait(
-                [loop.run_in_executor(thread, ray.shutdown)], timeout=CONNECT_SECONDS
-            )
-            thread.shutdown(wait=False)
+            await _leave(thread)
+
+
+async def _joined(settings: ClusterSettings) -> ThreadPoolExecutor:
+    """Join or start the cluster; return the thread from which to leave it.
+
+    In a thread of its own Ray leaves the handlers of signals alone. The processes of a cluster that
+    is started here are killed by the kernel when the thread that started them ends.
+    """
+    for attempt in range(ATTEMPTS):
+        thread = ThreadPoolExecutor(1, thread_name_prefix="agentfly-cluster")
+        connecting = asyncio.get_running_loop().run_in_executor(thread, _connect, settings)
+        try:
+            await _bounded(connecting, settings.ray)
+        except BaseException as error:
+            await _leave(thread)
+            if _TOO_SLOW not in str(error) or attempt == ATTEMPTS - 1:
+                raise
+            _log.warning("this machine is too busy for Ray to start in time: trying again")
+        else:
+            return thread
+    raise AssertionError("the last attempt raises or returns")
+
+
+async def _leave(thread: ThreadPoolExecutor) -> None:
+    leaving = asyncio.get_running_loop().run_in_executor(thread, ray.shutdown)
+    await asyncio.wait([leaving], timeout=CONNECT_SECONDS)
+    thread.shutdown(wait=False)
 
 
 def _connect(settings: ClusterSettings) -> None:
