@@ -76,6 +76,6 @@ async def publishing_of(
 ) -> AsyncIterator[Publisher]:
     """Publish a policy's weights as a run does, with its checks."""
     learner = LocalLearner(policy, make_algorithm("grpo"), make_settings())
-    with SamplerCheck(policy, engine, settings or EngineSettings()) as check:
+    with SamplerCheck(learner, engine, settings or EngineSettings()) as check:
         async with publishing(learner, engine, folder, check.run_if_due) as publisher:
             yield publisher

@@ -6,11 +6,14 @@ from typing import Any
 import pytest
 import torch
 from tests.training.folder_engine import FolderEngine, publishing_of
+from tests.training.learner_cases import make_settings
 from torch import Tensor, nn
 
+from agentfly.algorithms import make_algorithm
 from agentfly.config import EngineSettings, LoraSettings, ModelSettings
 from agentfly.engines import ReplicatedEngine
 from agentfly.errors import EngineError, RunError
+from agentfly.training.learner.learner import LocalLearner
 from agentfly.training.learner.policy import Policy
 from agentfly.training.sampler_check import SamplerCheck
 from agentfly.types import NamedTensors, Weights
@@ -119,11 +122,12 @@ async def test_merged_adapters_agree_and_stale_ones_are_named(tmp_path: Path) ->
             for name, parameter in trained.causal_lm.named_parameters():
                 if "layers.2." in name and "lora_B" in name:
                     parameter.zero_()
-        stale = trained.tensors()
+        stale = [(tensor.name, tensor.read()) for tensor in trained.tensors()]
         change(trained)
-        await engine.publish(NamedTensors(stream=stale.items), 2)
+        await engine.publish(NamedTensors(stream=lambda: stale), 2)
+    learner = LocalLearner(trained, make_algorithm("grpo"), make_settings())
     with (
-        SamplerCheck(trained, engine, ALWAYS) as check,
+        SamplerCheck(learner, engine, ALWAYS) as check,
         pytest.raises(RunError, match="does not sample from"),
     ):
         await check.run_if_due(2)

@@ -47,6 +47,8 @@ class RunParts:
     """Sources with their agents. Agents without a model get the one that is trained."""
     algorithm: "Algorithm"
     mask: MaskPolicy
+    algorithm_named: bool = True
+    """Whether the settings name the algorithm, so that another process can make the same one."""
     engine: EngineMaker | None = None
     """Maker of a user's own engine; None for the built-in one that the settings name."""
 
@@ -106,6 +108,7 @@ def resolve_run(
         sources=tuple(source for source in found if source is not None),
         algorithm=found_algorithm,
         mask=found_mask,
+        algorithm_named=algorithm is None,
         engine=engine or (ENGINES.find(settings.engine.name, base=base) if own_engine else None),
     )
 

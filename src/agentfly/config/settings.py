@@ -209,6 +209,10 @@ class TrainSettings(Settings):
     """Schedule of the learning rate after the warm-up; `cosine` falls to 0 at the last step."""
     warmup_steps: int = Field(default=0, ge=0)
     """Steps over which the learning rate rises from 0."""
+    critic_lr: float | None = Field(default=None, ge=0)
+    """Learning rate of the critic, where an algorithm has one; by default `lr`."""
+    critic_warmup_steps: int | None = Field(default=None, ge=0)
+    """Steps over which the critic's learning rate rises from 0; by default `warmup_steps`."""
     weight_decay: float = Field(default=0.0, ge=0)
     """Weight decay of AdamW."""
     betas: tuple[Decay, Decay] = (0.9, 0.999)
@@ -233,13 +237,40 @@ class TrainSettings(Settings):
         """Optimizer updates per step."""
         return self.epochs * self.minibatches
 
-    @field_validator("warmup_steps")
+    def of_critic(self) -> "TrainSettings":
+        """Return the same settings with the critic's learning rate and warm-up."""
+        lr = self.lr if self.critic_lr is None else self.critic_lr
+        own = self.critic_warmup_steps
+        warmup = self.warmup_steps if own is None else own
+        return self.model_copy(update={"lr": lr, "warmup_steps": warmup})
+
+    @field_validator("warmup_steps", "critic_warmup_steps")
     @classmethod
-    def _warm_before_the_end(cls, warmup_steps: int, info: ValidationInfo) -> int:
+    def _warm_before_the_end(cls, warmup_steps: int | None, info: ValidationInfo) -> int | None:
         steps = info.data.get("steps")
-        if steps is not None and warmup_steps > steps:
+        if steps is not None and warmup_steps is not None and warmup_steps > steps:
             raise ValueError(f"must be at most train.steps, which is {steps}, got {warmup_steps}")
         return warmup_steps
+
+
+class LearnerSettings(Settings):
+    """Processes of the learner, over which FSDP2 spreads the weights."""
+
+    processes: int = Field(default=1, ge=1)
+    """Number of processes, which are started on this machine; with torchrun, it says how many."""
+    offload_optimizer: bool = False
+    """Keep weights in float32 and the optimizer's averages in the machine's memory instead of the
+    GPU's; without effect on processors."""
+    offload_reference: bool = False
+    """Keep the reference in the machine's memory instead of the GPU's; without effect on
+    processors."""
+    timeout_seconds: float = Field(default=600.0, gt=0)
+    """Seconds that a process waits for the others before the run ends with an error."""
+
+    @property
+    def sharded(self) -> bool:
+        """Whether weights go through FSDP2, which offloads on a single process, too."""
+        return self.processes > 1 or self.offload_optimizer or self.offload_reference
 
 
 class EvalSettings(Settings):
@@ -393,6 +424,7 @@ class RunSettings(Settings):
     engine: EngineSettings = EngineSettings()
     rollout: RolloutSettings = RolloutSettings()
     train: TrainSettings = TrainSettings()
+    learner: LearnerSettings = LearnerSettings()
     eval: EvalSettings = EvalSettings()
     checkpoint: CheckpointSettings = CheckpointSettings()
     track: TrackSettings = TrackSettings()

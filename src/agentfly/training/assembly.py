@@ -24,9 +24,9 @@ from agentfly.tasks import Ledger
 from agentfly.training.async_sampler import AsyncSampler
 from agentfly.training.checkpoint import Checkpoints
 from agentfly.training.health import require_healthy, require_no_timeouts
-from agentfly.training.learner.learner import LocalLearner
 from agentfly.training.learner.memory import engine_cache, free_memory, report_memory
 from agentfly.training.learner.policy import Policy
+from agentfly.training.learner_processes import open_learner
 from agentfly.training.loop import Loop
 from agentfly.training.publisher import publishing
 from agentfly.training.rollout_stages import (
@@ -77,11 +77,8 @@ async def open_run(
                 progress.message(describe_resume(folder, step))
             if undone := folder.set_aside_trajectories_after(step):
                 _log.info("chains of steps that are taken again were moved to %s", undone)
-            policy = Policy.load(settings.model, seed=settings.seed)
-            learner = LocalLearner(
-                policy, algorithm, settings, sampler_matches=policy.samples_exactly
-            )
-            stack.callback(learner.close)
+            learner = await stack.enter_async_context(open_learner(parts, folder.path))
+            policy = learner.policy
             on_cluster = placed_on_cluster(settings.engine, settings.cluster)
             here = samples_here(settings.engine) and not on_cluster
             copy = policy.copy_bytes(always=settings.rollout.max_staleness > 0)
@@ -95,7 +92,7 @@ async def open_run(
             spec = replace(spec, version=step, cache_bytes=cache)
             engine = _engine(spec, parts, cluster if on_cluster else None)
             stack.push_async_callback(engine.close)
-            check = stack.enter_context(SamplerCheck(policy, engine, settings.engine))
+            check = stack.enter_context(SamplerCheck(learner, engine, settings.engine))
             publisher = await stack.enter_async_context(
                 publishing(learner, engine, folder.published_folder, check.run_if_due)
             )
@@ -157,7 +154,7 @@ def _engine_spec(
     return EngineSpec(
         settings=settings.engine,
         folder=policy.folder,
-        load=lambda _: policy.causal_lm,
+        load=policy.for_engine,
         tokenizer=getattr(renderer, "tokenizer", None),
         context_length=_longest_context(task_mix),
         dtype=str(policy.compute_dtype).removeprefix("torch."),

@@ -28,6 +28,7 @@ MAY_CHANGE = (
     "environments.",
     "eval.",
     "model.gradient_checkpointing",
+    "learner.",
     "track.",
     "train.evaluate_every",
     "train.share_prefixes",

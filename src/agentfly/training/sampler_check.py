@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -42,6 +42,17 @@ _NUMBERED = re.compile(r"^(.*?\.\d+)\.")
 _log = logging.getLogger(__name__)
 
 
+class Checked(Protocol):
+    """A learner whose weights an engine should sample from."""
+
+    @property
+    def policy(self) -> Policy:
+        """The policy in training."""
+
+    def logprobs(self, prompt: Sequence[int], tokens: Sequence[int]) -> list[float]:
+        """Return the log-probabilities of tokens after a prompt."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Sampled:
     prompt: tuple[int, ...]
@@ -51,13 +62,9 @@ class _Sampled:
 class SamplerCheck:
     """Compares an engine with the learner, now and then."""
 
-    def __init__(
-        self,
-        policy: Policy,
-        engine: TrainableEngine,
-        settings: EngineSettings,
-    ) -> None:
-        self._policy = policy
+    def __init__(self, learner: Checked, engine: TrainableEngine, settings: EngineSettings) -> None:
+        self._learner = learner
+        self._policy = learner.policy
         self._engine = engine
         self._settings = settings
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="agentfly-sampler-check")
@@ -111,8 +118,7 @@ class SamplerCheck:
         return await self._engine.sample(prompt, params, request=request, deadline=math.inf)
 
     def _compare(self, sampled: Sequence[_Sampled], version: int) -> None:
-        model, dtype = self._policy.causal_lm, self._policy.compute_dtype
-        error = _error(model, sampled, dtype)
+        error = self._error(sampled)
         bound = self._settings.max_logprob_error or self._bound()
         _log.info("log-probabilities of version %d differ by %.2g on average", version, error)
         if not error <= bound:
@@ -122,6 +128,17 @@ class SamplerCheck:
                 f"{bound:g} (engine.max_logprob_error). {self._suspect(sampled, error)}"
             )
 
+    def _error(self, sampled: Sequence[_Sampled]) -> float:
+        """Return the mean difference to the learner, whose weights may be on several processes."""
+        if not self._policy.is_sharded:
+            return _error(self._policy.causal_lm, sampled, self._policy.compute_dtype)
+        differences = [
+            torch.tensor(self._learner.logprobs(one.prompt, one.completion.token_ids))
+            - torch.tensor(one.completion.logprobs)
+            for one in sampled
+        ]
+        return torch.cat(differences).abs().mean().item()
+
     def _bound(self) -> float:
         rounded = {self._settings.dtype, str(self._policy.compute_dtype)} & ROUNDED
         return ROUNDED_BOUND if rounded else BOUND
@@ -129,6 +146,8 @@ class SamplerCheck:
     def _suspect(self, sampled: Sequence[_Sampled], error: float) -> str:
         """Find the layer that, as it was at the start, makes the learner agree with the engine."""
         model, dtype = self._policy.causal_lm, self._policy.compute_dtype
+        if self._policy.is_sharded:
+            return "Run it once with learner.processes = 1, which says which layer to suspect"
         errors = {
             layer: _error(model, sampled, dtype, replaced)
             for layer, replaced in _stale_layers(self._policy).items()

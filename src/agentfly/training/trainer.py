@@ -13,6 +13,8 @@ from agentfly.engines import EngineMaker
 from agentfly.observe import RunProgress
 from agentfly.runtime.stop_signals import exit_on_stop_signals
 from agentfly.training.assembly import open_run
+from agentfly.training.learner.peers import torchrun_rank
+from agentfly.training.learner_processes import serve_learner
 from agentfly.training.task_mix import TaskMix, read_sources, warn_ignored_settings
 from agentfly.training.train_result import TrainResult
 
@@ -91,5 +93,9 @@ def train(
 async def _run(
     parts: RunParts, task_mix: TaskMix, progress: RunProgress, *, resume: bool
 ) -> TrainResult:
+    place = torchrun_rank()
+    if place is not None and place.rank > 0:
+        serve_learner(place)
+        raise SystemExit(0)  # The run's result is rank 0's alone.
     async with open_run(parts, task_mix, progress=progress, resume=resume) as loop:
         return await loop.run()

@@ -1,17 +1,21 @@
 """The policy in training: its log-probabilities, updates of its weights, and its reference."""
 
 import copy
+from contextlib import nullcontext
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from agentfly.algorithms import Algorithm, LossInput, objective
 from agentfly.config import TrainSettings
-from agentfly.training.learner.minibatch import Microbatch, Minibatch, Pass
+from agentfly.training.learner.minibatch import Microbatch, Minibatch, countdown
 from agentfly.training.learner.optimizer import Optimizer
 from agentfly.training.learner.pack import PackedRow
 from agentfly.training.learner.packed_forward import Forward, Targets
+from agentfly.training.learner.peers import Peers
 from agentfly.training.learner.policy import Policy, adapters_off
+from agentfly.training.learner.sharding import backward, shard
 from agentfly.training.learner.step_metrics import StepRecorder
 from agentfly.training.learner.token_batch import TokenTargets
 
@@ -20,11 +24,17 @@ class Actor:
     """Changes a policy's weights by an algorithm."""
 
     def __init__(
-        self, policy: Policy, forward: Forward, algorithm: Algorithm, train: TrainSettings
+        self,
+        policy: Policy,
+        forward: Forward,
+        algorithm: Algorithm,
+        train: TrainSettings,
+        peers: Peers,
     ) -> None:
         self._forward = forward
         self._algorithm = algorithm
-        self._optimizer = Optimizer(policy.trained, train)
+        self._peers = peers
+        self.optimizer = Optimizer(policy.trained_by_name, train)
 
     def logprobs(self, row: PackedRow, targets: Targets) -> Tensor:
         """Return the log-probabilities of a row's trained tokens."""
@@ -37,19 +47,24 @@ class Actor:
         assert known.credited_N is not None, "credited before it is learned from"
         if not (known.credited_N.any() or self._algorithm.penalizes):
             return
-        losses = [self._accumulate(part, minibatch, known, record) for part in minibatch.rows]
-        record.means["loss"].append(sum(losses))
-        record.updates.append(self._optimizer.update(lr))
+        loss = 0.0
+        for left, part in countdown(minibatch.own_rows):
+            found = self._loss(part, minibatch, known, record)
+            backward(self._forward, found, last=left == 0)
+            loss += found.item()
+        record.means["loss"].append(self._peers.sum(loss))
+        record.updates.append(self.optimizer.update(lr))
 
-    def _accumulate(
+    def _loss(
         self, part: Microbatch, minibatch: Minibatch, known: TokenTargets, record: StepRecorder
-    ) -> float:
+    ) -> Tensor:
+        if part.is_empty:
+            return self._forward.logprobs(part.row, part.targets).sum()
         x = self._loss_input(part, minibatch, known.take(part.tokens_K))
         found = objective(self._algorithm, x)
-        found.loss.backward()
         seen = {"old_logprobs": x.old_logprobs_N, "sampled_logprobs": x.sampled_logprobs_N}
         record.note_tokens({**found.metrics, **seen})
-        return found.loss.item()
+        return found.loss
 
     def _loss_input(self, part: Microbatch, minibatch: Minibatch, known: TokenTargets) -> LossInput:
         predicted = self._forward(part.row, part.targets)
@@ -78,24 +93,48 @@ class Actor:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what the optimizer remembers; the weights are the policy's to save."""
-        return self._optimizer.state_dict()
+        return self.optimizer.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over what the optimizer remembered."""
-        self._optimizer.load_state_dict(state)
+        self.optimizer.load_state_dict(state)
 
 
-def make_reference(policy: Policy, forward: Forward) -> Pass:
-    """Return the log-probabilities of the adapted model without its adapters, or of a copy."""
-    if policy.adapted:
-        return _without_adapters(forward)
-    frozen = copy.deepcopy(policy.causal_lm).requires_grad_(requires_grad=False)
-    return Forward(frozen, dtype=policy.compute_dtype).logprobs
+class Reference:
+    """The policy as it was: without its adapters, or else a copy in the dtype of computation."""
+
+    def __init__(self, policy: Policy, forward: Forward, peers: Peers) -> None:
+        self.root = forward
+        self._adapted = policy.adapted
+        if policy.adapted:
+            return
+        frozen = copy.deepcopy(policy.causal_lm).requires_grad_(requires_grad=False)
+        self.root = Forward(frozen, dtype=policy.compute_dtype)
+        _round(self.root.body.module, policy.compute_dtype, everything=peers.is_sharded)
+        if peers.is_sharded:
+            shard(
+                self.root,
+                self.root.body.module,
+                peers,
+                dtype=policy.compute_dtype,
+                offload=peers.settings.offload_reference,
+            )
+
+    def logprobs(self, row: PackedRow, targets: Targets) -> Tensor:
+        """Return the log-probabilities of a row's trained tokens."""
+        off = adapters_off(self.root.body.module) if self._adapted else nullcontext()
+        with off:
+            return self.root.logprobs(row, targets)
 
 
-def _without_adapters(forward: Forward) -> Pass:
-    def reference(row: PackedRow, targets: Targets) -> Tensor:
-        with adapters_off(forward.body.module):
-            return forward.logprobs(row, targets)
+def _round(module: Any, dtype: torch.dtype, *, everything: bool) -> None:
+    """Round frozen weights to what they are computed in.
 
-    return reference
+    Unless everything is computed in it, as under FSDP2, matrices alone are: embeddings and norms
+    then give the numbers that autocast gives with the policy's own.
+    """
+    embedded = module.get_input_embeddings().weight
+    linear = (layer.weight for layer in module.modules() if isinstance(layer, nn.Linear))
+    for weight in module.parameters() if everything else linear:
+        if everything or weight is not embedded:
+            weight.data = weight.data.to(dtype)

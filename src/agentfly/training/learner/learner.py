@@ -16,6 +16,7 @@ packing nor the budget of a row can change a gradient. With unchanged weights ev
 1, because old log-probabilities are measured in the rows of the update.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,26 +24,40 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.checkpoint.state_dict_loader import load as load_shards
+from torch.distributed.checkpoint.state_dict_saver import save as save_shards
 
 from agentfly.algorithms import Algorithm, diagnose_advantages, kl_estimate
 from agentfly.chat import MaskPolicy
 from agentfly.chat.mask import all_sampled
 from agentfly.config import RunSettings
-from agentfly.training.learner.actor import Actor, make_reference
+from agentfly.training.learner.actor import Actor, Reference
 from agentfly.training.learner.critic import Critic
 from agentfly.training.learner.memory import Memory, estimate_memory, report_out_of_memory
-from agentfly.training.learner.minibatch import Minibatch, Packing, Plan, make_plan
+from agentfly.training.learner.minibatch import Minibatch, Packing, Pass, Plan, make_plan
 from agentfly.training.learner.optimizer import learning_rate
-from agentfly.training.learner.packed_forward import Forward
+from agentfly.training.learner.packed_forward import Forward, completion_row
+from agentfly.training.learner.peers import Peers
 from agentfly.training.learner.policy import Policy, weight_forms, weights_as
+from agentfly.training.learner.sharding import release, shard
 from agentfly.training.learner.step_metrics import StepRecorder
 from agentfly.training.learner.token_batch import Batch, TokenTargets, timeline
 from agentfly.training.learner.trainable_chains import TrainableChains, find_trainable_chains
 from agentfly.types import Group, Seed, StepMetrics, Weights
 
 STATE_FILE = "learner.pt"
+SHARDS_FOLDER = "learner"
+"""Instead of that file, where several processes write their parts."""
 OLD_FILE = "trainer.pt"
 """Earlier checkpoints hold the learner's state in this file, under the key "learner"."""
+
+
+def _read_state(folder: Path, *, mapped: bool) -> dict[str, Any]:
+    """Read the state that one process wrote, or map it to take a part of it."""
+    own = folder / STATE_FILE
+    file = own if own.exists() else folder / OLD_FILE
+    state: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
+    return state if own.exists() else dict(state["learner"])
 
 
 class LocalLearner:
@@ -55,6 +70,7 @@ class LocalLearner:
         settings: RunSettings,
         *,
         sampler_matches: bool = False,
+        peers: Peers | None = None,
     ) -> None:
         """Prepare the passes that the algorithm needs.
 
@@ -64,6 +80,8 @@ class LocalLearner:
             settings: `train` and `seed` count here.
             sampler_matches: Chains are sampled with the policy's own weights and dtype, so that
                 what the sampler recorded is good enough for KL in the reward.
+            peers: The other processes that train it, which make the same learner and call the same
+                methods; by default there are none.
         """
         self.step = 0
         """Steps learned so far: the place in the schedule."""
@@ -71,26 +89,63 @@ class LocalLearner:
         self._train = settings.train
         self._seed = Seed(settings.seed).child("learner")
         self._sampler_matches = sampler_matches
-        self._policy = policy
+        self.policy = policy
+        self.peers = peers = peers or Peers()
+        with_adapters = algorithm.critic is not None and policy.adapted
+        if with_adapters:
+            policy.add_critic_adapters()
         self._forward = forward = Forward(
             policy.causal_lm,
             dtype=policy.compute_dtype,
             checkpointing=policy.settings.gradient_checkpointing,
         )
-        self._actor = Actor(policy, forward, algorithm, settings.train)
-        self._reference = make_reference(policy, forward) if algorithm.needs_reference else None
-        self._critic = (
-            Critic(policy, algorithm.critic, settings.train) if algorithm.critic else None
-        )
+        if with_adapters:
+            forward.add_value_head()
         self._packing = Packing(
             budget=settings.train.tokens_per_microbatch,
             share=settings.train.share_prefixes and forward.body.shares_prefixes,
             device=policy.device,
+            peers=peers,
         )
+        self._reference = Reference(policy, forward, peers) if algorithm.needs_reference else None
+        self._critic = (
+            Critic(policy, forward, algorithm.critic, settings.train.of_critic(), peers)
+            if algorithm.critic
+            else None
+        )
+        self._roots = [
+            self._forward,
+            *([self._reference.root] if self._reference else []),
+            *([self._critic.root] if self._critic else []),
+        ]
+        self._memory = self._estimate() if peers.is_sharded else None
+        self._shard()
+        self._actor = Actor(policy, forward, algorithm, settings.train, peers)
+        if self._critic is not None:
+            self._critic.make_optimizer()
+
+    def _shard(self) -> None:
+        """Spread the policy's weights over the processes; the module that it had is dropped."""
+        if not self.peers.is_sharded:
+            return
+        head = self._forward.value_head
+        shard(
+            self._forward,
+            self._forward.body.module,
+            self.peers,
+            dtype=self.policy.compute_dtype,
+            offload=self.peers.settings.offload_optimizer,
+            exact=[head] if head is not None else [],
+        )
+        self.policy.adopt(self._forward.body.module)
 
     def memory(self) -> Memory:
         """Estimate what an update will take beyond the weights."""
-        trained = [*self._policy.trained, *(self._critic.trained if self._critic else ())]
+        return self._memory or self._estimate()
+
+    def _estimate(self) -> Memory:
+        critics = self._critic.trained.values() if self._critic else ()
+        trained = [*self.policy.trained, *critics]
         return estimate_memory(self._forward, trained, self._train.tokens_per_microbatch)
 
     def learn(
@@ -108,12 +163,20 @@ class LocalLearner:
             version: Of the weights now. What the sampler recorded is used for KL in the reward only
                 where all tokens were sampled by this version.
         """
+        return self.learn_from(self.trainable(groups, mask), version=version)
+
+    def trainable(self, groups: Sequence[Group], mask: MaskPolicy) -> TrainableChains:
+        """Return the chains of a step that can be trained on."""
+        return find_trainable_chains(groups, mask, self._algorithm.overlong)
+
+    def learn_from(self, found: TrainableChains, *, version: int | None = None) -> StepMetrics:
+        """Learn from one step's chains: all processes from the same ones, each in its own rows."""
         record = StepRecorder()
-        found = find_trainable_chains(groups, mask, self._algorithm.overlong)
         _count(found, record)
         if found.chains:
             with report_out_of_memory(self._train):
                 self._learn(Batch(found.chains), version, record)
+        record.join(self.peers)
         self.step += 1
         return record.step_metrics()
 
@@ -129,32 +192,52 @@ class LocalLearner:
     @property
     def gives(self) -> Sequence[type[Weights]]:
         """Forms in which `weights` can give the weights, the cheapest first."""
-        return weight_forms(self._policy)
+        return weight_forms(self.policy, self.peers)
 
     def weights(self, form: type[Weights], folder: Path) -> Weights:
         """Return the weights as they are now; forms with files write them to a new `folder`."""
-        return weights_as(self._policy, form, folder)
+        return weights_as(self.policy, form, folder, self.peers)
 
     def save(self, folder: Path) -> None:
         """Write the model as a Hugging Face folder, and next to it what is needed to continue."""
-        self._policy.save(folder)
-        torch.save(self.state_dict(), folder / STATE_FILE)
+        self.policy.save(folder, self.peers)
+        if self.peers.is_sharded:
+            save_shards(self._named_state(), checkpoint_id=folder / SHARDS_FOLDER)
+        else:
+            torch.save(self.state_dict(), folder / STATE_FILE)
 
     def restore(self, folder: Path) -> None:
-        """Continue exactly where a learner of the same settings stood."""
-        self._policy.restore(folder)
-        if (folder / STATE_FILE).exists():
-            state = torch.load(folder / STATE_FILE, map_location="cpu", weights_only=True)
-        else:
-            state = torch.load(folder / OLD_FILE, map_location="cpu", weights_only=True)["learner"]
-        self.load_state_dict(state)
+        """Continue exactly where a learner of the same settings stood, on any number of processes.
+
+        Each process of a machine reads the model in its turn, and keeps its own part.
+        """
+        with self.peers.in_turn():
+            self.policy.restore(folder)
+            if not (folder / SHARDS_FOLDER).exists():
+                self.load_state_dict(_read_state(folder, mapped=self.peers.is_sharded))
+        if (folder / SHARDS_FOLDER).exists():
+            state = self._named_state()
+            with warnings.catch_warnings():
+                # That one process reads it is intended.
+                warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
+                alone = not self.peers.is_sharded
+                load_shards(state, checkpoint_id=folder / SHARDS_FOLDER, no_dist=alone)
+            self._load_named_state(state)
 
     def export(self, folder: Path) -> None:
         """Write a plain Hugging Face folder, adapters merged, to be used anywhere."""
-        self._policy.export(folder)
+        self.policy.export(folder, self.peers)
 
     def close(self) -> None:
         """Free nothing: memory of this process goes with the learner."""
+
+    @torch.no_grad()
+    def logprobs(self, prompt: Sequence[int], tokens: Sequence[int]) -> list[float]:
+        """Return the log-probabilities of tokens after a prompt, at temperature 1."""
+        row, targets = completion_row(prompt, tokens, self.policy.device)
+        found: list[float] = self._actor.logprobs(row, targets).tolist()
+        release(self._forward)
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that is needed to continue, besides the policy's own weights."""
@@ -168,6 +251,24 @@ class LocalLearner:
         if self._critic is not None:
             self._critic.load_state_dict(state["critic"])
 
+    def _named_state(self) -> dict[str, Any]:
+        """Return what `state_dict` returns, by the names of parameters: its tensors are in use."""
+        state: dict[str, Any] = {
+            "step": torch.tensor(self.step),
+            "actor": self._actor.optimizer.named_state(),
+        }
+        if self._critic is not None:
+            critic = self._critic
+            state["critic"] = {name: {"weight": p.detach()} for name, p in critic.trained.items()}
+            state["critic_optimizer"] = critic.optimizer.named_state()
+        return state
+
+    def _load_named_state(self, state: dict[str, Any]) -> None:
+        self.step = int(state["step"])
+        self._actor.optimizer.load_named_state(state["actor"])
+        if self._critic is not None:
+            self._critic.optimizer.load_named_state(state["critic_optimizer"])
+
     def _credited(
         self, batch: Batch, version: int | None, record: StepRecorder
     ) -> tuple[TokenTargets, Plan]:
@@ -178,7 +279,10 @@ class LocalLearner:
             plan = self._planned(batch, self._active(batch, everyone_C), record)
             known = self._measured_for_credit(batch, plan, version, record)
         with record.timing("advantage"):
-            known, used_C = self._advantages(batch, known, record)
+            # One process calls it: a function of a user's own may draw random numbers.
+            first = self.peers.rank == 0
+            found = self._advantages(batch, known, record) if first else None
+            known, used_C = self.peers.from_first(found) or (known, torch.zeros(0))
         active_C = self._active(batch, used_C)
         if plan is not None and torch.equal(plan.active_C, active_C):
             return known, plan
@@ -202,7 +306,7 @@ class LocalLearner:
                 active_C=active_C,
                 parts=self._train.minibatches,
                 seed=self._seed_of(epoch=0),
-                rows=self._packing.rows,
+                packing=self._packing,
             )
 
     def _seed_of(self, epoch: int) -> Seed:
@@ -219,7 +323,7 @@ class LocalLearner:
             known = self._with_reference(plan, known, record)
         if self._critic is not None:
             with record.timing("values"):
-                known = replace(known, values_N=plan.measure(self._critic.values))
+                known = replace(known, values_N=self._measure(plan, self._critic.values))
         return known
 
     def _looked_back(self, plan: Plan, known: TokenTargets, record: StepRecorder) -> TokenTargets:
@@ -233,14 +337,21 @@ class LocalLearner:
 
     def _with_old(self, plan: Plan, known: TokenTargets, record: StepRecorder) -> TokenTargets:
         with record.timing("old"):
-            return replace(known, old_logprobs_N=plan.measure(self._actor.logprobs))
+            return replace(known, old_logprobs_N=self._measure(plan, self._actor.logprobs))
 
     def _with_reference(
         self, plan: Plan, known: TokenTargets, record: StepRecorder
     ) -> TokenTargets:
         assert self._reference is not None, "an algorithm with a KL term has a reference"
         with record.timing("reference"):
-            return replace(known, reference_logprobs_N=plan.measure(self._reference))
+            measured_N = self._measure(plan, self._reference.logprobs)
+            return replace(known, reference_logprobs_N=measured_N)
+
+    def _measure(self, plan: Plan, one_row: Pass) -> Tensor:
+        measured_N = plan.measure(one_row, self.peers)
+        for root in self._roots:
+            release(root)
+        return measured_N
 
     @property
     def _kl_is_reward(self) -> bool:
@@ -285,7 +396,9 @@ class LocalLearner:
             self._actor.update(minibatch, known, lr, record)
         if self._critic is not None:
             with record.timing("critic"):
-                self._critic.update(minibatch, known, lr, record)
+                own_lr = learning_rate(self.step, self._train.of_critic())
+                record.counts["critic/lr"] = own_lr
+                self._critic.update(minibatch, known, own_lr, record)
 
 
 def _count_active(plan: Plan, record: StepRecorder) -> None:

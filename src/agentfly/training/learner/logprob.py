@@ -40,7 +40,8 @@ class _ChunkedLogprobs(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
         _, weight_VD, _, targets_K, temperature_K = inputs
-        logprobs_K, entropy_K, normalizer_K = temperature_K.new_empty((3, len(targets_K))).unbind()
+        # No views of one tensor: FSDP2 warns of outputs that are views.
+        logprobs_K, entropy_K, normalizer_K = (torch.empty_like(temperature_K) for _ in range(3))
         for chunk in _chunks(len(targets_K), len(weight_VD)):
             logits = _logits(inputs, chunk)
             normalizer = logits.logsumexp(-1)

@@ -19,8 +19,7 @@ from agentfly.config import TrainSettings
 from agentfly.errors import CallbackError, RunError
 from agentfly.training.learner.attention_kernels import kernel_for
 from agentfly.training.learner.logprob import CHUNK_BYTES
-from agentfly.training.learner.pack import PackedRow, Place, Segment
-from agentfly.training.learner.packed_forward import Forward, Targets
+from agentfly.training.learner.packed_forward import Forward, completion_row
 
 PROBE_TOKENS = 16
 """Tokens of the shorter row; the other one is twice as long."""
@@ -122,7 +121,7 @@ def kept_bytes(forward: Forward, tokens: int) -> int:
             kept[_place(tensor)] = tensor.untyped_storage().nbytes()
         return tensor
 
-    row, targets = _probe(tokens, forward.body.module.device)
+    row, targets = completion_row([0], [0] * (tokens - 1), forward.body.module.device)
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         forward(row, targets)
     return sum(kept.values())
@@ -130,25 +129,6 @@ def kept_bytes(forward: Forward, tokens: int) -> int:
 
 def _place(tensor: Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
-
-
-def _probe(tokens: int, device: torch.device) -> tuple[PackedRow, Targets]:
-    """Make a row of one sequence, in which every token but the first is trained."""
-    whole = ((0, tokens),)
-    row = PackedRow(
-        token_ids=torch.zeros(tokens, dtype=torch.long),
-        positions=torch.arange(tokens),
-        segments=(Segment(start=0, end=tokens),),
-        places=(Place(sample=0, path=whole),),
-    )
-    nothing = torch.zeros(tokens - 1, dtype=torch.long, device=device)
-    targets = Targets(
-        predictors_K=torch.arange(tokens - 1, device=device),
-        ids_K=nothing,
-        temperature_K=torch.ones(tokens - 1, device=device),
-        sample_K=nothing,
-    )
-    return row, targets
 
 
 @contextmanager

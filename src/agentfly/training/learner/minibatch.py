@@ -4,15 +4,17 @@ All scored chains of a step are distributed over its updates. Those with a gradi
 model; the others still count in the denominators, which are sums over all chains of the update.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 
 import torch
 from torch import Tensor
 
 from agentfly.training.learner.pack import PackedRow, pack
-from agentfly.training.learner.packed_forward import Targets, targets_of
+from agentfly.training.learner.packed_forward import Targets, completion_row, targets_of
+from agentfly.training.learner.peers import Peers, share
 from agentfly.training.learner.token_batch import Batch
 from agentfly.types import Seed
 
@@ -29,18 +31,24 @@ class Microbatch:
     tokens_K: Tensor
     """Positions of its trained tokens in the batch."""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it only keeps step with the passes of other processes."""
+        return len(self.tokens_K) == 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packing:
-    """Packs batches into rows."""
+    """Packs batches into rows, and deals them to the learner's processes."""
 
     budget: int
     share: bool
     device: torch.device
+    peers: Peers = field(default_factory=Peers)
 
     def rows(self, batch: Batch) -> list[Microbatch]:
         """Pack a batch."""
-        rows = pack(batch.samples, budget=self.budget, share=self.share)
+        rows = pack(batch.samples, budget=self._fair(batch), share=self.share)
         return [
             Microbatch(
                 row=row,
@@ -49,6 +57,31 @@ class Packing:
             )
             for row in rows
         ]
+
+    def own(self, rows: Sequence[Microbatch]) -> list[Microbatch]:
+        """Return the rows of this process, as many as every other one has.
+
+        Processes gather weights together, so each goes through the model equally often.
+        """
+        if self.peers.size == 1:
+            return list(rows)
+        hands = share([len(part.row.token_ids) for part in rows], self.peers.size)
+        own = [rows[index] for index in hands[self.peers.rank]]
+        missing = max(map(len, hands)) - len(own)
+        # The last pass is one with gradients of its own, where there is any.
+        return [_empty(self.device)] * missing + own
+
+    def _fair(self, batch: Batch) -> int:
+        """Return the budget of rows, small enough that each process gets some of them."""
+        lengths = [len(sample.token_ids) for sample in batch.samples]
+        if self.peers.size == 1 or not lengths:
+            return self.budget
+        return min(self.budget, max(math.ceil(sum(lengths) / self.peers.size), *lengths))
+
+
+def _empty(device: torch.device) -> Microbatch:
+    row, targets = completion_row([0], [], device)
+    return Microbatch(row=row, targets=targets, tokens_K=torch.zeros(0, dtype=torch.long))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +100,8 @@ class Minibatch:
     tokens: Tensor
     """Positions of its trained tokens among those of the step."""
     rows: list[Microbatch]
+    own_rows: list[Microbatch]
+    """Those that this process computes."""
     denominators: Denominators
 
     @property
@@ -94,18 +129,26 @@ class Plan:
         return shuffled
 
     @torch.no_grad()
-    def measure(self, one_row: Pass) -> Tensor:
+    def measure(self, one_row: Pass, peers: Peers) -> Tensor:
         """Return one number for each trained token of the step, from the updates' own rows.
 
         Other rows would give it other last digits, and in bfloat16 there are few before them.
         Tokens that no row holds are not a number.
         """
-        numbers_N = torch.full((self.num_tokens,), torch.nan)
+        numbers_N = torch.zeros(self.num_tokens)
+        unknown_N = torch.ones(self.num_tokens, dtype=torch.bool)
         for minibatch in self.minibatches:
-            for part in minibatch.rows:
+            for part in minibatch.own_rows:
                 measured_K = one_row(part.row, part.targets).cpu()
                 numbers_N[minibatch.tokens[part.tokens_K]] = measured_K
-        return numbers_N
+            for part in minibatch.rows:
+                unknown_N[minibatch.tokens[part.tokens_K]] = False
+        return peers.total(numbers_N).masked_fill(unknown_N, torch.nan)
+
+
+def countdown(rows: Sequence[Microbatch]) -> Iterator[tuple[int, Microbatch]]:
+    """Yield each row with the number of those after it."""
+    yield from zip(reversed(range(len(rows))), rows, strict=True)
 
 
 def make_plan(
@@ -115,7 +158,7 @@ def make_plan(
     active_C: Tensor,
     parts: int,
     seed: Seed,
-    rows: Callable[[Batch], list[Microbatch]],
+    packing: Packing,
 ) -> Plan:
     """Deal a step's chains to its updates.
 
@@ -125,7 +168,7 @@ def make_plan(
         active_C: Those among them that go through the model.
         parts: How many updates; fewer where there are fewer chains.
         seed: Of who is dealt what.
-        rows: How chains are packed.
+        packing: How chains are packed.
     """
     dealt = dealt_C.nonzero()[:, 0].tolist()
     minibatches = []
@@ -136,7 +179,11 @@ def make_plan(
         sums = Denominators(
             num_tokens=float(batch.chain_tokens_C[mine_C].sum()), num_chains=float(len(hand))
         )
-        minibatches.append(Minibatch(batch=part, tokens=tokens, rows=rows(part), denominators=sums))
+        rows = packing.rows(part)
+        own = packing.own(rows)
+        minibatches.append(
+            Minibatch(batch=part, tokens=tokens, rows=rows, own_rows=own, denominators=sums)
+        )
     found = [minibatch for minibatch in minibatches if minibatch.rows]
     return Plan(minibatches=found, active_C=active_C, num_tokens=len(batch))
 

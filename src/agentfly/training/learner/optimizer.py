@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from agentfly.config import TrainSettings
 from agentfly.runtime.names import look_up
+from agentfly.training.learner.sharding import like, whole
 
 _log = logging.getLogger(__name__)
 
@@ -26,10 +27,14 @@ class Update:
 
 
 class Optimizer:
-    """Changes parameters in place, so that every view of them changes too."""
+    """Changes parameters in place, so that every view of them changes too.
 
-    def __init__(self, parameters: Sequence[Tensor], settings: TrainSettings) -> None:
-        self._parameters = list(parameters)
+    They may be sharded: moments are sharded as their parameters are, and the norm is that of all.
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor], settings: TrainSettings) -> None:
+        self._named = dict(parameters)
+        self._parameters = list(self._named.values())
         self._max_norm = settings.max_grad_norm
         # Biases and norms are no directions to be kept short.
         matrices = [p for p in self._parameters if p.dim() > 1]
@@ -47,7 +52,7 @@ class Optimizer:
 
     def update(self, lr: float) -> Update:
         """Apply the gradients that were accumulated, and forget them."""
-        norm = torch.nn.utils.clip_grad_norm_(self._parameters, self._max_norm)
+        norm = whole(torch.nn.utils.clip_grad_norm_(self._parameters, self._max_norm))
         applied = bool(torch.isfinite(norm))
         if applied:
             for group in self._adam.param_groups:
@@ -59,12 +64,38 @@ class Optimizer:
         return Update(grad_norm=float(norm), applied=applied)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the moments."""
+        """Return the moments, by the number of the parameter."""
         return self._adam.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take the moments over."""
-        self._adam.load_state_dict(state)
+        """Take the moments over; those of a sharded parameter become this process's part."""
+        numbered = [p for group in self._adam.param_groups for p in group["params"]]
+        moments = {
+            number: {
+                key: like(numbered[number], value) if value.dim() else value
+                for key, value in found.items()
+            }
+            for number, found in state["state"].items()
+        }
+        self._adam.load_state_dict({**state, "state": moments})
+
+    def named_state(self) -> dict[str, dict[str, Tensor]]:
+        """Return the moments by the name of the parameter; zeros before the first update."""
+        return {name: self._moments(parameter) for name, parameter in self._named.items()}
+
+    def load_named_state(self, state: Mapping[str, dict[str, Tensor]]) -> None:
+        """Take over what `named_state` returned, here or elsewhere."""
+        for name, parameter in self._named.items():
+            self._adam.state[parameter] = dict(state[name])
+
+    def _moments(self, parameter: Tensor) -> dict[str, Tensor]:
+        if parameter in self._adam.state:
+            return dict(self._adam.state[parameter])
+        return {
+            "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
+            "exp_avg": torch.zeros_like(parameter, requires_grad=False),
+            "exp_avg_sq": torch.zeros_like(parameter, requires_grad=False),
+        }
 
 
 def learning_rate(step: int, settings: TrainSettings) -> float:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from agentfly.errors import ConfigError
 from agentfly.training.learner.body import make_body
 from agentfly.training.learner.logprob import token_logprobs
-from agentfly.training.learner.pack import PackedRow
+from agentfly.training.learner.pack import PackedRow, Place, Segment
 from agentfly.types import Sample
 
 TOLERANCE = 1e-3
@@ -67,6 +67,26 @@ def targets_of(row: PackedRow, samples: Sequence[Sample], device: torch.device) 
     )
 
 
+def completion_row(
+    prompt: Sequence[int], tokens: Sequence[int], device: torch.device
+) -> tuple[PackedRow, Targets]:
+    """Make a row of one sequence, whose last tokens are to be predicted at temperature 1."""
+    count = len(prompt) + len(tokens)
+    row = PackedRow(
+        token_ids=torch.tensor([*prompt, *tokens]),
+        positions=torch.arange(count),
+        segments=(Segment(start=0, end=count),),
+        places=(Place(sample=0, path=((0, count),)),),
+    )
+    targets = Targets(
+        predictors_K=torch.arange(len(prompt) - 1, count - 1, device=device),
+        ids_K=torch.tensor(tokens, dtype=torch.long, device=device),
+        temperature_K=torch.ones(len(tokens), device=device),
+        sample_K=torch.zeros(len(tokens), dtype=torch.long, device=device),
+    )
+    return row, targets
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predicted:
     """The log-probability of each target, and the entropy of its distribution."""
@@ -90,14 +110,29 @@ class Forward(nn.Module):
         self.body = make_body(causal_lm, dtype=dtype, checkpointing=checkpointing)
         self.vocabulary: int = self._head.out_features
         """Number of tokens to choose from."""
+        self.value_head: nn.Linear | None = None
+        """Head of a critic that shares the body, which then has adapters of its own."""
+
+    def add_value_head(self) -> None:
+        """Predict values, too."""
+        self.value_head = value_head(self._head, self._head.weight.device)
 
     @property
     def _head(self) -> Any:
         return self.body.module.get_output_embeddings()
 
-    def forward(self, row: PackedRow, targets: Targets) -> Predicted:
-        """Predict a row's targets."""
-        hidden_KD = self.body(row)[targets.predictors_K].to(self._dtype)
+    def forward(
+        self, row: PackedRow, targets: Targets, *, values: bool = False
+    ) -> Predicted | Tensor:
+        """Predict a row's targets, or the value before each of them."""
+        hidden_KD = self.body(row)[targets.predictors_K]
+        if values:
+            assert self.value_head is not None, "a critic adds it"
+            values_K: Tensor = self.value_head(hidden_KD.float()).sum(-1)
+            return values_K
+        return self._predicted(hidden_KD.to(self._dtype), targets)
+
+    def _predicted(self, hidden_KD: Tensor, targets: Targets) -> Predicted:
         head = self._head
         logprobs_K, entropy_K = token_logprobs(
             hidden_KD,
@@ -112,6 +147,14 @@ class Forward(nn.Module):
         """Return the log-probabilities of a row's targets."""
         predicted: Predicted = self(row, targets)
         return predicted.logprobs_K
+
+
+def value_head(words: Any, device: torch.device) -> nn.Linear:
+    """Return a head that gives every hidden state the value 0, in place of one for words."""
+    head = nn.Linear(words.in_features, 1, device=device)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    return head
 
 
 @torch.no_grad()

@@ -3,11 +3,11 @@
 Low-rank adapters by peft may be trained instead of the weights themselves (arXiv:2106.09685).
 """
 
-import copy
 import shutil
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +21,14 @@ from agentfly.models import load_model, resolve_model
 from agentfly.models.adapters import name_base
 from agentfly.models.loading import no_progress_bars, tokenizer_files
 from agentfly.runtime.extra import import_extra
+from agentfly.training.learner.model_files import LazyTensor, write_config, write_tensors
+from agentfly.training.learner.peers import Peers
+from agentfly.training.learner.sharding import fill, whole
 from agentfly.types import AdapterFolder, NamedTensors, SharedTensors, Weights, WeightsFolder
+
+
+CRITIC = "critic"
+"""Name of the adapters of a critic that shares the policy's base."""
 
 
 class Policy:
@@ -47,6 +54,8 @@ class Policy:
         """The Hugging Face module, as engines take it; adapters, if any, are inside."""
         self.folder = folder
         self.settings = settings
+        self.is_sharded = False
+        """Whether this process has only its part of the weights."""
         self._wrapped: Any = None
         if settings.lora is None:
             causal_lm.requires_grad_(requires_grad=True)
@@ -61,7 +70,7 @@ class Policy:
         causal_lm = load_model(
             folder,
             dtype=torch.float32,
-            device=_device(settings.device),
+            device=device_of(settings.device),
             trust_remote_code=trusted,
         )
         return cls(causal_lm, folder=folder, settings=settings, seed=seed)
@@ -90,7 +99,7 @@ class Policy:
         Args:
             always: The engine has a copy even if it samples in the dtype of the weights.
         """
-        if self.sampling_dtype is None and not always:
+        if self.sampling_dtype is None and not (always or self.is_sharded):
             return 0
         numbers: int = sum(weight.numel() for weight in self.causal_lm.parameters())
         return numbers * self.compute_dtype.itemsize
@@ -98,7 +107,7 @@ class Policy:
     @property
     def samples_exactly(self) -> bool:
         """Whether an engine samples as the learner computes: same weights, same dtype."""
-        return self.compute_dtype == torch.float32
+        return self.compute_dtype == torch.float32 and not self.is_sharded
 
     @property
     def adapted(self) -> bool:
@@ -108,21 +117,67 @@ class Policy:
     @property
     def trained(self) -> list[Tensor]:
         """The parameters that are trained."""
-        return [p for p in self.causal_lm.parameters() if p.requires_grad]
+        return list(self.trained_by_name.values())
 
-    def save(self, folder: Path) -> None:
-        """Write what `restore` reads: a Hugging Face folder in float32, or the adapters alone."""
+    @property
+    def trained_by_name(self) -> dict[str, Tensor]:
+        """The parameters that are trained, by their names in the module."""
+        named = self.causal_lm.named_parameters()
+        return {n: p for n, p in named if p.requires_grad and CRITIC not in n.split(".")}
+
+    def add_critic_adapters(self) -> None:
+        """Add a second set of adapters on the same base, which starts as the policy's own."""
+        peft = _peft()
+        with _quiet_peft(), boundary(ConfigError, "adding adapters for the critic"):
+            self._wrapped.add_adapter(CRITIC, peft.LoraConfig(**_lora_options(self.lora)))
+        policys = self.causal_lm.state_dict()
+        for name, parameter in adapter_parameters(self.causal_lm, CRITIC).items():
+            parameter.requires_grad = True
+            parameter.data.copy_(policys[name.replace(f".{CRITIC}.", ".default.")])
+
+    @property
+    def lora(self) -> LoraSettings:
+        """Settings of the adapters."""
+        assert self.settings.lora is not None, "only adapted policies have them"
+        return self.settings.lora
+
+    def for_engine(self, dtype: str) -> Any:
+        """Return the module that an engine in this process samples from.
+
+        A sharded one is read again from the model's folder; the first publish brings it up to date.
+        """
+        if not self.is_sharded:
+            return self.causal_lm
+        return load_model(
+            self.folder,
+            dtype=getattr(torch, dtype),
+            device=device_of(self.settings.device),
+            trust_remote_code=self.settings.trust_remote_code,
+        )
+
+    def adopt(self, causal_lm: Any) -> None:
+        """Train these parameters from now on, which stand for the same weights, sharded."""
+        self.is_sharded = True
+        self.causal_lm = causal_lm
         if self.adapted:
-            self.save_adapters(folder)
+            self._wrapped.base_model.model = causal_lm
+
+    def save(self, folder: Path, peers: Peers | None = None) -> None:
+        """Write what `restore` reads: a Hugging Face folder in float32, or the adapters alone."""
+        peers = peers or Peers()
+        if self.adapted:
+            self.save_adapters(folder, peers)
+        elif peers.is_sharded:
+            self._write(folder, torch.float32, peers)
         else:
             with no_progress_bars():
                 self.causal_lm.save_pretrained(folder)
-        self._copy_tokenizer(folder)
+        self._copy_tokenizer(folder, peers)
 
     def restore(self, folder: Path) -> None:
         """Read back what `save` wrote, in place and bit for bit."""
         if self.adapted:
-            restore_adapters(self._wrapped, folder)
+            fill(self.trained_by_name, read_adapters(folder))
             return
         saved = load_model(
             folder,
@@ -130,116 +185,159 @@ class Policy:
             device="cpu",
             trust_remote_code=self.settings.trust_remote_code,
         )
-        self.causal_lm.load_state_dict(saved.state_dict())
+        fill(self.causal_lm.state_dict(), saved.state_dict())
 
-    def export(self, folder: Path, *, dtype: Literal["float32", "bfloat16"] = "float32") -> None:
+    def export(
+        self,
+        folder: Path,
+        peers: Peers | None = None,
+        *,
+        dtype: Literal["float32", "bfloat16"] = "float32",
+    ) -> None:
         """Write a plain Hugging Face folder, adapters merged, to be used anywhere."""
-        plain = merged(self._wrapped) if self.adapted else copy.deepcopy(self.causal_lm)
-        with no_progress_bars():
-            plain.to(getattr(torch, dtype)).save_pretrained(folder)
-        self._copy_tokenizer(folder)
+        peers = peers or Peers()
+        self._write(folder, getattr(torch, dtype), peers)
+        self._copy_tokenizer(folder, peers)
 
-    def tensors(self) -> dict[str, Tensor]:
+    def _write(self, folder: Path, dtype: torch.dtype, peers: Peers) -> None:
+        write_tensors(self.tensors(), folder, dtype=dtype, peers=peers)
+        if peers.rank == 0:
+            write_config(self.causal_lm, folder, dtype=dtype)
+
+    def publish_folder(self, folder: Path, peers: Peers) -> None:
+        """Write all weights in the dtype of computation, under a server's names."""
+        self._write(folder, self.compute_dtype, peers)
+
+    def tensors(self) -> list[LazyTensor]:
         """Return all weights by their names in a Hugging Face folder, adapters merged.
 
-        The head of tied embeddings is among them under its own name.
+        The head of tied embeddings is among them under its own name. Sharded ones are gathered one
+        by one: all processes must read the same ones, in the same order.
         """
-        plain = merged(self._wrapped) if self.adapted else self.causal_lm
-        named: dict[str, Tensor] = plain.state_dict()
-        return named
+        found = []
+        for name, tensor in self.causal_lm.state_dict().items():
+            layer, _, kind = name.rpartition(".base_layer.")
+            if layer and kind == "weight":
+                owner = self.causal_lm.get_submodule(layer)
+                found.append(LazyTensor(f"{layer}.weight", tensor, partial(_merged, tensor, owner)))
+            elif layer:
+                found.append(LazyTensor(f"{layer}.{kind}", tensor, partial(whole, tensor)))
+            elif not any(part.startswith("lora_") for part in name.split(".")):
+                found.append(LazyTensor(name, tensor, partial(whole, tensor)))
+        return found
 
-    def save_adapters(self, folder: Path) -> None:
+    def save_adapters(self, folder: Path, peers: Peers) -> None:
         """Write the adapters alone, as peft reads them, with the name of their base model."""
-        save_adapters(self._wrapped, folder)
-        name_base(folder, self.settings.name)
+        own = adapter_parameters(self.causal_lm, "default")
+        state = {f"base_model.model.{name}": whole(tensor) for name, tensor in own.items()}
+        if peers.rank == 0:
+            self._wrapped.save_pretrained(folder, state_dict=state, selected_adapters=["default"])
+            name_base(folder, self.settings.name)
 
-    def _copy_tokenizer(self, folder: Path) -> None:
-        for file in tokenizer_files(self.folder):
-            shutil.copy(file, folder / file.name)
+    def _copy_tokenizer(self, folder: Path, peers: Peers) -> None:
+        if peers.rank == 0:
+            for file in tokenizer_files(self.folder):
+                shutil.copy(file, folder / file.name)
 
 
-def _device(wanted: str) -> torch.device:
+def device_of(wanted: str) -> torch.device:
+    """Return the device that a setting names."""
     if wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(wanted)
 
 
-def weight_forms(policy: Policy) -> Sequence[type[Weights]]:
+def weight_forms(policy: Policy, peers: Peers) -> Sequence[type[Weights]]:
     """Return the forms that `weights_as` supports, the cheapest first."""
     adapters: list[type[Weights]] = [AdapterFolder] if policy.adapted else []
-    return [SharedTensors, *adapters, NamedTensors, WeightsFolder]
+    shared: list[type[Weights]] = [] if peers.is_sharded else [SharedTensors]
+    return [*shared, *adapters, NamedTensors, WeightsFolder]
 
 
-def weights_as(policy: Policy, form: type[Weights], folder: Path) -> Weights:
+def weights_as(policy: Policy, form: type[Weights], folder: Path, peers: Peers) -> Weights:
     """Return the weights as they are now; forms with files write them to a new `folder`."""
     if form is SharedTensors:
         return SharedTensors()
     if form is NamedTensors:
-        return NamedTensors(stream=lambda: policy.tensors().items())
+        return NamedTensors(stream=lambda: ((t.name, t.read()) for t in policy.tensors()))
     if form is AdapterFolder:
-        policy.save_adapters(folder)
+        policy.save_adapters(folder, peers)
         return AdapterFolder(path=folder)
-    _write_all(policy, folder)
+    policy.publish_folder(folder, peers)
     return WeightsFolder(path=folder)
-
-
-def _write_all(policy: Policy, folder: Path) -> None:
-    """Write all weights under their names, the head of tied embeddings too.
-
-    `save_pretrained` leaves such a head out, and a server that ties it only when it starts would
-    keep the old one.
-    """
-    from safetensors.torch import save_file
-
-    folder.mkdir(parents=True)
-    tensors = _apart(policy.tensors(), policy.compute_dtype)
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    policy.causal_lm.config.save_pretrained(folder)
-
-
-def _apart(tensors: dict[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
-    """Give every name memory of its own, as the file format wants it."""
-    seen: set[int] = set()
-    apart = {}
-    for name, tensor in tensors.items():
-        own = tensor.detach().to(dtype).contiguous()
-        apart[name] = own.clone() if own.data_ptr() in seen else own
-        seen.add(own.data_ptr())
-    return apart
 
 
 def add_adapters(causal_lm: Any, settings: LoraSettings, *, seed: int) -> Any:
     """Put adapters into a model, in place, and return peft's wrapping of it."""
     peft = _peft()
-    config = peft.LoraConfig(
-        r=settings.rank,
-        lora_alpha=settings.alpha,
-        target_modules=list(settings.targets) if settings.targets else "all-linear",
-        task_type="CAUSAL_LM",
-    )
+    config = peft.LoraConfig(**_lora_options(settings))
     with torch.random.fork_rng(), boundary(ConfigError, f"adding adapters of {settings!r}"):
         torch.manual_seed(seed)
-        with warnings.catch_warnings():
-            # peft asks for an attribute that transformers 5.23 has deprecated.
-            warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+        with _quiet_peft():
             return peft.get_peft_model(causal_lm, config)
 
 
-def save_adapters(wrapped: Any, folder: Path) -> None:
-    """Write the adapters alone, as peft and transformers load them."""
-    wrapped.save_pretrained(folder)
+def _lora_options(settings: LoraSettings) -> dict[str, Any]:
+    return {
+        "r": settings.rank,
+        "lora_alpha": settings.alpha,
+        "target_modules": list(settings.targets) if settings.targets else "all-linear",
+        "task_type": "CAUSAL_LM",
+    }
 
 
-def restore_adapters(wrapped: Any, folder: Path) -> None:
-    """Read back what `save_adapters` wrote, bit for bit."""
+@contextmanager
+def _quiet_peft() -> Iterator[None]:
+    with warnings.catch_warnings():
+        # peft asks for an attribute that transformers 5.23 has deprecated.
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+        yield
+
+
+def adapter_parameters(causal_lm: Any, adapter: str) -> dict[str, Tensor]:
+    """Return the parameters of one set of adapters, by name."""
+    named = causal_lm.named_parameters()
+    return {name: parameter for name, parameter in named if adapter in name.split(".")}
+
+
+def read_adapters(folder: Path) -> dict[str, Tensor]:
+    """Read adapters that peft wrote, under the names of the module's parameters."""
     peft = _peft()
     with boundary(ConfigError, f"reading the adapters in {folder}"):
-        peft.set_peft_model_state_dict(wrapped, peft.load_peft_weights(str(folder), device="cpu"))
+        saved: dict[str, Tensor] = peft.load_peft_weights(str(folder), device="cpu")
+    return {_with_adapter(name): tensor for name, tensor in saved.items()}
 
 
-def merged(wrapped: Any) -> Any:
-    """Return a plain model with the adapters added to copies of the weights."""
-    return copy.deepcopy(wrapped).merge_and_unload()
+def _with_adapter(saved: str) -> str:
+    """Return the name of a parameter whose adapter peft leaves out of its file.
+
+    >>> _with_adapter("base_model.model.lm.q_proj.lora_A.weight")
+    'lm.q_proj.lora_A.default.weight'
+    """
+    layer, _, kind = saved.removeprefix("base_model.model.").rpartition(".")
+    return f"{layer}.default.{kind}" if kind == "weight" else f"{layer}.{kind}.default"
+
+
+def _merged(weight: Tensor, layer: Any) -> Tensor:
+    """Return a layer's weight with its adapter added, without changing the layer."""
+    with torch.no_grad():
+        return whole(weight + layer.get_delta_weight("default"))
+
+
+@contextmanager
+def adapter_active(module: Any, name: str) -> Iterator[None]:
+    """Compute with another set of adapters; all of them stay as trainable as they are."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    layers = [layer for layer in module.modules() if isinstance(layer, BaseTunerLayer)]
+    before = [layer._active_adapter for layer in layers]
+    for layer in layers:
+        layer._active_adapter = [name]
+    try:
+        yield
+    finally:
+        for layer, active in zip(layers, before, strict=True):
+            layer._active_adapter = active
 
 
 @contextmanager

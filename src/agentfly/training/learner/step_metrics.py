@@ -13,6 +13,7 @@ from torch import Tensor
 from agentfly.algorithms import METRICS as ALGORITHM_METRICS
 from agentfly.algorithms import diagnose
 from agentfly.training.learner.optimizer import Update
+from agentfly.training.learner.peers import Peers
 from agentfly.types import StepMetrics
 
 METRICS: Mapping[str, str] = {
@@ -20,6 +21,7 @@ METRICS: Mapping[str, str] = {
     "loss": "The objective, mean over the step's updates.",
     "grad_norm": "Norm of the gradient before clipping, mean over the step's updates.",
     "lr": "Learning rate.",
+    "critic/lr": "Learning rate of the critic.",
     "updates": "Calls of the optimizer; an update without credit, KL or entropy is skipped.",
     "skipped_updates": "Calls that were left out because a gradient was not finite.",
     "chains": "Scored chains that the step could learn from.",
@@ -61,6 +63,12 @@ class StepRecorder:
         """Keep what was seen at each token of a microbatch."""
         for name, values_K in metrics.items():
             self.tokens[name].append(values_K.detach().float().cpu())
+
+    def join(self, peers: Peers) -> None:
+        """Add what was seen at the tokens of other processes, in the first one."""
+        for other in peers.all_of(dict(self.tokens))[1:]:
+            for name, parts in other.items():
+                self.tokens[name] += parts
 
     def step_metrics(self) -> StepMetrics:
         """Sum up."""

@@ -31,7 +31,7 @@ class SupervisedLearner:
             dtype=policy.compute_dtype,
             checkpointing=policy.settings.gradient_checkpointing,
         )
-        self._optimizer = Optimizer(policy.trained, train)
+        self._optimizer = Optimizer(policy.trained_by_name, train)
 
     def memory(self) -> Memory:
         """Estimate what an update will take beyond the weights."""

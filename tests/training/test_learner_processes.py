@@ -1,0 +1,133 @@
+"""A run whose learner has several processes: the curve of one, resumed, and ended with a reason."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.training.small_trainer import one_source, settings, train
+
+from agentfly.config import RunSettings
+from agentfly.errors import ConfigError, RunError
+from agentfly.observe import read_metrics
+from agentfly.training.learner.peers import LearnerRank
+from agentfly.training.learner.sharded_learner import Setup, ShardedLearner
+
+TABLES: dict[str, dict[str, Any]] = {
+    "grpo": {"algorithm": {"name": "grpo", "kl": {"coefficient": 0.05}}},
+    "ppo": {"algorithm": {"name": "ppo"}},
+}
+
+
+def chosen(folder: Path, name: str, processes: int, steps: int) -> RunSettings:
+    return settings(
+        folder,
+        **TABLES[name],
+        model={"name": "tiny-random", "precision": "float32"},
+        train={"steps": steps, "lr": 1e-3, "critic_lr": 3e-3},
+        learner={"processes": processes},
+        eval={"every": 0, "at_start": False, "at_end": False},
+        seed=4,
+    )
+
+
+def curve(folder: Path) -> list[dict[str, float]]:
+    shown = ("train/loss", "train/grad_norm", "train/critic/loss", "reward/mean")
+    records = read_metrics(folder / "small" / "metrics.jsonl")
+    return [{n: r.metrics[n] for n in shown if n in r.metrics} for r in records]
+
+
+@pytest.mark.parametrize("name", [pytest.param("grpo", marks=pytest.mark.slow), "ppo"])
+def test_a_run_on_two_processes_then_one_then_two_has_the_curve_of_one(
+    name: str, tmp_path: Path
+) -> None:
+    train(one_source(), chosen=chosen(tmp_path / "one", name, processes=1, steps=3))
+    results = [
+        train(
+            one_source(),
+            chosen=chosen(tmp_path / "two", name, processes=processes, steps=steps),
+            resume=steps > 1,
+        )
+        for processes, steps in ((2, 1), (1, 2), (2, 3))
+    ]
+    expected, got = curve(tmp_path / "one"), curve(tmp_path / "two")
+    assert len(got) == len(expected) == 3
+    for ours, theirs in zip(got, expected, strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-4)
+    assert (results[-1].model / "model.safetensors").exists()
+
+
+def children() -> list[int]:
+    """Return the learner processes that this one started."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+            command = (stat.parent / "cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[1]) == os.getpid() and b"learner_processes" in command:
+            found.append(int(stat.parent.name))
+    return found
+
+
+@pytest.mark.parametrize("moment", ["learning", "sampling"])
+def test_a_process_that_dies_ends_the_run_with_a_reason(
+    moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the run resumes, without it if need be."""
+    real, steps = ShardedLearner._call, []
+
+    def deadly(self: ShardedLearner, method: str, *arguments: Any) -> Any:
+        steps.append(method)
+        if steps.count("learn_from") == 2 and moment == "learning":
+            for pid in children():
+                os.kill(pid, signal.SIGKILL)
+        result = real(self, method, *arguments)
+        if steps.count("learn_from") == 1 and moment == "sampling":
+            for pid in children():
+                os.kill(pid, signal.SIGKILL)
+        return result
+
+    monkeypatch.setattr(ShardedLearner, "_call", deadly)
+    now = chosen(tmp_path, "grpo", processes=2, steps=3)
+    now = now.model_copy(update={"checkpoint": now.checkpoint.model_copy(update={"every": 1})})
+    with pytest.raises(RunError, match=r"lost one of its processes.*--resume"):
+        train(one_source(), chosen=now)
+    assert not children()
+    monkeypatch.undo()
+    again = chosen(tmp_path, "grpo", processes=1, steps=2)
+    if moment == "learning":
+        assert train(one_source(), chosen=again, resume=True).steps == 2
+
+
+def test_a_process_that_can_t_start_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", "not a number")
+    with pytest.raises(RunError, match=r"learner process 1 ended with code .* before it joined"):
+        train(one_source(), chosen=chosen(tmp_path, "grpo", processes=2, steps=1))
+
+
+def test_an_algorithm_that_can_t_be_sent_is_refused(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from agentfly.algorithms import make_algorithm
+
+    algorithm = make_algorithm("grpo")
+    own = replace(algorithm, loss=lambda x: algorithm.loss(x))
+    with pytest.raises(ConfigError, match="can't be sent to other learner processes"):
+        Setup.of(chosen(tmp_path, "grpo", processes=2, steps=1), own, named=False)
+
+
+@pytest.mark.parametrize(
+    ("place", "problem"),
+    [
+        ({"rank": 2, "world_size": 2, "address": "a:1"}, "from 0 to world_size - 1 = 1, got 2"),
+        ({"rank": 0, "world_size": 2, "address": "a"}, "must be host:port, got 'a'"),
+    ],
+)
+def test_an_impossible_place_is_refused(place: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        LearnerRank(**place)

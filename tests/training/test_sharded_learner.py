@@ -1,0 +1,107 @@
+"""Two processes that share a learner by FSDP2 learn what one process learns."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tests.patience import PATIENCE
+from tests.training.learner_cases import hf
+from tests.training.sharded_cases import (
+    CASES,
+    PROCESSES,
+    STEPS,
+    curve,
+    gradients_of,
+    learner_of,
+    weights_of,
+)
+
+from agentfly.training.learner.peers import serve_store
+
+SAVED = ("grpo", "ppo", "ppo-lora")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Learn on one process and save; then let two processes go through all cases."""
+    path = tmp_path_factory.mktemp("sharded")
+    for name in SAVED:
+        learner = learner_of(CASES[name])
+        curve(learner, range(STEPS))
+        (path / f"one-{name}").mkdir()
+        learner.save(path / f"one-{name}")
+    store = serve_store("127.0.0.1")
+    command = [sys.executable, "-m", "tests.training.sharded_cases"]
+    started = [
+        subprocess.Popen(
+            [*command, str(rank), f"127.0.0.1:{store.port}", str(path)],
+            env={**os.environ, "TORCHELASTIC_USE_AGENT_STORE": "True"},
+        )
+        for rank in range(PROCESSES)
+    ]
+    try:
+        assert [process.wait(PATIENCE) for process in started] == [0] * PROCESSES
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    return path
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> dict[str, Any]:
+    results: dict[str, Any] = torch.load(folder / "found.pt")
+    return results
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_two_processes_give_the_loss_curve_of_one(name: str, found: dict[str, Any]) -> None:
+    alone = learner_of(CASES[name])
+    expected = curve(alone, range(STEPS))
+    for got, wanted in zip(found["curves"][name], expected, strict=True):
+        assert got == pytest.approx(wanted, rel=1e-4, abs=1e-5)
+    for parameter, weight in weights_of(alone).items():
+        torch.testing.assert_close(found["weights"][name][parameter], weight, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["grpo", "ppo-lora"])
+def test_two_processes_give_the_gradient_of_one(name: str, found: dict[str, Any]) -> None:
+    expected = gradients_of(CASES[name])
+    got = found["gradients"][name]
+    largest = max(float(gradient.abs().max()) for gradient in expected.values())
+    for parameter, gradient in expected.items():
+        torch.testing.assert_close(got[parameter], gradient, rtol=0, atol=1e-5 * largest)
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_each_continues_what_the_other_saved(
+    name: str, folder: Path, found: dict[str, Any]
+) -> None:
+    whole = learner_of(CASES[name])
+    expected = curve(whole, range(STEPS + 2))[STEPS:]
+    one = learner_of(CASES[name])
+    one.restore(folder / f"two-{name}")
+    assert one.step == STEPS
+    for curves in (curve(one, range(STEPS, STEPS + 2)), found["curves"][f"continued-{name}"]):
+        for got, wanted in zip(curves, expected, strict=True):
+            assert got == pytest.approx(wanted, rel=1e-3, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_an_export_of_two_processes_is_a_plain_folder(
+    name: str, folder: Path, found: dict[str, Any]
+) -> None:
+    again = hf.AutoModelForCausalLM.from_pretrained(folder / f"exported-{name}")
+    one = learner_of(CASES[name])
+    one.restore(folder / f"two-{name}")
+    ids = torch.arange(3, 40)[None]
+    with torch.no_grad():
+        torch.testing.assert_close(
+            again(input_ids=ids).logits, one.policy.causal_lm(input_ids=ids).logits
+        )
+    assert "lm_head.weight" in load_file(folder / f"exported-{name}" / "model.safetensors")
