@@ -161,7 +161,7 @@ def _engine_spec(
         concurrency=settings.rollout.max_concurrent,
         lora_rank=lora.rank if lora else None,
         deterministic=settings.deterministic,
-        copies_weights=settings.rollout.max_staleness > 0,
+        copies_weights=settings.rollout.max_staleness > 0 and not policy.is_sharded,
         log_folder=folder.path,
     )
 

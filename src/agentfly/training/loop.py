@@ -31,7 +31,7 @@ from agentfly.training.rollout_stages import Evaluator, Sampled, Sampler
 from agentfly.training.run_folder import RunFolder
 from agentfly.training.run_state import write_state
 from agentfly.training.train_result import StoppedBy, Target, TrainResult
-from agentfly.types import Group, Learner, StepMetrics, TrainableEngine
+from agentfly.types import Group, Learner, SharedTensors, StepMetrics, TrainableEngine
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,7 +135,8 @@ class Loop:
         # What another forward pass recorded can't stand for the learner's own.
         version = self.step if self.engine.samples_exactly else None
         learn = partial(self.learner.learn, groups, self.mask, version=version)
-        async with self.engine.paused() if self.engine.shares_tensors else nullcontext():
+        shared = self.engine.shares_tensors and SharedTensors in self.learner.gives
+        async with self.engine.paused() if shared else nullcontext():
             self._learning, self._score = True, None
             return await uninterrupted(learn, self._thread)
 

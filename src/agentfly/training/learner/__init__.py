@@ -9,6 +9,8 @@ attention_kernels.py        attention with the log-sum-exp of its scores, by whi
 packed_forward.py, logprob.py    log-probabilities at trained tokens alone, in chunks
 actor.py, critic.py         one update of the policy and its reference; of the values
 optimizer.py                AdamW with clipping, and its learning rate
+peers.py, sharding.py       several processes, and weights spread over them by FSDP2
+sharded_learner.py          the learner of several processes; model_files.py: its folders
 memory.py                   an estimate of what an update takes
 learner.py                  all of it in stages; step_metrics.py: what is measured
 """
