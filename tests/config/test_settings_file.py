@@ -118,7 +118,8 @@ weight = -1
         "  train.betas.1: must be less than 1, got 1.5",
         "  train.share_prefixes: must be true or false, got 7",
         "  train.warmup_stesp: unknown key. Did you mean 'warmup_steps'? Known: "
-        "betas, epochs, lr, max_grad_norm, minibatches, schedule, share_prefixes, steps, "
+        "betas, critic_lr, critic_warmup_steps, epochs, lr, max_grad_norm, minibatches, schedule, "
+        "share_prefixes, steps, "
         "target_reward, target_window, tokens_per_microbatch, warmup_steps, weight_decay.",
         "  checkpoint.every: must be a number, got true",
         "  source.0.tasks: missing. A file (.json, .jsonl, .csv, .parquet), `module:function` that "
