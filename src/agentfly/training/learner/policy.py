@@ -26,7 +26,6 @@ from agentfly.training.learner.peers import Peers
 from agentfly.training.learner.sharding import fill, whole
 from agentfly.types import AdapterFolder, NamedTensors, SharedTensors, Weights, WeightsFolder
 
-
 CRITIC = "critic"
 """Name of the adapters of a critic that shares the policy's base."""
 
