@@ -1,9 +1,11 @@
 """What holds for all tests."""
 
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.warm_python import WarmPython, started
 
 # A shell starts what runs in its background deaf to Ctrl-C, and so would be all that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -11,6 +13,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # A machine may be slow because of its other work: that is no fault of the code under test.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
+
+
+@pytest.fixture(scope="session")
+def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPython]:
+    """An interpreter that has imported torch, and forks a process for each program."""
+    with started(tmp_path_factory.mktemp("warm_python")) as python:
+        yield python
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

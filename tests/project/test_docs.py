@@ -2,8 +2,6 @@
 
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import pytest
 from docs_build.code_blocks import ROOT, blocks, pages, shown_outputs, with_current_files
 from docs_build.command_page import command_page, commands
 from docs_build.public_names import PUBLIC, exported
-from tests.patience import PATIENCE
+from tests.warm_python import WarmPython
 
 FIX = "run `make docs-sync` (python -m docs_build)"
 PAGES = pages()
@@ -33,13 +31,12 @@ def name_of(path: Path) -> str:
         for path in SNIPPETS
     ],
 )
-def test_the_snippet_runs_and_prints_what_the_pages_show(path: Path) -> None:
-    command = [sys.executable, "-W", "error", str(path)]
-    done = subprocess.run(
-        command, check=True, timeout=PATIENCE, cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
+def test_the_snippet_runs_and_prints_what_the_pages_show(
+    path: Path, warm_python: WarmPython
+) -> None:
+    printed = warm_python.run(path, cwd=ROOT)
     for shown in shown_outputs(name_of(path)):
-        assert shown == done.stdout, f"{FIX} --outputs"
+        assert shown == printed, f"{FIX} --outputs"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

@@ -8,7 +8,7 @@ from statistics import mean
 
 import pytest
 from docs_build.code_blocks import shown_outputs
-from tests.patience import PATIENCE
+from tests.warm_python import WarmPython
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -21,11 +21,6 @@ def test_there_are_examples() -> None:
     assert EXAMPLES
 
 
-def run_python(*arguments: str, cwd: Path) -> None:
-    command = [sys.executable, "-W", "error", *arguments]
-    subprocess.run(command, check=True, timeout=PATIENCE, cwd=cwd)
-
-
 @pytest.mark.parametrize(
     "path",
     [
@@ -34,17 +29,18 @@ def run_python(*arguments: str, cwd: Path) -> None:
         if path.name not in TESTED_BELOW
     ],
 )
-def test_the_example_runs(path: Path, tmp_path: Path) -> None:
-    run_python(str(path), cwd=tmp_path)
+def test_the_example_runs(path: Path, tmp_path: Path, warm_python: WarmPython) -> None:
+    warm_python.run(path, cwd=tmp_path)
 
 
-def test_the_first_step_of_the_long_example_runs(tmp_path: Path) -> None:
-    program = f"""
+def test_the_first_step_of_the_long_example_runs(tmp_path: Path, warm_python: WarmPython) -> None:
+    program = tmp_path / "first_step.py"
+    program.write_text(f"""
 import asyncio, runpy
 names = runpy.run_path({str(LONG_EXAMPLE)!r})
 assert len(asyncio.run(names["train"](steps=1))) == 1
-"""
-    run_python("-c", program, cwd=tmp_path)
+""")
+    warm_python.run(program, cwd=tmp_path)
 
 
 def test_a_whole_run_takes_ten_lines_and_names_its_model_once() -> None:
