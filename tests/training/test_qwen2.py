@@ -49,6 +49,7 @@ def train(model: Path, runs: Path, **tables: Any) -> TrainResult:
             "folder": runs,
             "model": {"name": str(model), "precision": "float32", "lora": tables.pop("lora", None)},
             "engine": {"check_every": 1, "max_logprob_error": CLOSE, **tables.pop("engine", {})},
+            "learner": tables.pop("learner", {}),
             "rollout": {"tasks_per_step": 2, "num_chains": 3, "context_length": 1024},
             "train": {"steps": 2, "lr": 1e-2},
             "eval": {"every": 0, "at_start": False, "at_end": False},
@@ -111,14 +112,19 @@ def test_the_local_engine_and_the_learner_agree(
 
 
 @pytest.mark.parametrize(
-    "lora",
+    ("lora", "processes"),
     [
-        pytest.param(None, marks=needs_vllm, id="all weights"),
-        pytest.param({"rank": 4}, marks=needs_vllm, id="adapters"),
+        pytest.param(None, 1, marks=needs_vllm, id="all weights"),
+        pytest.param({"rank": 4}, 1, marks=needs_vllm, id="adapters"),
+        pytest.param(None, 2, marks=needs_vllm, id="all weights of two learner processes"),
     ],
 )
-def test_vllm_agrees_too(folder: Path, tmp_path: Path, lora: dict[str, int] | None) -> None:
-    result = train(folder, tmp_path, lora=lora, engine={"name": "vllm"})
+def test_vllm_agrees_too(
+    folder: Path, tmp_path: Path, lora: dict[str, int] | None, processes: int
+) -> None:
+    result = train(
+        folder, tmp_path, lora=lora, engine={"name": "vllm"}, learner={"processes": processes}
+    )
     require_exact(plain(folder), first_step(result))
     require_same(result)
     assert not (result.folder / "published").exists()

@@ -16,13 +16,9 @@ from torch import Tensor, nn
 
 from agentfly.errors import ConfigError
 from agentfly.modeling.shared_view import shared_view
+from agentfly.training.learner.flex_attention import attention_for
 from agentfly.training.learner.pack import PackedRow, pack
-from agentfly.training.learner.segment_attention import (
-    IMPLEMENTATION,
-    SegmentAttention,
-    attending,
-    recomputing,
-)
+from agentfly.training.learner.segment_attention import IMPLEMENTATION, attending, recomputing
 from agentfly.types import Sample
 
 PROBE_TOKENS = 24
@@ -67,7 +63,8 @@ class PackedBody(nn.Module):
         """Return the hidden states of a row, NxD."""
         device = self.module.device
         ids, positions = (part[None].to(device) for part in (row.token_ids, row.positions))
-        with attending(SegmentAttention(row.segments)), autocast(self.module, self._dtype):
+        attention = attention_for(row.segments, device)
+        with attending(attention), autocast(self.module, self._dtype):
             output = self.module.base_model(input_ids=ids, position_ids=positions, use_cache=False)
         hidden: Tensor = output.last_hidden_state[0]
         return hidden

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -54,18 +54,18 @@ def parts_of(segments: Sequence[Segment]) -> list[Part]:
     slice(3, 5, None) slice(0, 3, None) False
     """
     own = [slice(segment.start, segment.end) for segment in segments]
-    followers = [_followers(segments, index) for index in range(len(segments))]
+    after = [followers(segments, index) for index in range(len(segments))]
     return [
         *(Part(queries=span, keys=span, causal=True) for span in own),
         *(
             Part(queries=queries, keys=keys, causal=False)
-            for queries, keys in zip(followers, own, strict=True)
+            for queries, keys in zip(after, own, strict=True)
             if queries.start < queries.stop
         ),
     ]
 
 
-def _followers(segments: Sequence[Segment], index: int) -> slice:
+def followers(segments: Sequence[Segment], index: int) -> slice:
     """Return the tokens that a segment comes before in their sequences.
 
     A tree is laid out branch by branch: they stand right after the segment.
@@ -89,7 +89,7 @@ class SegmentAttention:
         """Return what each token attends to, 1xNxHxD; queries may have more heads than keys."""
         if q_1HND.device.type != "cpu" and all(part.causal for part in self._parts):
             return self._apart(q_1HND, k_1HND, v_1HND, scale)
-        q, k, v = (_as_autocast(x)[0] for x in (q_1HND, k_1HND, v_1HND))
+        q, k, v = (as_autocast(x)[0] for x in (q_1HND, k_1HND, v_1HND))
         output_HGND: Tensor = _Merged.apply(  # type: ignore[no-untyped-call]
             q.unflatten(0, (len(k), -1)), k[:, None], v[:, None], self._parts, scale
         )
@@ -106,7 +106,7 @@ class SegmentAttention:
         return torch.cat(attended, dim=-2).transpose(1, 2)
 
 
-def _as_autocast(x: Tensor) -> Tensor:
+def as_autocast(x: Tensor) -> Tensor:
     """Cast what autocast would cast before a fused attention."""
     device = x.device.type
     return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
@@ -162,11 +162,18 @@ class _Merged(torch.autograd.Function):
         return by_q, by_k, by_v, None, None
 
 
-_current: ContextVar[SegmentAttention] = ContextVar("segment_attention")
+class RowAttention(Protocol):
+    """Attention within one row, which all layers use."""
+
+    def __call__(self, q_1HND: Tensor, k_1HND: Tensor, v_1HND: Tensor, scale: float) -> Tensor:
+        """Return what each token attends to, 1xNxHxD; queries may have more heads than keys."""
+
+
+_current: ContextVar[RowAttention] = ContextVar("segment_attention")
 
 
 @contextmanager
-def attending(attention: SegmentAttention) -> Iterator[None]:
+def attending(attention: RowAttention) -> Iterator[None]:
     """Let all modules with this implementation attend so inside the block."""
     token = _current.set(attention)
     try:
