@@ -83,6 +83,22 @@ def test_every_command_line_names_a_command_and_its_options() -> None:
             assert given <= {*options, "--help"}, f"{page.name} gives an unknown option: {line}"
 
 
+def test_every_page_is_in_the_navigation_and_in_the_index() -> None:
+    docs = ROOT / "docs"
+    every = {str(page.relative_to(docs)) for page in docs.rglob("*.md")}
+    every = {page for page in every if not page.startswith("results/")}
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
+    in_navigation = re.findall(r"[\w./-]+\.md", navigation)
+    assert sorted(in_navigation) == sorted(every)
+    indexes = [docs / "index.md", docs / "api" / "index.md"]
+    linked = {
+        str((page.parent / target).relative_to(docs))
+        for page in indexes
+        for target in re.findall(r"\]\(([^):#]+)", page.read_text())
+    }
+    assert linked >= every - {"index.md"}
+
+
 @pytest.mark.parametrize("package", PUBLIC[1:])
 def test_the_api_pages_have_every_public_name(package: str) -> None:
     text = (ROOT / "docs" / "api" / f"{package}.md").read_text()
