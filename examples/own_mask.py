@@ -3,6 +3,7 @@
 `agentfly train examples/own_parts.toml --trust` trains with it.
 """
 
+import math
 from collections.abc import Sequence
 
 from agentfly import Agent, SamplingParams, ToolError, Turn, tool
@@ -15,16 +16,19 @@ def no_failed_turns(turns: Sequence[Turn]) -> list[bool]:
 
 
 @tool
-def calculator(expression: str) -> str:
+def calculator(expression: str) -> int:
     """Calculate an arithmetic expression."""
-    raise ToolError(f"The calculator is broken today: {expression} must wait.")
+    if "*" not in expression:
+        raise ToolError(f"This calculator only multiplies, got {expression}.")
+    return math.prod(map(int, expression.split("*")))
 
 
 if __name__ == "__main__":
     agent = Agent("tiny", tools=[calculator], sampling=SamplingParams(temperature=0, max_tokens=48))
-    (trajectory,) = agent.run_sync("What is 57*83?", max_turns=2).trajectories
-    kept_by_turn = apply_mask(no_failed_turns, trajectory.turns)
-    for turn, kept in zip(trajectory.turns, kept_by_turn, strict=True):
-        print(f"turn {turn.index}: {[str(result.status) for result in turn.results]}")
+    rows = [{"question": "What is 57*83?"}, {"question": "What is 57+83?"}]
+    for trajectory in agent.run_sync(rows, max_turns=1).trajectories:
+        (turn,) = trajectory.turns
+        (kept,) = apply_mask(no_failed_turns, trajectory.turns)
+        print(f"{turn.results[0].status}: {turn.results[0].observation}")
         print(f"    {len(turn.context_ids)} tokens of context, never trained")
         print(f"    {len(kept)} sampled tokens, {sum(kept)} of them trained")

@@ -29,8 +29,12 @@ def test_there_are_examples() -> None:
         if path.name not in TESTED_BELOW
     ],
 )
-def test_the_example_runs(path: Path, tmp_path: Path, warm_python: WarmPython) -> None:
-    warm_python.run(path, cwd=tmp_path)
+def test_the_example_runs_and_prints_what_the_pages_show(
+    path: Path, tmp_path: Path, warm_python: WarmPython
+) -> None:
+    printed = warm_python.run(path, cwd=tmp_path)
+    for shown in shown_outputs(f"examples/{path.name}"):
+        assert shown == printed, "run `make docs-sync` (python -m docs_build) with --outputs"
 
 
 def test_the_first_step_of_the_long_example_runs(tmp_path: Path, warm_python: WarmPython) -> None:
@@ -56,6 +60,20 @@ def test_the_reward_of_the_ten_lines_rises(tmp_path: Path) -> None:
     print("reward by step:", rewards)
     assert max(rewards[:2]) < 0.75
     assert mean(rewards[-5:]) > mean(rewards[:2]) + 0.2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", ["warehouse", "own_parts"])
+def test_the_held_out_reward_of_the_first_runs_rises(name: str, tmp_path: Path) -> None:
+    settings = str(ROOT / "examples" / f"{name}.toml")
+    command = [sys.executable, "-m", "agentfly.cli", "train", settings, "--trust"]
+    subprocess.run([*command, f"folder={tmp_path}"], check=True, cwd=tmp_path)
+    lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
+    rewards = [json.loads(line)["metrics"].get("eval/reward") for line in lines]
+    held_out = [reward for reward in rewards if reward is not None]
+    print("held-out reward:", held_out)
+    assert held_out[-1] > held_out[0] + 0.2
 
 
 @pytest.mark.slow
