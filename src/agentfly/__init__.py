@@ -4,6 +4,7 @@ Names are imported on first use, so that a child process that needs one package 
 them.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,12 @@ if TYPE_CHECKING:
     from agentfly.types import ToolStatus as ToolStatus
     from agentfly.types import Trajectory as Trajectory
     from agentfly.types import Turn as Turn
+
+if sys.platform == "win32":
+    raise ImportError(
+        "AgentFly does not run on Windows: it needs processes, signals and file locks as Linux has "
+        "them. Install it inside WSL 2, which `wsl --install` sets up"
+    )
 
 _NAMES_BY_PACKAGE = {
     "agents": ("Agent", "CodeBlocks", "ReAct", "RunResult", "Source", "Tags", "ToolCalling"),

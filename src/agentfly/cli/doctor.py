@@ -3,6 +3,7 @@
 import asyncio
 import importlib.metadata
 import importlib.util
+import platform
 import re
 import shutil
 import subprocess
@@ -75,6 +76,15 @@ def _print(finding: Finding) -> None:
 def _python() -> Iterator[Finding]:
     version = ".".join(map(str, sys.version_info[:3]))
     yield Finding("python", "ok", version)
+
+
+def _platform() -> Iterator[Finding]:
+    kind = f"{platform.system()} {platform.release()}, {platform.machine()}"
+    if platform.system() == "Linux":
+        yield Finding("platform", "ok", kind)
+        return
+    detail = f"{kind}: nothing has been tested here, and untrusted code has no sandbox"
+    yield Finding("platform", "missing", detail, "use Linux, or Docker for the sandbox")
 
 
 def _threads() -> Iterator[Finding]:
@@ -223,6 +233,7 @@ def _output_of(command: list[str]) -> str | None:
 
 _CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     _python,
+    _platform,
     _threads,
     _wait_policy,
     _torch,

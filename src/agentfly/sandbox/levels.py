@@ -179,6 +179,12 @@ async def _lesser(reason: str, *, unsafe: bool) -> Isolation:
         return Isolation.BUBBLEWRAP
     if unsafe:
         return Isolation.UNSAFE
+    if sys.platform != "linux":
+        raise ConfigError(
+            "this machine offers no isolation for untrusted code: sandboxes need Linux, got "
+            f"{sys.platform}. Ways out: choose isolation='docker' or 'podman'; run on Linux; or "
+            "say unsafe=True if you trust the code as your own"
+        )
     raise ConfigError(
         f"this machine offers no isolation for untrusted code. Namespaces: {reason}. Bubblewrap: "
         f"{refusal}. Ways out: {ALLOW_NAMESPACES}; install bubblewrap; choose isolation='docker' "
@@ -215,7 +221,7 @@ def warm_settings(
 ) -> WarmSettings:
     """Describe a fork server; raise UnsupportedError where there can be none."""
     if sys.platform != "linux":
-        raise UnsupportedError(f"{sys.platform} has none")
+        raise UnsupportedError(f"namespaces are Linux's, and this is {sys.platform}")
     if not seccomp.is_known(kernel.machine()):
         raise UnsupportedError(f"the list of system calls does not know {kernel.machine()}")
     return WarmSettings(
