@@ -103,7 +103,7 @@ def test_every_setting_is_there_with_its_meaning_or_as_not_set() -> None:
             written = set(tables[name]) if isinstance(tables[name], dict) else set()
             unset = {key for key in getattr(type(value), "model_fields", ()) if key not in written}
             assert all(f"\n# {key} is not set\n" in text for key in unset)
-    assert "\n# The learning rate of AdamW, after the warm-up.\nlr = 1e-05\n" in text
+    assert "\n# Weight decay of AdamW.\nweight_decay = 0.0\n" in text
     assert "\n# Optimizer, schedule and batch sizes.\n[train]\n" in text
     assert "\n# lora is not set\n" in text
     assert "\n# cluster is not set\n" in text

@@ -33,7 +33,7 @@ def test_a_run_that_had_too_little_memory_goes_on_with_less() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"train": {"lr": 1e-3}}, "train.lr: 1e-05 then, 0.001 now"),
+        ({"train": {"lr": 1e-3}}, "train.lr: None then, 0.001 now"),
         ({"seed": 4}, "seed: 0 then, 4 now"),
         ({"model": {"name": "tiny", "lora": {"rank": 4}}}, "model.lora.rank: None then, 4 now"),
         ({"source": [{"tasks": "a.jsonl"}]}, "source.0.tasks: None then, 'a.jsonl' now"),

@@ -21,7 +21,7 @@ from agentfly.agents.argument_checks import (
     require_tools,
     to_tasks,
 )
-from agentfly.agents.kind import ToolCalling
+from agentfly.agents.kind import ToolCalling, WorkedExample
 from agentfly.agents.model import Model, open_model
 from agentfly.agents.registry import find_kind
 from agentfly.agents.run_result import RunResult, open_trajectory_file
@@ -264,6 +264,19 @@ class Agent:
         other = copy.copy(self)
         given = replace(self._given, template_options=None)
         other.model = given.open(engine, trust_remote_code=False)
+        return other
+
+    def with_example(self, example: WorkedExample) -> Self:
+        """Return a copy of the agent that shows an example before every conversation."""
+        other = copy.copy(self)
+        if not isinstance(self.kind, ToolCalling):
+            raise ConfigError(
+                f"a {type(self.kind).__name__} makes its own prompt: put the example into its "
+                "`open`"
+            )
+        kind = copy.copy(self.kind)
+        kind.example = example
+        other.kind = kind
         return other
 
     @property

@@ -16,6 +16,7 @@ A kind of your own inherits from one of these, or fits `agentfly.types.AgentKind
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from agentfly.chat.formats import CallFormat, code_format, get_format, tag_format
@@ -23,11 +24,33 @@ from agentfly.errors import ConfigError
 from agentfly.types import Message, Task, ToolCall, ToolResult, ToolSpec
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkedExample:
+    """One solved task, shown before every conversation.
+
+    For example a question, a call of the calculator, its result, and the answer.
+    """
+
+    messages: tuple[Message, ...]
+    task_id: str | None = None
+    """Task that it solves, which is attempted without it."""
+
+    def before(self, task: Task, messages: Sequence[Message]) -> list[Message]:
+        """Put the example between a task's system message, if there is one, and the rest."""
+        if task.id == self.task_id:
+            return list(messages)
+        own = 1 if messages and messages[0].role == "system" else 0
+        return [*messages[:own], *self.messages, *messages[own:]]
+
+
 class ToolCalling:
     """Kind whose tools and calls are in the template's own format."""
 
-    def __init__(self, *, system_prompt: str | None = None) -> None:
+    def __init__(
+        self, *, system_prompt: str | None = None, example: WorkedExample | None = None
+    ) -> None:
         self.system_prompt = system_prompt
+        self.example = example
 
     def format(self, tools: Sequence[ToolSpec]) -> CallFormat | None:
         """Return the format to read; None means the template's own."""
@@ -47,6 +70,8 @@ class ToolCalling:
             )
         if observation is not None:
             messages.append(Message(role="user", content=observation))
+        if self.example is not None:
+            messages = self.example.before(task, messages)
         return with_system_prompt(messages, self.system_prompt)
 
     def read(self, message: Message) -> Message:

@@ -132,6 +132,7 @@ def _named_source(source: SourceSettings, problems: Problems, base: Path | None)
     return Source(
         name=source.name,
         weight=source.weight,
+        example=source.example,
         agent=agent,
         tasks=parts.tasks,
         eval_tasks=parts.eval_tasks,

@@ -1,6 +1,7 @@
 """Sources: tasks with the agent that attempts them."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from agentfly.agents.agent import Agent
 from agentfly.agents.argument_checks import may_score
@@ -23,6 +24,9 @@ class Source:
     name: str = "default"
     weight: float = 1.0
     """Share of the run's tasks, relative to the weights of the other sources."""
+    example: Literal["auto", "never"] = "auto"
+    """Worked example before every conversation: `auto` finds one by a short trial at the start of
+    a run if the model calls no tools without one."""
 
 
 def require_trainable(source: Source) -> None:

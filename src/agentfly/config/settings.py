@@ -203,8 +203,10 @@ class TrainSettings(Settings):
 
     steps: int = Field(default=100, ge=1)
     """Number of steps; each samples chains and updates the weights."""
-    lr: float = Field(default=1e-5, ge=0)
-    """The learning rate of AdamW, after the warm-up."""
+    lr: float | None = Field(default=None, ge=0)
+    """The learning rate of AdamW, after the warm-up. By default by the number of trained
+    parameters: 2e-5 for 135 million, 3e-6 for 1.5 billion, 1e-6 for 7 billion; adapters are few
+    parameters, and get a higher one."""
     schedule: Literal["constant", "cosine"] = "constant"
     """Schedule of the learning rate after the warm-up; `cosine` falls to 0 at the last step."""
     warmup_steps: int = Field(default=0, ge=0)
@@ -383,6 +385,10 @@ class SourceSettings(Settings):
     """Share of the tasks of a run, relative to the other sources' weights."""
     kind: str = "tools"
     """Kind of agent: tools, react, code, tags, or `module:name`."""
+    example: Literal["auto", "never"] = "auto"
+    """Worked example before every conversation. With `auto` a short trial at the start of the run
+    finds out whether the model calls its tools; if it does not, and one of its chains solves a task
+    once a call is begun for it, that chain is shown before all others."""
     tools: tuple[str, ...] = ()
     """Built-in tools by name, or `module:name` of your own."""
     reward: str | None = None

@@ -75,6 +75,10 @@ class RunProgress:
         """Start counting the chains of a step."""
         self._count(f"step {step}", chains)
 
+    def trial_started(self, chains: int) -> None:
+        """Start counting the chains of a trial before the first step."""
+        self._count("trial", chains)
+
     def evaluation_started(self, chains: int) -> None:
         """Start counting the chains of an evaluation."""
         self._count("evaluation", chains)

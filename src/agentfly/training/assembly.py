@@ -48,6 +48,7 @@ from agentfly.training.run_state import determinism, restore_state
 from agentfly.training.sampler_check import SamplerCheck
 from agentfly.training.staleness import StalenessWindow, oldest_version
 from agentfly.training.task_mix import TaskMix, for_run
+from agentfly.training.tool_trial import with_examples
 from agentfly.training.train_result import Target
 from agentfly.types import EnvSpec, Group, Seed, TrainableEngine
 
@@ -102,7 +103,16 @@ async def open_run(
             )
             stack.enter_context(reporting(environments.snapshot, folder.path))
             chains = await stack.enter_async_context(
-                _chain_runner(engine, environments, task_mix, settings, folder, cluster)
+                _chain_runner(
+                    engine,
+                    environments,
+                    task_mix,
+                    settings,
+                    folder,
+                    cluster,
+                    progress,
+                    begun=step > 0,
+                )
             )
             trackers = open_run_trackers(folder, settings, step, resume=resume)
             findings = _findings(folder, task_mix, settings, step)
@@ -178,6 +188,9 @@ async def _chain_runner(
     settings: RunSettings,
     folder: RunFolder,
     cluster: "RayCluster | None",
+    progress: RunProgress,
+    *,
+    begun: bool,
 ) -> AsyncIterator[ChainRunner]:
     """Give every source's agent the engine, and run their chains concurrently."""
     agents = {
@@ -189,6 +202,15 @@ async def _chain_runner(
     async with AsyncExitStack() as stack:
         for agent in agents.values():
             stack.push_async_callback(agent.close)
+        agents = await with_examples(
+            agents,
+            task_mix.sources,
+            task_mix.tasks,
+            file=folder.example_file,
+            seed=settings.seed,
+            begun=begun,
+            progress=progress,
+        )
         yield ChainRunner(
             agents=agents,
             clock=LoopClock(),

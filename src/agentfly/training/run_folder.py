@@ -4,6 +4,7 @@ runs/demo/
     run.json                 the version of this layout; written last, so that a run has it
     config.toml              the settings, complete
     metrics.jsonl            one line per step
+    example.json             the worked example that the model is shown, if it needs one
     findings.json            what keeps it from learning, if anything does
     events.jsonl             what happened in the chains, as it happened
     ledger.jsonl             which tasks were issued, finished, trained on
@@ -87,6 +88,11 @@ class RunFolder:
     def metrics_file(self) -> Path:
         """One line of metrics per step."""
         return self.path / METRICS
+
+    @property
+    def example_file(self) -> Path:
+        """Worked examples of the run's sources, and why they have them."""
+        return self.path / "example.json"
 
     @property
     def findings_file(self) -> Path:

@@ -35,7 +35,7 @@ from agentfly.training.learner.actor import Actor, Reference
 from agentfly.training.learner.critic import Critic
 from agentfly.training.learner.memory import Memory, estimate_memory, report_out_of_memory
 from agentfly.training.learner.minibatch import Minibatch, Packing, Pass, Plan, make_plan
-from agentfly.training.learner.optimizer import learning_rate
+from agentfly.training.learner.optimizer import learning_rate, with_learning_rate
 from agentfly.training.learner.packed_forward import Forward, completion_row
 from agentfly.training.learner.peers import Peers
 from agentfly.training.learner.policy import Policy, weight_forms, weights_as
@@ -86,7 +86,8 @@ class LocalLearner:
         self.step = 0
         """Steps learned so far: the place in the schedule."""
         self._algorithm = algorithm
-        self._train = settings.train
+        trained = sum(weight.numel() for weight in policy.trained)
+        self._train = with_learning_rate(settings.train, trained)
         self._seed = Seed(settings.seed).child("learner")
         self._sampler_matches = sampler_matches
         self.policy = policy

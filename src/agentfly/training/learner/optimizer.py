@@ -45,7 +45,7 @@ class Optimizer:
         ]
         self._adam = torch.optim.AdamW(
             [group for group in groups if group["params"]],
-            lr=settings.lr,
+            lr=0.0,  # every update brings its own
             betas=settings.betas,
             fused=True,
         )
@@ -98,6 +98,28 @@ class Optimizer:
         }
 
 
+KNOWN_LR, KNOWN_SIZE = 2e-5, 134_515_008
+"""A rate that SmolLM2-135M is known to learn with, all weights trained."""
+LR_EXPONENT = 0.75
+"""How fast the rate falls with the number of trained parameters: to 1e-6 at 7 billion."""
+MAX_LR = 3e-4
+
+
+def with_learning_rate(settings: TrainSettings, parameters: int) -> TrainSettings:
+    """Return settings with a learning rate: their own, or one for so many trained parameters.
+
+    >>> sizes = (10**6, 135 * 10**6, 7 * 10**9)
+    >>> [f"{with_learning_rate(TrainSettings(), size).lr:.0e}" for size in sizes]
+    ['3e-04', '2e-05', '1e-06']
+    >>> with_learning_rate(TrainSettings(lr=0.5), 10**6).lr
+    0.5
+    """
+    if settings.lr is not None:
+        return settings
+    lr = min(MAX_LR, KNOWN_LR * (KNOWN_SIZE / max(1, parameters)) ** LR_EXPONENT)
+    return settings.model_copy(update={"lr": float(f"{lr:.1e}")})
+
+
 def learning_rate(step: int, settings: TrainSettings) -> float:
     """Return the rate of a step, counted from 0: a linear warm-up, then the schedule.
 
@@ -105,6 +127,7 @@ def learning_rate(step: int, settings: TrainSettings) -> float:
     >>> [round(learning_rate(step, settings), 2) for step in (0, 1, 2, 6, 9)]
     [0.5, 1.0, 1.0, 0.5, 0.04]
     """
+    assert settings.lr is not None, "see with_learning_rate"
     if step < settings.warmup_steps:
         return settings.lr * (step + 1) / settings.warmup_steps
     after = max(1, settings.steps - settings.warmup_steps)

@@ -1,0 +1,35 @@
+"""The run that the README shows learns: with defaults, on a CPU."""
+
+from pathlib import Path
+
+import pytest
+from tests.training.test_findings import Shown
+
+from agentfly.config import load_settings
+from agentfly.observe.findings import FindingKind
+from agentfly.training import StoppedBy, train
+from agentfly.training.tool_trial import read_trials
+
+ROOT = Path(__file__).parents[2]
+FILE = ROOT / "examples" / "sums.toml"
+RISEN = 0.6
+"""Mean reward of two steps in a row; the first step's is about 0.2."""
+
+
+@pytest.mark.slow
+def test_the_reward_rises(tmp_path: Path) -> None:
+    overrides = [
+        f"folder={tmp_path}",
+        f"train.target_reward={RISEN}",
+        "train.target_window=2",
+        "track.trackers=[]",
+    ]
+    shown = Shown()
+    result = train(load_settings(FILE, overrides), base=FILE.parent, progress=shown)
+    assert result.stopped_by is StoppedBy.TARGET, shown.lines
+    (trial,) = read_trials(result.folder / "example.json").values()
+    assert trial.example is not None
+    rewards = [record.metrics["reward/mean"] for record in result.metrics if record.step > 0]
+    assert rewards[0] < RISEN - 0.2, "otherwise there was nothing to learn"
+    kinds = {finding.kind for finding in result.findings}
+    assert not kinds & {FindingKind.NO_CALLS, FindingKind.FLAT_REWARDS}
