@@ -31,7 +31,7 @@ track.trackers = []
 [[source]]
 tasks = "sums.jsonl"
 tools = ["calculator"]
-kind = "tools"
+example = "never"
 reward = "numeric_match"
 """
 SFT = """\
