@@ -12,8 +12,8 @@ from agentfly.training.tool_trial import read_trials
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "examples" / "sums.toml"
-RISEN = 0.6
-"""Mean reward of two steps in a row; the first step's is about 0.2."""
+RISEN = 0.7
+"""Mean reward of two steps in a row; seen were 0.38, 0.66 and 0.84 in the first three steps."""
 
 
 @pytest.mark.slow
@@ -30,6 +30,6 @@ def test_the_reward_rises(tmp_path: Path) -> None:
     (trial,) = read_trials(result.folder / "example.json").values()
     assert trial.example is not None
     rewards = [record.metrics["reward/mean"] for record in result.metrics if record.step > 0]
-    assert rewards[0] < RISEN - 0.2, "otherwise there was nothing to learn"
+    assert rewards[0] < 0.55, "otherwise there was nothing to learn"
     kinds = {finding.kind for finding in result.findings}
     assert not kinds & {FindingKind.NO_CALLS, FindingKind.FLAT_REWARDS}
