@@ -20,7 +20,7 @@ from agentfly.environments.search.questions.question_set import (
     question_row,
     validate_record,
 )
-from agentfly.errors import FormatError
+from agentfly.errors import ConfigError, FormatError
 from agentfly.runtime.names import look_up
 
 QuestionFormat = Literal["squad", "nq-open", "hotpotqa", "triviaqa", "2wiki", "musique"]
@@ -29,6 +29,18 @@ MAX_HOPS: Mapping[QuestionFormat, int] = MappingProxyType(
     {"squad": 1, "nq-open": 1, "hotpotqa": 2, "triviaqa": 1, "2wiki": 4, "musique": 4}
 )
 """Number of facts that the longest questions of each format go through."""
+
+PUBLISHED: Mapping[str, str] = MappingProxyType(
+    {
+        "squad": "https://rajpurkar.github.io/SQuAD-explorer",
+        "nq-open": "https://github.com/google-research-datasets/natural-questions",
+        "hotpotqa": "https://hotpotqa.github.io",
+        "triviaqa": "https://nlp.cs.washington.edu/triviaqa",
+        "2wiki": "https://github.com/Alab-NII/2wikimultihop",
+        "musique": "https://github.com/StonyBrookNLP/musique",
+    }
+)
+"""Where the authors of each data set publish it."""
 
 
 @lru_cache(maxsize=4)
@@ -39,7 +51,13 @@ def load_questions(path: str, form: str) -> QuestionSet:
         path: The file.
         form: `squad`, `nq-open`, `hotpotqa`, `triviaqa`, `2wiki` or `musique`.
     """
-    found = look_up(form, READERS, "form of questions")(Path(path))
+    read = look_up(form, READERS, "form of questions")
+    if not Path(path).is_file():
+        raise ConfigError(
+            f"there is no file {path!r} of questions: get one of the form {form!r} from "
+            f"{PUBLISHED[form]}, or name another in `questions` or `eval_questions`"
+        )
+    found = read(Path(path))
     if not found.rows:
         raise FormatError(f"{path} holds no question that has an answer")
     return found
