@@ -3,12 +3,17 @@
 python -m tests.training.sharded_cases RANK ADDRESS FOLDER
 """
 
+import gc
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from tests.training.learner_cases import (
+    SMALL,
+    hf,
     kept_gradients,
     make_groups,
     make_model,
@@ -17,6 +22,7 @@ from tests.training.learner_cases import (
 
 from agentfly.algorithms import make_algorithm
 from agentfly.config import LearnerSettings, LoraSettings, ModelSettings, RunSettings
+from agentfly.training.learner import model_files
 from agentfly.training.learner.learner import LocalLearner
 from agentfly.training.learner.peers import LearnerRank, Peers, Terms, joined
 from agentfly.training.learner.policy import Policy
@@ -24,6 +30,9 @@ from agentfly.training.learner.sharding import whole
 
 PROCESSES = 2
 STEPS = 3
+LAYERS = (8, 24)
+"""Depths of the models whose memory is measured: 21 and 63 MB of weights."""
+model_files.FILE_BYTES = 4 * 2**20
 LORA = LoraSettings(rank=2)
 GRPO = ("grpo", {"kl": {"coefficient": 0.1}})
 PPO = ("ppo", {"kl": {"coefficient": 0.1, "place": "loss"}})
@@ -97,8 +106,55 @@ def run(peers: Peers, folder: Path) -> None:
             found["curves"][f"continued-{name}"] = curve(again, range(STEPS, STEPS + 2))
         if name in ("grpo", "ppo-lora"):
             found["gradients"][name] = gradients_of(case, peers)
+    found["memory"] = peers.all_of(
+        {layers: memory_of(layers, peers, folder / f"published-{layers}") for layers in LAYERS}
+    )
     if peers.rank == 0:
         torch.save(found, folder / "found.pt")
+
+
+def deep_learner(layers: int, peers: Peers | None = None) -> LocalLearner:
+    """Make a learner whose weights are most of what it takes."""
+    wide = {**SMALL, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": layers}
+    torch.manual_seed(0)
+    model = hf.LlamaForCausalLM(hf.LlamaConfig(**wide))
+    chosen = ModelSettings(name="test", precision="float32")
+    policy = Policy(model, folder=Path("nowhere"), settings=chosen)
+    settings = make_settings(tokens_per_microbatch=256)
+    return LocalLearner(policy, make_algorithm("grpo"), settings, peers=peers)
+
+
+def memory_of(layers: int, peers: Peers | None, folder: Path) -> dict[str, float]:
+    """Measure what an update and a publish take at the most, in bytes, and what was estimated."""
+    learner = deep_learner(layers, peers)
+    gc.collect()
+    with growth() as publishing:
+        learner.policy.publish_folder(folder, peers or Peers())
+    with growth() as updating:
+        learner.learn(make_groups(seed=1, groups=3))
+    estimate = learner.memory()
+    return {
+        "weights": sum(4.0 * p.numel() for p in learner.policy.trained),
+        "estimate": estimate.total,
+        "update": updating[0],
+        "publish": publishing[0],
+    }
+
+
+@contextmanager
+def growth() -> Iterator[list[float]]:
+    """Measure by how much this process grows inside the block, at the most."""
+    found: list[float] = []
+    Path("/proc/self/clear_refs").write_text("5")  # forgets the largest size so far
+    before = _status("VmRSS:")
+    yield found
+    found.append(_status("VmHWM:") - before)
+
+
+def _status(key: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (line,) = [line for line in lines if line.startswith(key)]
+    return float(line.split()[1]) * 1024
 
 
 def main(rank: int, address: str, folder: Path) -> None:

@@ -13,9 +13,11 @@ from tests.patience import PATIENCE
 from tests.training.learner_cases import hf
 from tests.training.sharded_cases import (
     CASES,
+    LAYERS,
     PROCESSES,
     STEPS,
     curve,
+    deep_learner,
     gradients_of,
     learner_of,
     weights_of,
@@ -45,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for rank in range(PROCESSES)
     ]
     try:
-        assert [process.wait(PATIENCE) for process in started] == [0] * PROCESSES
+        assert [process.wait(3 * PATIENCE) for process in started] == [0] * PROCESSES
     finally:
         for process in started:
             process.kill()
@@ -105,3 +107,28 @@ def test_an_export_of_two_processes_is_a_plain_folder(
             again(input_ids=ids).logits, one.policy.causal_lm(input_ids=ids).logits
         )
     assert "lm_head.weight" in load_file(folder / f"exported-{name}" / "model.safetensors")
+
+
+def test_a_publish_holds_a_file_in_memory_and_not_the_model(
+    folder: Path, found: dict[str, Any]
+) -> None:
+    layers = LAYERS[-1]
+    for measured in found["memory"]:
+        assert measured[layers]["publish"] < measured[layers]["weights"] / 3
+    written: dict[str, torch.Tensor] = {}
+    files = sorted((folder / f"published-{layers}").glob("*.safetensors"))
+    assert len(files) > 2 * PROCESSES
+    for file in files:
+        written |= load_file(file)
+    own = deep_learner(layers).policy.causal_lm.state_dict()
+    assert written.keys() == own.keys()
+    assert all(torch.equal(written[name], own[name]) for name in own)
+
+
+def test_the_estimate_for_each_of_two_processes_is_what_an_update_takes(
+    found: dict[str, Any],
+) -> None:
+    for measured in found["memory"]:
+        for layers in LAYERS:
+            ratio = measured[layers]["estimate"] / measured[layers]["update"]
+            assert 1.0 <= ratio < 2.5, measured

@@ -147,7 +147,8 @@ class LocalLearner:
     def _estimate(self) -> Memory:
         critics = self._critic.trained.values() if self._critic else ()
         trained = [*self.policy.trained, *critics]
-        return estimate_memory(self._forward, trained, self._train.tokens_per_microbatch)
+        tokens = self._train.tokens_per_microbatch
+        return estimate_memory(self._forward, trained, tokens, processes=self.peers.size)
 
     def learn(
         self,

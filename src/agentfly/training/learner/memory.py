@@ -20,6 +20,7 @@ from agentfly.errors import CallbackError, RunError
 from agentfly.training.learner.attention_kernels import kernel_for
 from agentfly.training.learner.logprob import CHUNK_BYTES
 from agentfly.training.learner.packed_forward import Forward, completion_row
+from agentfly.training.learner.sharding import layers_of
 
 PROBE_TOKENS = 16
 """Tokens of the shorter row; the other one is twice as long."""
@@ -67,18 +68,40 @@ class Memory:
         return self.state + self.fixed + self.per_token * self.tokens + self.copy
 
 
-def estimate_memory(forward: Forward, trained: Iterable[Tensor], tokens: int) -> Memory:
-    """Estimate what an update of these parameters takes by rows of so many tokens."""
+def estimate_memory(
+    forward: Forward, trained: Iterable[Tensor], tokens: int, *, processes: int = 1
+) -> Memory:
+    """Estimate what an update of these parameters takes by rows of so many tokens.
+
+    Args:
+        forward: The policy's forward pass, before its weights are spread over processes.
+        trained: All parameters that are trained, also before that.
+        tokens: Of a full row.
+        processes: Over which gradients and averages are spread. Until the last row of an update,
+            each process keeps whole gradients besides; the layers at work are gathered.
+    """
+    numbers = sum(parameter.numel() for parameter in trained)
+    several = processes > 1
     fixed, per_token = _kept(forward)
     logits = 4 * tokens * forward.vocabulary
     # The head is done when the layers begin.
     chunks = max(CHUNKS_AT_ONCE * min(logits, CHUNK_BYTES), _scores(forward, tokens))
     return Memory(
-        state=BYTES_PER_PARAMETER * sum(parameter.numel() for parameter in trained),
-        fixed=fixed + chunks,
+        state=BYTES_PER_PARAMETER * numbers / processes + (4 * numbers if several else 0),
+        fixed=fixed + chunks + (_gathered(forward) if several else 0),
         per_token=per_token + _working(forward, per_token),
         tokens=tokens,
     )
+
+
+def _gathered(forward: Forward) -> float:
+    """Return what gathered weights take: embeddings, head and norms, and two layers at a time."""
+    layers = [
+        sum(p.numel() for p in layer.parameters()) for layer in layers_of(forward.body.module)
+    ]
+    everything = sum(p.numel() for p in forward.body.module.parameters())
+    outside = everything - sum(layers)
+    return float(forward.dtype.itemsize * (outside + 2 * max(layers, default=0)))
 
 
 def _kept(forward: Forward) -> tuple[float, float]:

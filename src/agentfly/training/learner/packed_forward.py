@@ -105,7 +105,7 @@ class Forward(nn.Module):
     def __init__(self, causal_lm: Any, *, dtype: torch.dtype, checkpointing: bool = False) -> None:
         """Refuse a model whose logits are not simply its head's."""
         super().__init__()
-        self._dtype = dtype
+        self.dtype = dtype
         _prove_head(causal_lm, causal_lm.get_output_embeddings())
         self.body = make_body(causal_lm, dtype=dtype, checkpointing=checkpointing)
         self.vocabulary: int = self._head.out_features
@@ -130,14 +130,14 @@ class Forward(nn.Module):
             assert self.value_head is not None, "a critic adds it"
             values_K: Tensor = self.value_head(hidden_KD.float()).sum(-1)
             return values_K
-        return self._predicted(hidden_KD.to(self._dtype), targets)
+        return self._predicted(hidden_KD.to(self.dtype), targets)
 
     def _predicted(self, hidden_KD: Tensor, targets: Targets) -> Predicted:
         head = self._head
         logprobs_K, entropy_K = token_logprobs(
             hidden_KD,
-            head.weight.to(self._dtype),
-            None if head.bias is None else head.bias.to(self._dtype),
+            head.weight.to(self.dtype),
+            None if head.bias is None else head.bias.to(self.dtype),
             targets.ids_K,
             targets.temperature_K,
         )

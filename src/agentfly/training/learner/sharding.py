@@ -51,7 +51,7 @@ def shard(
     rounded = MixedPrecisionPolicy(param_dtype=computed, reduce_dtype=torch.float32)
     for module in exact:
         fully_shard(module, **options)
-    for layer in _layers(causal_lm):
+    for layer in layers_of(causal_lm):
         fully_shard(layer, mp_policy=rounded, **options)
     fully_shard(root, mp_policy=rounded, **options)
     for module in root.modules():
@@ -60,7 +60,7 @@ def shard(
             module.set_force_sum_reduction_for_comms(enable=True)
 
 
-def _layers(causal_lm: Any) -> list[nn.Module]:
+def layers_of(causal_lm: Any) -> list[nn.Module]:
     """Find the layers that transformers never splits over devices."""
     names = set(getattr(causal_lm, "_no_split_modules", None) or ())
     return [module for module in causal_lm.modules() if type(module).__name__ in names]
