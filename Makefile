@@ -10,7 +10,7 @@ export OMP_WAIT_POLICY := passive
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart install test test-slow test-vllm chaos check format learning bench bench-import bench-rollout bench-engine bench-train \
-	bench-chat bench-resources bench-envs bench-scale check-templates improvement docs docs-sync clean
+	bench-chat bench-resources bench-envs bench-scale gpu-acceptance check-templates improvement docs docs-sync clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -89,6 +89,9 @@ bench-resources: $(INSTALLED) ## sandboxes and leases, compared with bare proces
 
 bench-scale: $(INSTALLED) ## 4,000 chains over 1,000 environments, locally and on Ray; and a simulation beyond
 	$(BIN)/python -m benchmarks.scale
+
+gpu-acceptance: $(INSTALLED) ## ten checks of a machine with GPUs, or of its processors, before anything is trained
+	$(BIN)/python -m benchmarks.gpu_acceptance
 
 # TextWorld, with which ALFWorld is compared, needs a C compiler: without one it is left out.
 bench-envs: $(INSTALLED) ## steps, searches and memory of the built-in environments

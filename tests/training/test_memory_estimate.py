@@ -2,16 +2,14 @@
 
 import logging
 import math
-import weakref
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from benchmarks.live_memory import Live
 from tests.training.learner_cases import SMALL, hf, make_model, make_policy
 from tests.training.small_trainer import one_source, settings, train
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from agentfly.training.learner import memory, segment_attention
 from agentfly.training.learner.attention_kernels import Chunked
@@ -35,37 +33,6 @@ NEEDED = Memory(state=1e9, fixed=0.0, per_token=5e5, tokens=4000)
 
 def forward(**options: bool) -> Forward:
     return Forward(make_model(), dtype=torch.float32, **options)
-
-
-class Live(TorchDispatchMode):
-    """Notes how much memory all tensors take that are made inside, at the most."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.now = self.peak = 0
-        self._known: set[int] = set()
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        result = function(*args, **(kwargs or {}))
-        for tensor in result if isinstance(result, tuple | list) else [result]:
-            if isinstance(tensor, torch.Tensor):
-                self._note(tensor.untyped_storage())
-        return result
-
-    def _note(self, storage: Any) -> None:
-        place, size = storage.data_ptr(), storage.nbytes()
-        if place in self._known or not size:
-            return
-        self._known.add(place)
-        self.now += size
-        self.peak = max(self.peak, self.now)
-        weakref.finalize(storage, self._forget, place, size)
-
-    def _forget(self, place: int, size: int) -> None:
-        self._known.discard(place)
-        self.now -= size
 
 
 def shared_row(prompt: int, answers: list[int]) -> tuple[PackedRow, Targets]:

@@ -68,7 +68,8 @@ class SamplerCheck:
         self._engine = engine
         self._settings = settings
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="agentfly-sampler-check")
-        self._compared = 0
+        self.compared = 0
+        """Number of comparisons that were made."""
 
     def __enter__(self) -> Self:
         return self
@@ -84,11 +85,11 @@ class SamplerCheck:
             RunError: The engine samples from other weights than the learner's.
         """
         # The first proves that both have the same model, the second that a change arrives.
-        if self._compared >= 2 and version % self._settings.check_every:
+        if self.compared >= 2 and version % self._settings.check_every:
             return
         sampled = await self._sample(version)
         if sampled:
-            self._compared += 1
+            self.compared += 1
             await uninterrupted(partial(self._compare, sampled, version), self._thread)
 
     async def _sample(self, version: int) -> list[_Sampled]:
