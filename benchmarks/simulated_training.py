@@ -33,6 +33,7 @@ from agentfly.training.publisher import Publisher
 from agentfly.training.rollout_stages import ChainRunner, Evaluator
 from agentfly.training.run_folder import RunFolder
 from agentfly.training.train_result import Target
+from agentfly.training.watchdog import Watchdog
 from agentfly.types import (
     Completion,
     Group,
@@ -95,7 +96,7 @@ class FakeLearner:
             for completion in (turn.completion for turn in turns if turn.completion):
                 self.ages += [self.version - sampled for sampled in completion.version_of_each()]
         self.version += 1
-        return StepMetrics(metrics={}, seconds={}, updates=1)
+        return StepMetrics(metrics={"updates": 1.0}, seconds={}, updates=1)
 
     def weights(self, form: type[Weights], folder: Path) -> Weights:
         del form, folder
@@ -277,6 +278,7 @@ async def opened_loop(
                     closing(_Logged(MetricsFile(run.metrics_file), logged))
                 ),
                 progress=progress,
+                watchdog=Watchdog(folder=run.stalls_folder, seconds=3600.0),
                 findings=findings,
                 target=Target(None, window=1),
                 saved=None,

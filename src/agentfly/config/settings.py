@@ -186,6 +186,10 @@ class RolloutSettings(Settings):
     """Maximum tokens of a whole chain; by default the model's context length."""
     chain_seconds: float = Field(default=600.0, gt=0)
     """Time limit of a chain, waiting for others not counted; a late chain is not trained on."""
+    stall_seconds: float = Field(default=1800.0, gt=0)
+    """Time without any progress after which a chain, and anything else that stands still, is named
+    in the log, recorded with all stacks in `stalls/`, and ended. Longer than any single tool call
+    and any step of the learner."""
     retries: int = Field(default=1, ge=0)
     """Maximum retries of a chain after a failure of infrastructure."""
     max_failed_share: float = Field(default=0.5, gt=0, le=1)

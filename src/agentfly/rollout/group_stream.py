@@ -18,6 +18,7 @@ from collections.abc import (
     AsyncIterator,
     Callable,
     Iterable,
+    MutableMapping,
     Sequence,
 )
 from contextlib import aclosing, asynccontextmanager
@@ -103,6 +104,8 @@ class Schedule:
     retries: int = 1
     """Maximum number of retries after failures of infrastructure."""
     on_event: OnEvent | None = None
+    handles: MutableMapping[str, ChainHandle] | None = None
+    """Filled with the running chains, by id."""
     on_trajectory: Callable[[Trajectory], None] | None = None
     """Called with every chain once its record is final."""
 
@@ -308,11 +311,15 @@ class _ChainRuns:
         attempt = self._attempt(plan, index, asked_at)
         group = self._open.setdefault(plan.id, _OpenGroup(plan))
         group.begin(index, attempt.handle)
+        handles = {} if self._schedule.handles is None else self._schedule.handles
+        handles[attempt.chain_id] = attempt.handle
         try:
             trajectory = await self._attempts(attempt, runner)
         except CancelledError:
             self._stopped(attempt.chain_id, 0, StopReason.CANCELLED, None)
             raise
+        finally:
+            del handles[attempt.chain_id]
         group.end(index, trajectory)
         at_once = runner.group_reward is None and not plan.spares
         if at_once:

@@ -50,6 +50,7 @@ from agentfly.training.staleness import StalenessWindow, oldest_version
 from agentfly.training.task_mix import TaskMix, for_run
 from agentfly.training.tool_trial import with_examples
 from agentfly.training.train_result import Target
+from agentfly.training.watchdog import Watchdog
 from agentfly.types import EnvSpec, Group, Seed, TrainableEngine
 
 if TYPE_CHECKING:
@@ -132,6 +133,11 @@ async def open_run(
                 checkpoints=checkpoints,
                 trackers=stack.enter_context(closing(trackers)),
                 progress=progress,
+                watchdog=Watchdog(
+                    folder=folder.stalls_folder,
+                    seconds=settings.rollout.stall_seconds,
+                    chains=chains.handles,
+                ),
                 findings=findings,
                 target=_target(folder, settings),
                 saved=saved,

@@ -31,6 +31,7 @@ from agentfly.training.rollout_stages import Evaluator, Sampled, Sampler
 from agentfly.training.run_folder import RunFolder
 from agentfly.training.run_state import write_state
 from agentfly.training.train_result import StoppedBy, Target, TrainResult
+from agentfly.training.watchdog import Watchdog
 from agentfly.types import Group, Learner, SharedTensors, StepMetrics, TrainableEngine
 
 
@@ -51,6 +52,7 @@ class Loop:
     checkpoints: Checkpoints
     trackers: Trackers
     progress: RunProgress
+    watchdog: Watchdog
     findings: Findings
     target: Target
     saved: Checkpoint | None
@@ -79,11 +81,12 @@ class Loop:
         """Go on to the last step or the target; what was learned is always saved."""
         self.progress.start(self.settings.train.steps, done=self.step)
         try:
-            await self._evaluate_if(self.step == 0 and self.settings.eval.at_start)
-            async with self.sampler.running():
-                while not self._done:
-                    await self._one_step()
-            await self._evaluate_if(self.settings.eval.at_end)
+            async with self.watchdog.watching():
+                await self._evaluate_if(self.step == 0 and self.settings.eval.at_start)
+                async with self.sampler.running():
+                    while not self._done:
+                        await self._one_step()
+                await self._evaluate_if(self.settings.eval.at_end)
         finally:
             self._save_what_is_new()
             self._thread.shutdown()
@@ -99,10 +102,11 @@ class Loop:
 
     async def _one_step(self) -> None:
         step, times = self.step + 1, StageTimes()
-        sampled = await self._sample(step)
+        with self.watchdog.stage(f"sampling for step {step}", runs_chains=True):
+            sampled = await self._sample(step)
         metrics = self._rollout_metrics(sampled)
         self._time_limit_warning.update(metrics["chains/time_limit_share"])
-        with times("training"):
+        with times("training"), self.watchdog.stage(f"the learner in step {step}"):
             learned = await self._learn(sampled.groups)
         # From here to the log there is no await: the step is trained and logged, or neither.
         self.ledger.train([group.id for group in sampled.groups], step=step)
@@ -112,7 +116,8 @@ class Loop:
         self._log(step, metrics | _train_metrics(learned) | times.metrics())
         self._learning = False
         self.findings.take(step, sampled.all, updates=learned.updates)
-        with self._deferred_timing("publishing"):
+        sending = f"publishing version {step} to {type(self.engine).__name__}"
+        with self._deferred_timing("publishing"), self.watchdog.stage(sending):
             await self.publisher.publish(step)
         self.sampler.published(step)
         await self._evaluate_if(self.evaluator.due(step))
@@ -146,7 +151,10 @@ class Loop:
             return
         self.progress.evaluation_started(self.evaluator.num_chains)
         file = self.folder.evaluation_file(self.step)
-        with self._deferred_timing("evaluating"):
+        with (
+            self._deferred_timing("evaluating"),
+            self.watchdog.stage("evaluating", runs_chains=True),
+        ):
             groups = await self.evaluator.evaluate(file)
         compact(file)
         metrics = self.evaluator.metrics(groups)

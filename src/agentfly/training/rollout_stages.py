@@ -18,6 +18,7 @@ from agentfly.tasks import Ledger, Visit
 from agentfly.training.health import has_trainable
 from agentfly.types import (
     ANY_SCORE,
+    ChainHandle,
     Clock,
     Group,
     OnEvent,
@@ -40,6 +41,8 @@ class ChainRunner:
     max_concurrent: int
     retries: int
     on_event: OnEvent | None = None
+    handles: dict[str, ChainHandle] = field(default_factory=dict)
+    """Chains that are running, by id."""
 
     async def run(
         self,
@@ -76,6 +79,7 @@ class ChainRunner:
             max_concurrent=self.max_concurrent,
             retries=self.retries,
             on_event=self.on_event,
+            handles=self.handles,
         )
 
 

@@ -14,6 +14,7 @@ runs/demo/
     published/version_10/    weights on their way to an engine elsewhere
     tensorboard/
     log.txt                  what libraries had to say
+    stalls/1.txt             what stood still, with all stacks
     lock                     held by the process that trains
 """
 
@@ -141,6 +142,11 @@ class RunFolder:
     def undone_folder(self) -> Path:
         """The chains of steps that were taken again, a folder for each time."""
         return self.path / "undone"
+
+    @property
+    def stalls_folder(self) -> Path:
+        """Reports of the watchdog."""
+        return self.path / "stalls"
 
     @property
     def model_folder(self) -> Path:
