@@ -9,8 +9,9 @@ INSTALLED := $(VENV)/.installed
 export OMP_WAIT_POLICY := passive
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart install test test-slow test-vllm chaos check format learning bench bench-import bench-rollout bench-engine bench-train \
-	bench-chat bench-resources bench-envs bench-scale gpu-acceptance check-templates improvement docs docs-sync clean
+.PHONY: help quickstart install test test-slow test-vllm chaos check format learning learning-async bench bench-async bench-import \
+	bench-rollout bench-engine bench-train bench-chat bench-resources bench-envs bench-scale gpu-acceptance check-templates improvement \
+	docs docs-sync clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -59,6 +60,9 @@ format: $(INSTALLED) ## format the code and fix what ruff can
 learning: $(INSTALLED) ## train tiny with four algorithms on three seeds each; curves go to docs/results/
 	$(BIN)/python -m benchmarks.learning
 
+learning-async: $(INSTALLED) ## does learning reach the synchronous reward ahead of the learner? three seeds
+	$(BIN)/python -m benchmarks.learning --algorithms grpo --max-staleness 0 1 2 --out docs/results/async
+
 ENV ?= webshop
 improvement: $(INSTALLED) ## imitation, then reinforcement learning in one environment: make improvement ENV=webshop
 	$(BIN)/python -m benchmarks.improvement $(ENV)
@@ -83,6 +87,9 @@ bench-engine: $(INSTALLED) ## the local engine compared with `model.generate`
 
 bench-train: $(INSTALLED) ## a whole step compared with trl's, and the learner with a bare loop
 	$(BIN)/python -m benchmarks.train
+
+bench-async: $(INSTALLED) ## the asynchronous loop compared with the synchronous one, simulated and real
+	$(BIN)/python -m benchmarks.async_training
 
 bench-resources: $(INSTALLED) ## sandboxes and leases, compared with bare processes
 	$(BIN)/python -m benchmarks.resources

@@ -2,9 +2,12 @@
 
     python -m benchmarks.learning                           # all of it, written to docs/results/
     python -m benchmarks.learning --algorithms grpo --seeds 0
+    python -m benchmarks.learning --algorithms grpo --max-staleness 0 1 2 --out docs/results/async
 
 Held-out reward before and after, and the training reward of every step; a run that improves by
-less than 0.3 is a failure. Two runs go at once, with one thread each.
+less than 0.3 is a failure. Two runs go at once, with one thread each. With several bounds on
+staleness, an asynchronous run fails as well if it ends lower than the synchronous ones by more than
+their seeds differ, and by more than 0.05.
 """
 
 import os
@@ -21,7 +24,9 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
+from statistics import fmean
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "examples" / "tiny_calculator.toml"
@@ -29,6 +34,8 @@ RESULTS = ROOT / "docs" / "results" / "tiny_calculator"
 ALGORITHMS = ("ppo", "reinforce++", "grpo", "rloo")
 SEEDS = (0, 1, 2)
 MIN_GAIN = 0.3
+NOISE = 0.05
+"""Difference of final rewards that means nothing: four chains per held-out task."""
 EXACT = ("eval.num_chains=4",)
 """Held-out chains per task, more than in the example: the final rewards are compared."""
 
@@ -38,6 +45,7 @@ class Curve:
     """Results of one run."""
 
     algorithm: str
+    max_staleness: int = 0
     seed: int
     before: float
     after: float
@@ -67,6 +75,7 @@ def learn(algorithm: str, seed: int, overrides: Sequence[str] = EXACT) -> Curve:
     held_out = [metrics["eval/reward"] for metrics in records if "eval/reward" in metrics]
     return Curve(
         algorithm=algorithm,
+        max_staleness=settings.rollout.max_staleness,
         seed=seed,
         before=held_out[0],
         after=held_out[-1],
@@ -83,8 +92,8 @@ def plot(curves: list[Curve], path: Path) -> None:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
-    for color, name in enumerate(dict.fromkeys(curve.algorithm for curve in curves)):
-        for number, curve in enumerate(c for c in curves if c.algorithm == name):
+    for color, name in enumerate(dict.fromkeys(map(_label, curves))):
+        for number, curve in enumerate(c for c in curves if _label(c) == name):
             label = name if number == 0 else None
             steps = range(1, len(curve.rewards) + 1)
             axes.plot(steps, curve.rewards, color=f"C{color}", alpha=0.8, label=label)
@@ -93,30 +102,55 @@ def plot(curves: list[Curve], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
+def _label(curve: Curve) -> str:
+    ahead = f", max_staleness {curve.max_staleness}" if curve.max_staleness else ""
+    return f"{curve.algorithm}{ahead}"
+
+
+def behind(curves: Sequence[Curve]) -> list[str]:
+    """Return the asynchronous runs' labels whose final reward is below the synchronous ones'."""
+    finals: dict[tuple[str, int], list[float]] = {}
+    for curve in curves:
+        finals.setdefault((curve.algorithm, curve.max_staleness), []).append(curve.after)
+    found = []
+    for (algorithm, staleness), after in finals.items():
+        synchronous = finals.get((algorithm, 0), after)
+        noise = max(NOISE, max(synchronous) - min(synchronous))
+        if fmean(after) < fmean(synchronous) - noise:
+            found.append(f"{algorithm} at max_staleness {staleness}")
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--algorithms", nargs="+", default=ALGORITHMS)
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
+    parser.add_argument("--max-staleness", nargs="+", type=int, default=(0,))
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
-    jobs = [(algorithm, seed) for algorithm in given.algorithms for seed in given.seeds]
+    bounds = [(*EXACT, f"rollout.max_staleness={bound}") for bound in given.max_staleness]
+    jobs = list(product(given.algorithms, given.seeds, bounds))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(2, mp_context=context, max_tasks_per_child=1) as processes:
         curves = []
         for curve in processes.map(learn, *zip(*jobs, strict=True)):
             curves.append(curve)
             print(
-                f"  {curve.algorithm:14} seed {curve.seed}  {curve.before:.2f} → {curve.after:.2f}"
+                f"  {_label(curve):30} seed {curve.seed}  {curve.before:.2f} → {curve.after:.2f}"
                 f"  ({curve.seconds:.0f} s)",
                 flush=True,
             )
     given.out.mkdir(parents=True, exist_ok=True)
-    record = {"command": "make learning", "runs": [asdict(curve) for curve in curves]}
+    arguments = " ".join(sys.argv[1:])
+    command = f"python -m benchmarks.learning {arguments}" if arguments else "make learning"
+    record = {"command": command, "runs": [asdict(curve) for curve in curves]}
     (given.out / "curves.json").write_text(json.dumps(record, indent=1) + "\n")
     plot(curves, given.out / "curves.png")
     failed = [f"{curve.algorithm}/{curve.seed}" for curve in curves if curve.gain < MIN_GAIN]
     if failed:
         sys.exit(f"these improved by less than {MIN_GAIN}: {', '.join(failed)}")
+    if worse := behind(curves):
+        sys.exit(f"these end below the synchronous runs by more than noise: {', '.join(worse)}")
 
 
 if __name__ == "__main__":
