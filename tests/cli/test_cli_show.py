@@ -76,7 +76,19 @@ def test_masks_by_code_are_not_run(run: Path) -> None:
     (run / "config.toml").write_text(CONFIG + 'rollout.mask = "os:system"\n')
     shown = show("demo", "1", "--tokens")
     assert shown.exit_code == 0
-    assert "'os:system' is code of its own and is not run here" in shown.stderr
+    assert "? sampled; the policy os:system decides, and is not run here (--trust" in shown.stdout
+    assert [shown.stdout.count(f"  {mark}   -1.000  v0") for mark in "?+-"] == [4, 0, 0]
+
+
+def test_a_mask_by_code_is_run_on_demand(run: Path, tmp_path: Path) -> None:
+    (run / "config.toml").write_text(CONFIG + 'rollout.mask = "shown_mask:odd"\n')
+    (tmp_path / "shown_mask.py").write_text(
+        "def odd(turns):\n"
+        "    return [[i % 2 == 1 for i in range(len(t.completion.token_ids))] for t in turns]\n"
+    )
+    shown = show("demo", "1", "--tokens", "--trust")
+    assert shown.exit_code == 0, shown.output
+    assert [shown.stdout.count(f"  {mark}   -1.000  v0") for mark in "?+-"] == [0, 2, 2]
 
 
 def test_without_a_tokenizer_messages_are_shown_with_a_note(run: Path) -> None:

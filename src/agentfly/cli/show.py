@@ -35,6 +35,14 @@ def show(  # noqa: PLR0913 - each is an option of the command
         bool,
         typer.Option("--tokens", help="Show each token with its mask and log-probability."),
     ] = False,
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust",
+            help="With --tokens: run the run's own mask policy, a module in the working directory "
+            "or installed, to show which tokens it leaves on.",
+        ),
+    ] = False,
     min_reward: Annotated[
         float | None, typer.Option(help="Chains with this reward or more.")
     ] = None,
@@ -73,7 +81,7 @@ def show(  # noqa: PLR0913 - each is an option of the command
             _show_table(found.chain_file(step, held_out=held_out), wanted, console, limit)
         else:
             one = _find(found, chain, step=step, held_out=held_out)
-            _show_one(found, one, console, tokens=tokens)
+            _show_one(found, one, console, tokens=tokens, trust=trust)
 
 
 def _show_table(file: ChainFile, wanted: ChainFilter, console: Console, limit: int) -> None:
@@ -113,7 +121,9 @@ def _find(run: RecordedRun, chain: str, *, step: int | None, held_out: bool) -> 
     return found
 
 
-def _show_one(run: RecordedRun, chain: Trajectory, console: Console, *, tokens: bool) -> None:
+def _show_one(
+    run: RecordedRun, chain: Trajectory, console: Console, *, tokens: bool, trust: bool
+) -> None:
     has_ids = any(turn.completion is not None for turn in chain.turns)
     decode = _decoder(run) if has_ids else None
     if not tokens:
@@ -124,7 +134,9 @@ def _show_one(run: RecordedRun, chain: Trajectory, console: Console, *, tokens: 
             f"the chain {chain.chain_id!r} has no token ids: its model is a server that gives text "
             "alone. Leave --tokens out"
         )
-    show_tokens(chain, console, decode or _ids_as_text, _mask(run))
+    policy = str(run.settings.get("rollout", {}).get("mask", "all_sampled"))
+    mask = _mask(policy, trust=trust)
+    show_tokens(chain, console, decode or _ids_as_text, mask, policy=policy)
 
 
 def _decoder(run: RecordedRun) -> Decode | None:
@@ -145,13 +157,14 @@ def _ids_as_text(ids: object) -> str:
     return " ".join(map(str, ids)) if isinstance(ids, list | tuple) else str(ids)
 
 
-def _mask(run: RecordedRun) -> Mask:
-    """Return the run's mask policy; code of its own is not run, so all sampled tokens are on."""
+def _mask(policy: str, *, trust: bool) -> Mask | None:
+    """Return a run's mask policy; None for one of its own, whose code is run only on demand."""
     from agentfly.chat import MASK_POLICIES, mask_policy
 
-    name = run.settings.get("rollout", {}).get("mask", "all_sampled")
-    if name not in MASK_POLICIES:
-        note = f"The mask policy {name!r} is code of its own and is not run here: all sampled "
-        typer.echo(f"{note}tokens are shown as trained.", err=True)
-        name = "all_sampled"
-    return mask_policy(name)
+    if policy in MASK_POLICIES:
+        return mask_policy(policy)
+    if not trust:
+        return None
+    from agentfly.agents.registry import find_mask
+
+    return mask_policy(find_mask(policy))

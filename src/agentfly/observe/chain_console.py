@@ -20,7 +20,9 @@ KIND_STYLES = {
     TokenKind.CONTEXT: "dim",
     TokenKind.TRAINED: "bold green",
     TokenKind.MASKED: "yellow",
+    TokenKind.SAMPLED: "cyan",
 }
+MARKS = {TokenKind.TRAINED: "+", TokenKind.MASKED: "-", TokenKind.SAMPLED: "?"}
 
 
 def chain_table(rows: Iterable[ChainRow]) -> Table:
@@ -71,13 +73,20 @@ def show_chain(chain: Trajectory, console: Console, decode: Decode | None) -> No
     _ending(chain, console)
 
 
-def show_tokens(chain: Trajectory, console: Console, decode: Decode, mask: Mask) -> None:
-    """Print every token of a chain: context as text, each sampled one with its log-probability."""
+def show_tokens(
+    chain: Trajectory, console: Console, decode: Decode, mask: Mask | None, *, policy: str = ""
+) -> None:
+    """Print every token of a chain: context as text, each sampled one with its log-probability.
+
+    Args:
+        chain: The chain.
+        console: Where it is printed.
+        decode: From token ids to text.
+        mask: The run's mask policy; None where it is code that is not to be run.
+        policy: Name of that policy, for the legend.
+    """
     _heading(chain, console)
-    legend = Text("context, ", style=KIND_STYLES[TokenKind.CONTEXT])
-    legend.append("+ sampled and trained", KIND_STYLES[TokenKind.TRAINED])
-    legend.append(", - sampled and masked off", KIND_STYLES[TokenKind.MASKED])
-    console.print(legend)
+    console.print(_legend(policy if mask is None else None), soft_wrap=True)
     for tokens in token_view(chain, decode, mask):
         turn, context = tokens.turn, tokens.context
         console.print(
@@ -94,9 +103,17 @@ def show_tokens(chain: Trajectory, console: Console, decode: Decode, mask: Mask)
     _ending(chain, console)
 
 
+def _legend(not_run: str | None) -> Text:
+    legend = Text("context, ", style=KIND_STYLES[TokenKind.CONTEXT])
+    if not_run is not None:
+        told = f"? sampled; the policy {printable(not_run)} decides, and is not run here"
+        return legend.append(f"{told} (--trust runs it)", KIND_STYLES[TokenKind.SAMPLED])
+    legend.append("+ sampled and trained", KIND_STYLES[TokenKind.TRAINED])
+    return legend.append(", - sampled and masked off", KIND_STYLES[TokenKind.MASKED])
+
+
 def _token_line(token: TokenView) -> Text:
-    mark = "+" if token.kind is TokenKind.TRAINED else "-"
-    numbers = f"  {mark} {token.logprob:8.3f}  v{token.version:<4}{token.id:>7}  "
+    numbers = f"  {MARKS[token.kind]} {token.logprob:8.3f}  v{token.version:<4}{token.id:>7}  "
     return Text.assemble((numbers, "dim"), (_visible(token), KIND_STYLES[token.kind]))
 
 

@@ -21,6 +21,8 @@ class TokenKind(StrEnum):
     """Sampled, and carries loss."""
     MASKED = "masked"
     """Sampled, and switched off by the mask policy."""
+    SAMPLED = "sampled"
+    """Sampled; the mask policy was not run, so whether it carries loss is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +47,17 @@ class TurnTokens:
     sampled: tuple[TokenView, ...]
 
 
-def token_view(chain: Trajectory, decode: Decode, mask: Mask) -> Iterator[TurnTokens]:
-    """Yield the tokens of each turn, in the order of the turns."""
+def token_view(chain: Trajectory, decode: Decode, mask: Mask | None) -> Iterator[TurnTokens]:
+    """Yield the tokens of each turn, in the order of the turns.
+
+    Args:
+        chain: The chain.
+        decode: From token ids to text.
+        mask: The run's mask policy; None where it is not to be run.
+    """
     turns = chain.turns
-    for turn, kept in zip(turns, mask(turns), strict=True):
+    kept_of_each = mask(turns) if mask else [None] * len(turns)
+    for turn, kept in zip(turns, kept_of_each, strict=True):
         context = (
             TokenView(id=token, text=decode([token]), kind=TokenKind.CONTEXT)
             for token in turn.context_ids
@@ -56,18 +65,23 @@ def token_view(chain: Trajectory, decode: Decode, mask: Mask) -> Iterator[TurnTo
         yield TurnTokens(turn=turn, context=tuple(context), sampled=_sampled(turn, kept, decode))
 
 
-def _sampled(turn: Turn, kept: Sequence[bool], decode: Decode) -> tuple[TokenView, ...]:
+def _sampled(turn: Turn, kept: Sequence[bool] | None, decode: Decode) -> tuple[TokenView, ...]:
     if turn.completion is None:
         return ()
     completion = turn.completion
-    columns = (completion.token_ids, completion.logprobs, completion.version_of_each(), kept)
+    kinds = (
+        [TokenKind.SAMPLED] * len(completion.token_ids)
+        if kept is None
+        else [TokenKind.TRAINED if on else TokenKind.MASKED for on in kept]
+    )
+    columns = (completion.token_ids, completion.logprobs, completion.version_of_each(), kinds)
     return tuple(
         TokenView(
             id=token,
             text=decode([token]),
-            kind=TokenKind.TRAINED if on else TokenKind.MASKED,
+            kind=kind,
             logprob=logprob,
             version=version,
         )
-        for token, logprob, version, on in zip(*columns, strict=True)
+        for token, logprob, version, kind in zip(*columns, strict=True)
     )
