@@ -15,6 +15,7 @@ from agentfly.config import SourceSettings
 from agentfly.engines import ScriptedTurn
 from agentfly.errors import ConfigError
 from agentfly.resources import Pooling
+from agentfly.tools import calculator
 from agentfly.types import Seed
 
 ROWS = [{"id": str(number), "question": "Store it.", "item": f"item-{number}"} for number in (0, 1)]
@@ -342,3 +343,17 @@ def test_settings_name_classes_and_methods(tmp_path: Path) -> None:
         ConfigError, match=r"methods_shop:Shop has no tool 'bye'\. Did you mean 'buy"
     ):
         names(tools=["methods_shop:Shop.bye"])
+
+
+def test_a_model_that_never_saw_the_tools_is_reported_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    agent = Agent("tiny", tools=[Inventory.put])
+    agent.with_engine(engine("Done."))
+    (said,) = caplog.messages
+    assert "The model 'tiny' never saw the tools put, and will not call them" in said
+    assert "agentfly sft" in said
+    caplog.clear()
+    Agent("tiny", tools=[calculator])
+    Agent(engine("Done."), tools=[Inventory.put])
+    assert not caplog.messages

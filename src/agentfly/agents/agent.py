@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -28,7 +29,8 @@ from agentfly.agents.run_result import RunResult, open_trajectory_file
 from agentfly.chat.formats import CallFormat, get_format
 from agentfly.config import EngineSettings
 from agentfly.errors import ConfigError
-from agentfly.observe.findings import count
+from agentfly.models.zoo import unseen_tools
+from agentfly.observe.findings import count, unseen_tools_finding
 from agentfly.observe.heartbeat import Heartbeat
 from agentfly.resources import EnvironmentManager
 from agentfly.rewards import CombinedReward
@@ -63,6 +65,8 @@ from agentfly.types import (
     Tool,
     Trajectory,
 )
+
+_log = logging.getLogger(__name__)
 
 
 class RunOptions(TypedDict, total=False):
@@ -149,6 +153,7 @@ class Agent:
         if model is not None:
             chosen = EngineSettings(name=engine) if isinstance(engine, str) else engine
             self.model = self._given.open(model, chosen, trust_remote_code=trust_remote_code)
+            self._warn_unseen_tools(model)
         elif engine is not None:
             raise ConfigError(
                 "`engine` chooses what samples from a model that is named, and this agent has no "
@@ -343,6 +348,13 @@ class Agent:
             group_reward=self.group_reward,
             group_reward_seconds=self.limits.reward_seconds,
         )
+
+    def _warn_unseen_tools(self, model: str | Path | Engine | ChatModel) -> None:
+        """Log a warning if the model is a built-in one that can't call these tools."""
+        if not isinstance(model, str | Path):
+            return
+        if unseen := unseen_tools(model, [spec.name for spec in self.tools.specs]):
+            _log.warning("%s", unseen_tools_finding("default", str(model), unseen))
 
     def _format(self, given: str | CallFormat | None) -> CallFormat | None:
         """Return the call format: the given one, else the kind's; None means the template's own."""

@@ -19,7 +19,7 @@ from agentfly.chat import CHATML_TOKENS, ByteTokenizer, MaskPolicy, TemplateRend
 from agentfly.engines import ScriptedEngine, ScriptedTurn
 from agentfly.errors import AgentFlyError
 from agentfly.models import zoo
-from agentfly.observe.findings import count
+from agentfly.observe.findings import count, unseen_tools_finding
 from agentfly.rollout import Limits
 from agentfly.tasks import load_tasks
 from agentfly.tasks.task_loading import HubDataset, Rows
@@ -53,6 +53,8 @@ class Rehearsal:
     """Description of the scripted chain in one line."""
     problems: tuple[str, ...] = ()
     """Why the source can't be trained on; empty if it can."""
+    warnings: tuple[str, ...] = ()
+    """Why a run on the source may learn nothing, although it can begin."""
 
 
 class _ReadsFields(Protocol):
@@ -85,7 +87,19 @@ async def _rehearse_source(source: Source, parts: RunParts) -> Rehearsal:
     summary = "no chain was played, because fields are missing"
     if not problems:
         summary, problems = await _play(source.agent, tasks[0], parts)
-    return Rehearsal(source=source.name, summary=f"{counted}; {summary}", problems=tuple(problems))
+    return Rehearsal(
+        source=source.name,
+        summary=f"{counted}; {summary}",
+        problems=tuple(problems),
+        warnings=_unseen_tools(source, parts),
+    )
+
+
+def _unseen_tools(source: Source, parts: RunParts) -> tuple[str, ...]:
+    """Return the finding with which the run would begin, if its model can't call the tools."""
+    model = parts.settings.model.name
+    unseen = zoo.unseen_tools(model, [spec.name for spec in source.agent.tools.specs])
+    return (str(unseen_tools_finding("default", str(model), unseen)),) if unseen else ()
 
 
 def _held_out(rows: Rows) -> list[Task]:
@@ -230,7 +244,8 @@ def _count_trained(trajectory: Trajectory, mask: MaskPolicy) -> int:
 def _outcome(result: ToolResult) -> str:
     if result.status is ToolStatus.OK:
         return "answered"
-    return f"gave {result.status} ({result.observation[:MAX_SHOWN]})"
+    said = f"gave {result.status} ({result.observation[:MAX_SHOWN]})"
+    return f"{said}, which its made-up arguments may explain"
 
 
 def _describe(trajectory: Trajectory, trained: int) -> str:

@@ -91,11 +91,18 @@ def _print_verdict(parts: RunParts) -> None:
     rehearsals = asyncio.run(rehearse(parts))
     for one in rehearsals:
         typer.echo(f"source {one.source!r}: {one.summary}", err=True)
+        for warning in one.warnings:
+            said = f"warning: source {one.source!r}: {warning}"
+            typer.secho(said, fg=typer.colors.YELLOW, err=True)
     problems = [f"source {one.source!r}: {text}" for one in rehearsals for text in one.problems]
     for problem in problems:
         typer.secho(f"not ready: {problem}", fg=typer.colors.RED, err=True)
     if problems:
         raise typer.Exit(2)
+    if any(one.warnings for one in rehearsals):
+        said = "ready to start, but it may learn nothing: see the warning above"
+        typer.secho(said, fg=typer.colors.YELLOW, err=True)
+        return
     typer.secho("ready: nothing is in the way of this run", fg=typer.colors.GREEN, err=True)
 
 

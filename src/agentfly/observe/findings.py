@@ -141,13 +141,8 @@ class Findings:
     def take_unseen_tools(self, source: str, model: str, tools: Sequence[str]) -> None:
         """Report tools that the model can't call, before the first step."""
         if tools:
-            text = (
-                f"The model {model!r} never saw the tools {', '.join(tools)}, and will not call "
-                "them: it was pre-trained on a few others, which `agentfly models info` names.",
-                "Let it imitate some calls first (agentfly sft), or take a general model such as "
-                "smollm2-135m-instruct.",
-            )
-            self._report(0, source, [(FindingKind.UNSEEN_TOOLS, *text)])
+            found = unseen_tools_finding(source, model, tools)
+            self._report(0, source, [(found.kind, found.sentence, found.way_out)])
 
     def _tasks_of(self, source: str) -> list[Task]:
         return [task for task in self.tasks if task.source == source]
@@ -165,6 +160,19 @@ class Findings:
             with whole_file(self.path) as file:
                 data = {"v": FORMAT_VERSION, "kind": "findings", "findings": content}
                 file.write((json.dumps(data, indent=1) + "\n").encode())
+
+
+def unseen_tools_finding(source: str, model: str, tools: Sequence[str]) -> Finding:
+    """Return the finding that a model can't call some tools, which is known before any chain."""
+    return Finding(
+        kind=FindingKind.UNSEEN_TOOLS,
+        step=0,
+        source=source,
+        sentence=f"The model {model!r} never saw the tools {', '.join(tools)}, and will not call "
+        "them: it was pre-trained on a few others, which `agentfly models info` names.",
+        way_out="Let it imitate some calls first (agentfly sft), or take a general model such as "
+        "smollm2-135m-instruct.",
+    )
 
 
 def has_learned(records: Sequence[MetricsRecord]) -> bool:
