@@ -348,12 +348,17 @@ def test_settings_name_classes_and_methods(tmp_path: Path) -> None:
 def test_a_model_that_never_saw_the_tools_is_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    agent = Agent("tiny", tools=[Inventory.put])
+    @tool
+    def polish(item: str) -> str:
+        """Polish an item."""
+        return item
+
+    agent = Agent("tiny", tools=[polish])
     agent.with_engine(engine("Done."))
     (said,) = caplog.messages
-    assert "The model 'tiny' never saw the tools put, and will not call them" in said
+    assert "The model 'tiny' never saw the tools polish, and will not call them" in said
     assert "agentfly sft" in said
     caplog.clear()
     Agent("tiny", tools=[calculator])
-    Agent(engine("Done."), tools=[Inventory.put])
+    Agent(engine("Done."), tools=[polish])
     assert not caplog.messages
