@@ -10,6 +10,7 @@ import torch
 from benchmarks.live_memory import Live
 from tests.training.learner_cases import SMALL, hf, make_model, make_policy
 from tests.training.small_trainer import one_source, settings, train
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from agentfly.training.learner import memory, segment_attention
 from agentfly.training.learner.attention_kernels import Chunked
@@ -73,6 +74,17 @@ def test_the_estimate_is_what_an_update_takes(
     averages = estimate.state * 2 / 3
     most = 2.5 if checkpointing else 1.4
     assert 1.0 <= (estimate.total - averages) / live.peak < most
+
+
+def test_the_estimate_needs_no_weights_but_only_their_shapes() -> None:
+    def estimate() -> Memory:
+        model = hf.LlamaForCausalLM(hf.LlamaConfig(**SMALL))
+        compute = Forward(model, dtype=torch.bfloat16, checkpointing=True)
+        return estimate_memory(compute, model.parameters(), 512, processes=2)
+
+    with FakeTensorMode():
+        without_values = estimate()
+    assert without_values == estimate()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 
 from agentfly.errors import ConfigError
 from agentfly.modeling.shared_view import shared_view
@@ -104,6 +105,11 @@ def autocast(module: Any, dtype: torch.dtype) -> AbstractContextManager[None]:
     return torch.autocast(device, dtype, enabled=dtype != torch.float32)
 
 
+def has_no_values(module: Any) -> bool:
+    """Return whether a module has only the shapes of its weights, so that nothing is computed."""
+    return any(isinstance(parameter, FakeTensor) for parameter in module.parameters())
+
+
 def _why_not_packed(module: Any) -> str | None:
     config = module.config.get_text_config(decoder=True)
     rope = (getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
@@ -111,6 +117,8 @@ def _why_not_packed(module: Any) -> str | None:
         return f"its rotary embedding ({rope}) changes with the length of the sequence"
     if not getattr(module, "_supports_attention_backend", False):
         return "its attention can't be replaced"
+    if has_no_values(module):
+        return None
     try:
         error = _packing_error(module)
     except ConfigError as reason:

@@ -9,7 +9,7 @@ import logging
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -80,17 +80,28 @@ def estimate_memory(
         processes: Over which gradients and averages are spread. Until the last row of an update,
             each process keeps whole gradients besides; the layers at work are gathered.
     """
-    numbers = sum(parameter.numel() for parameter in trained)
-    several = processes > 1
     fixed, per_token = _kept(forward)
     logits = 4 * tokens * forward.vocabulary
     # The head is done when the layers begin.
     chunks = max(CHUNKS_AT_ONCE * min(logits, CHUNK_BYTES), _scores(forward, tokens))
-    return Memory(
-        state=BYTES_PER_PARAMETER * numbers / processes + (4 * numbers if several else 0),
-        fixed=fixed + chunks + (_gathered(forward) if several else 0),
+    alone = Memory(
+        state=BYTES_PER_PARAMETER * sum(parameter.numel() for parameter in trained),
+        fixed=fixed + chunks,
         per_token=per_token + _working(forward, per_token),
         tokens=tokens,
+    )
+    return spread_over(alone, forward, processes)
+
+
+def spread_over(alone: Memory, forward: Forward, processes: int) -> Memory:
+    """Return what each of several processes needs, instead of one alone."""
+    if processes == 1:
+        return alone
+    gradients = alone.state * 4 / BYTES_PER_PARAMETER
+    return replace(
+        alone,
+        state=alone.state / processes + gradients,
+        fixed=alone.fixed + _gathered(forward),
     )
 
 
@@ -151,7 +162,9 @@ def kept_bytes(forward: Forward, tokens: int) -> int:
 
 
 def _place(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
+    """Identify a storage; those of tensors without values have no address."""
+    place: int = tensor.untyped_storage()._cdata
+    return place
 
 
 @contextmanager

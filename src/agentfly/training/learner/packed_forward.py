@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from agentfly.errors import ConfigError
-from agentfly.training.learner.body import make_body
+from agentfly.training.learner.body import has_no_values, make_body
 from agentfly.training.learner.logprob import token_logprobs
 from agentfly.training.learner.pack import PackedRow, Place, Segment
 from agentfly.types import Sample
@@ -165,6 +165,8 @@ def _prove_head(causal_lm: Any, head: Any) -> None:
             f"the head of {name} is a {type(head).__name__}, and log-probabilities in chunks need "
             "a plain linear layer. Leave the head out of the LoRA targets, or train another model"
         )
+    if has_no_values(causal_lm):
+        return
     ids = torch.arange(4, device=causal_lm.device)[None] % head.out_features
     theirs = causal_lm(input_ids=ids, use_cache=False).logits
     ours = head(causal_lm.base_model(input_ids=ids, use_cache=False).last_hidden_state)
