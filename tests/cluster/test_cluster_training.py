@@ -64,6 +64,8 @@ def settings(nodes: Nodes, folder: Path, model: str, **rollout: int) -> RunSetti
             "engine": {"replicas": 2},
             "rollout": {"retries": 3, "max_turns": 3, **rollout},
             "train": {"steps": 4, "lr": 1e-5},
+            # Made before the first chain: an untrained model may call no tool at all.
+            "environments": {"min_warm": 6},
             "eval": {"at_start": False, "at_end": False},
             "cluster": {"ray": nodes.address},
         }
