@@ -1,12 +1,23 @@
 """A Ray cluster of three small nodes on this machine."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 NODE: dict[str, Any] = {"num_cpus": 2, "object_store_memory": 100_000_000}
+
+
+def patiently(start: Callable[[], Any]) -> Any:
+    """Start again what Ray gave only 30 s, which a busy machine may not have."""
+    for _ in range(4):
+        try:
+            return start()
+        except Exception as error:
+            if "timed out during startup" not in str(error):
+                raise
+    return start()
 
 
 class Nodes:
@@ -18,8 +29,10 @@ class Nodes:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
         head = {**NODE, "include_dashboard": False}
-        self.cluster: Any = Cluster(initialize_head=True, head_node_args=head)
-        self.others: list[Any] = [self.cluster.add_node(**NODE) for _ in range(count - 1)]
+        self.cluster: Any = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
+        self.others: list[Any] = []
+        for _ in range(count - 1):
+            self.add()
 
     @property
     def address(self) -> str:
@@ -32,7 +45,7 @@ class Nodes:
         self.cluster.remove_node(node, allow_graceful=False)
 
     def add(self) -> None:
-        self.others.append(self.cluster.add_node(**NODE))
+        self.others.append(patiently(lambda: self.cluster.add_node(**NODE)))
 
     def close(self) -> None:
         self.cluster.shutdown()
