@@ -8,6 +8,7 @@ from tests.observe.finished_groups import chain, group, scored, turn
 from tests.observe.recorded_runs import CONFIG, record_run, write_chains
 from typer.testing import CliRunner, Result
 
+from agentfly import RunResult
 from agentfly.cli.main import app
 from agentfly.models import resolve_model
 from agentfly.types import StopReason, ToolStatus
@@ -106,3 +107,15 @@ def test_the_unfinished_step_of_a_killed_run_is_shown(run: Path) -> None:
     with file.open("ab") as torn:
         torn.write(b'{"v":1,"kind":"traj')
     assert "turn_limit" in show("demo").output
+
+
+def test_a_file_of_saved_chains_is_shown_like_a_run(tmp_path: Path) -> None:
+    file = tmp_path / "chains.jsonl"
+    RunResult(groups=tuple(GROUPS)).save(file)
+    assert "8*9/0/1" in show(str(file)).output
+    assert "6*7/0/1" in show(str(file), "--max-reward", "0").output
+    assert "<Trajectory 6*7/0/1: reward 0.00" in show(str(file), "2").output
+    assert "no idea" in show(str(file), "6*7/0/1").stdout
+    assert "turn 0: 3 tokens of context" in show(str(file), "1", "--tokens").output
+    steps = show(str(file), "--step", "3")
+    assert (steps.exit_code, "without steps" in steps.output) == (2, True)

@@ -11,7 +11,17 @@ from agentfly.chat import mask_policy
 from agentfly.observe.chain_console import chain_table, show_chain, show_tokens
 from agentfly.observe.chain_filter import ChainRow
 from agentfly.observe.token_view import TokenKind, token_view
-from agentfly.types import Span, SpanKind, StopReason, ToolSpec, ToolStatus, Trajectory
+from agentfly.types import (
+    Message,
+    Span,
+    SpanKind,
+    StopReason,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    ToolStatus,
+    Trajectory,
+)
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\r[bold red]x[/]"
 WORDS = {1: "<s>", 2: "What", 3: " is", 7: "42\n"}
@@ -95,3 +105,30 @@ def test_control_characters_of_a_chain_do_not_reach_the_terminal() -> None:
     text = file.getvalue()
     assert "[bold red]x[/]" in text, "markup of a chain is text"
     assert not [c for c in text if not c.isprintable() and c != "\n"]
+
+
+def test_a_narrow_table_cuts_the_task_and_not_the_stop_reason() -> None:
+    member = replace(one(), stop=StopReason.TOOL_CALL_LIMIT)
+    console, file = printed(width=80)
+    console.print(chain_table([ChainRow.of(1, member, question="Buy a cola. " * 9)]))
+    text = file.getvalue()
+    assert "tool_call_limit  Buy a cola" in text
+    assert "Buy a cola. " * 5 not in text
+
+
+def test_a_call_that_could_not_be_read_is_shown_once() -> None:
+    member = one()
+    broken = ToolCall(id="1", name="", arguments='{"name": put', problem="no JSON")
+    first = member.turns[0]
+    message = Message(role="assistant", content="", tool_calls=(broken,))
+    result = ToolResult(observation="could not be read", status=ToolStatus.MALFORMED)
+    turns = (replace(first, message=message, results=(result,)), *member.turns[1:])
+    member = replace(member, streams=(replace(member.streams[0], turns=turns),))
+    console, file = printed()
+    show_chain(member, console, lambda ids: '<tool_call>{"name": put')
+    text = file.getvalue()
+    assert "[malformed] → could not be read" in text
+    assert '({"name": put)' not in text
+    console, file = printed()
+    show_chain(member, console, None)
+    assert '({"name": put) [malformed] → could not be read' in file.getvalue()

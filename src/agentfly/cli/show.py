@@ -8,18 +8,22 @@ import typer
 from rich.console import Console
 
 from agentfly.cli.command import cli_errors
-from agentfly.cli.report import Run
 from agentfly.errors import AgentFlyError, ConfigError
 from agentfly.observe.chain_console import chain_table, show_chain, show_tokens
 from agentfly.observe.chain_filter import ChainFilter, ChainRow
 from agentfly.observe.chain_text import question
-from agentfly.observe.recorded_run import ChainFile, RecordedRun, find_run
+from agentfly.observe.recorded_run import ChainFile, RecordedRun, SavedChains, find_chains
 from agentfly.observe.token_view import Decode, Mask
 from agentfly.types import Trajectory
 
 
 def show(  # noqa: PLR0913 - each is an option of the command
-    run: Run,
+    run: Annotated[
+        str,
+        typer.Argument(
+            help="Folder of a run, its name in the folder `runs`, or a file of saved chains."
+        ),
+    ],
     chain: Annotated[
         str | None,
         typer.Argument(help="A chain: its id, or its number in the table. Without it, the table."),
@@ -70,9 +74,10 @@ def show(  # noqa: PLR0913 - each is an option of the command
         agentfly show sums 3
         agentfly show sums 3 --tokens
         agentfly show sums --held-out --step 0
+        agentfly show chains.jsonl          # what Agent.run(save_to=...) wrote
     """  # noqa: D301 - a real \\b keeps lines apart
     with cli_errors():
-        found = find_run(run)
+        found = find_chains(run)
         wanted = ChainFilter.read(
             min_reward=min_reward, max_reward=max_reward, stop=stop, tool=tool, text=text
         )
@@ -144,6 +149,9 @@ def _decoder(run: RecordedRun) -> Decode | None:
     from agentfly.chat import load_tokenizer
     from agentfly.models import resolve_model
 
+    if isinstance(run, SavedChains):
+        typer.echo(f"{run.path} does not name its model: messages are shown, not tokens.", err=True)
+        return None
     try:
         folder = run.tokenizer_folder or resolve_model(str(run.settings["model"]["name"]))
         return load_tokenizer(folder).tokenizer.decode

@@ -11,7 +11,7 @@ from agentfly.observe.chain_filter import ChainRow
 from agentfly.observe.chain_text import message_lines, readable
 from agentfly.observe.console import STYLES
 from agentfly.observe.token_view import Decode, Mask, TokenKind, TokenView, token_view
-from agentfly.types import Trajectory, Turn
+from agentfly.types import Trajectory
 from agentfly.types.short_text import printable, shorten
 
 MAX_ID = 40
@@ -30,10 +30,11 @@ def chain_table(rows: Iterable[ChainRow]) -> Table:
     shown = list(rows)
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for name in ("#", "chain", "reward", "turns", "calls", "tokens", "stop"):
-        is_text = name in ("chain", "stop")
-        width = max((len(row.chain_id) for row in shown), default=0) if name == "chain" else 0
+        texts = {"chain": [row.chain_id for row in shown], "stop": [str(row.stop) for row in shown]}
+        width = max(map(len, texts.get(name, [])), default=0)
         width = max(len(name), min(width, MAX_ID))
-        table.add_column(name, justify="left" if is_text else "right", min_width=width)
+        # Only the task is cut where the terminal is narrow.
+        table.add_column(name, justify="left" if name in texts else "right", min_width=width)
     table.add_column("task", no_wrap=True, overflow="ellipsis", ratio=1)
     for row in shown:
         table.add_row(
@@ -63,12 +64,17 @@ def show_chain(chain: Trajectory, console: Console, decode: Decode | None) -> No
         console.print(Text(f"\nturn {turn.index}", style="bold"))
         if decode is not None and turn.completion is not None:
             _paragraph(decode(turn.context_ids), "dim", console)
-            _paragraph(decode(turn.completion.token_ids), STYLES["assistant"], console)
+            said = decode(turn.completion.token_ids)
         else:
-            _show_messages(turn, console)
+            said = turn.message.content
+        if said:
+            _paragraph(said, STYLES["assistant"], console)
         for call, result in zip(turn.message.tool_calls, turn.results, strict=False):
+            # A call that could not be read is there word for word already.
+            repeated = call.problem is not None and call.arguments in said
+            shown = "" if repeated else f"{call.name}({call.arguments})"
             outcome = "" if result.status == "ok" else f" [{result.status}]"
-            told = f"{call.name}({call.arguments}){outcome} → {result.observation}"
+            told = f"{shown}{outcome} → {result.observation}".lstrip()
             _paragraph(told, STYLES["call" if result.status == "ok" else "failure"], console)
     _ending(chain, console)
 
@@ -134,11 +140,6 @@ def _show_opening(chain: Trajectory, console: Console) -> None:
     for message in chain.messages:
         for line in message_lines(message):
             _paragraph(f"{line.role}: {line.text}", STYLES[line.role], console)
-
-
-def _show_messages(turn: Turn, console: Console) -> None:
-    if turn.message.content:
-        _paragraph(turn.message.content, STYLES["assistant"], console)
 
 
 def _paragraph(text: str, style: str, console: Console) -> None:

@@ -35,6 +35,11 @@ def find_run(run: str | Path) -> "RecordedRun":
     raise ConfigError(f"there is no run {str(run)!r}: expected the folder of one. {known}")
 
 
+def find_chains(run: str | Path) -> "RecordedRun":
+    """Return a run as `find_run` does, or the one file that `save_to=` or `save` wrote."""
+    return SavedChains(Path(run)) if Path(run).is_file() else find_run(run)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainFile:
     """The chains of one step, or of the evaluation after it."""
@@ -42,6 +47,8 @@ class ChainFile:
     path: Path
     step: int
     held_out: bool
+    name: str = ""
+    """Name for people, for a file that belongs to no step."""
 
     @property
     def finished(self) -> bool:
@@ -51,6 +58,8 @@ class ChainFile:
     @property
     def title(self) -> str:
         """The name for people: `step 3`, `evaluation after step 3`."""
+        if self.name:
+            return self.name
         return f"evaluation after step {self.step}" if self.held_out else f"step {self.step}"
 
     def read(self) -> Iterator[Trajectory]:
@@ -158,3 +167,26 @@ class RecordedRun:
             return json.loads((self.path / name).read_bytes())
         except (OSError, ValueError, RecursionError):
             return None
+
+
+@dataclass(frozen=True)
+class SavedChains(RecordedRun):
+    """One file of chains, outside of any run's folder: `Agent.run(save_to=...)` writes it."""
+
+    @property
+    def config(self) -> str:
+        """Nothing: the file does not say by which settings its chains were made."""
+        return ""
+
+    @property
+    def chain_files(self) -> list[ChainFile]:
+        """The file alone."""
+        return [ChainFile(path=self.path, step=0, held_out=False, name="saved chains")]
+
+    def chain_file(self, step: int | None, *, held_out: bool = False) -> ChainFile:
+        """Return the file; ConfigError if a step or an evaluation is asked for."""
+        if step is not None or held_out:
+            raise ConfigError(
+                f"{self.path} is one file of chains, without steps: leave --step and --held-out out"
+            )
+        return self.chain_files[0]
