@@ -245,7 +245,12 @@ async def opened_loop(
         )
         progress = RunProgress(quiet=True)
         thread = InlineThread(1)
-        findings = Findings(path=run.path / "findings.json", tasks=(), with_tools=frozenset())
+        findings = Findings(
+            path=run.path / "findings.json",
+            tasks=(),
+            with_tools=frozenset(),
+            algorithm=simulation.algorithm,
+        )
         environments = EnvironmentManager({})
         async with environments:
             yield Loop(

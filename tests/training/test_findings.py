@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 import typer
 from tests.training.small_trainer import HELD_OUT, ROWS, agent, one_source, settings, train
+from torch import Tensor
 from typer.testing import CliRunner
 
 from agentfly import Agent, SamplingParams, Source, ToolCalling, reward, tool
+from agentfly.algorithms import advantage, loss
 from agentfly.cli.train import NOTHING_LEARNED
 from agentfly.cli.train import train as train_command
 from agentfly.config import to_toml
@@ -111,6 +113,46 @@ def test_a_run_stopped_before_its_first_checkpoint_says_so_when_resumed(tmp_path
         f"resuming {tmp_path / 'small'} at step 1: it was stopped before its first checkpoint, and "
         "starts again from the beginning"
     )
+
+
+@advantage
+def divided_by_zero(rewards_G: Tensor) -> Tensor:
+    return (rewards_G - rewards_G) / 0.0
+
+
+@loss
+def logarithm_of_zero(logprobs_N: Tensor, advantages_N: Tensor) -> Tensor:
+    return advantages_N * logprobs_N + (logprobs_N - logprobs_N.detach()).log()
+
+
+@loss
+def root_of_zero(logprobs_N: Tensor, advantages_N: Tensor) -> Tensor:
+    return advantages_N * logprobs_N + (logprobs_N - logprobs_N.detach()).sqrt()
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("divided_by_zero", "the advantage of {} was not finite (NaN or infinite) in"),
+        ("logarithm_of_zero", "the loss of {} was not finite (NaN or infinite) in"),
+        ("root_of_zero", "the gradient of {} was not finite (NaN or infinite), though its loss"),
+    ],
+)
+def test_numbers_that_are_not_finite_are_reported_and_not_taken_for_equal_rewards(
+    tmp_path: Path, name: str, what: str
+) -> None:
+    path = f"{__name__}:{name}"
+    result = train(one_source(), chosen=settings(tmp_path, algorithm={"name": path}))
+    assert kinds(result.findings) == [
+        (FindingKind.NOT_FINITE, 1),
+        (FindingKind.NOTHING_LEARNED, 2),
+    ]
+    found, nothing_learned = result.findings
+    assert found.sentence.startswith(f"1 of 1 update changed nothing: {what.format(path)}")
+    assert " function for a" in found.way_out
+    assert nothing_learned.way_out == "Other findings say why: not_finite of step 1."
+    assert ("tokens." in found.sentence) == (name != "root_of_zero")
+    assert read_findings(result.folder / FINDINGS) == result.findings
 
 
 def test_a_run_that_learns_finds_nothing(tmp_path: Path) -> None:

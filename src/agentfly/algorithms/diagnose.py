@@ -7,7 +7,7 @@ from torch import Tensor
 
 from agentfly.algorithms.function_types import AdvantageInput, AdvantageOutput
 from agentfly.algorithms.kl import k3
-from agentfly.algorithms.objective import LOWEST_LOGPROB
+from agentfly.algorithms.objective import LOWEST_LOGPROB, NOT_FINITE
 from agentfly.algorithms.ratio import log_ratio
 
 METRICS: Mapping[str, str] = {
@@ -15,6 +15,7 @@ METRICS: Mapping[str, str] = {
     "advantages/std": "Standard deviation of the trained tokens' advantages.",
     "advantages/unused_groups": "Share of the groups without credit: fewer than two scored "
     "chains, or no spread.",
+    "advantages/not_finite": "Tokens with credit whose advantage was NaN or infinite.",
     "critic/explained_variance": "Share of the returns' variance that the critic predicted.",
     "policy/ratio": "Ratio of a token's probability to that before the step, mean over tokens.",
     "policy/ratio_min": "The smallest such ratio.",
@@ -24,6 +25,7 @@ METRICS: Mapping[str, str] = {
     "loss/clip_low": "Share of the tokens held back from becoming still rarer.",
     "loss/clip_high": "Share of the tokens held back from becoming still more frequent.",
     "loss/clip_dual": "Share of the tokens with a negative advantage whose cost was bounded.",
+    "loss/not_finite": "Tokens whose loss was NaN or infinite, summed over the step's updates.",
     "loss/<name>": "What a loss of your own reports under this name, mean over tokens.",
     "mismatch/kl": "Divergence of the learner from the sampler per token, by k3; 0 is agreement.",
     "mismatch/ratio_min": "Smallest ratio of learner to sampler at a token.",
@@ -53,6 +55,8 @@ def diagnose(
     means = {name: _mean(values_N) for name, values_N in metrics.items()}
     ratio_N = metrics.get("policy/ratio", old_logprobs_N.new_empty(0))
     extremes = _extremes("policy/ratio", ratio_N)
+    if NOT_FINITE in metrics:
+        means[NOT_FINITE] = float(metrics[NOT_FINITE].sum())
     return {**means, **extremes, **_mismatch(old_logprobs_N, sampled_logprobs_N)}
 
 
@@ -63,6 +67,9 @@ def diagnose_advantages(x: AdvantageInput, output: AdvantageOutput) -> dict[str,
         "advantages/mean": _mean(advantages_N),
         "advantages/std": float(advantages_N.std(correction=0)) if len(advantages_N) else 0.0,
         "advantages/unused_groups": _groups_unused(x, output),
+        "advantages/not_finite": float(
+            (output.used_C[x.chain_N] & ~output.advantages_N.isfinite()).sum()
+        ),
     }
     if output.returns_N is not None and x.values_N is not None:
         found["critic/explained_variance"] = _explained(output.returns_N, x.values_N)

@@ -20,6 +20,9 @@ LOWEST_LOGPROB = -1e4
 """Samplers write numbers such as -1e30 or -inf for impossible tokens: no sum survives those. It is
 below any log-probability that float32 logits produce."""
 
+NOT_FINITE = "loss/not_finite"
+"""Metric of the tokens whose loss is NaN or infinite."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
@@ -41,6 +44,7 @@ def objective(algorithm: Algorithm, x: LossInput) -> Objective:
         **_observed(algorithm, x),
         "mismatch/weight": weights.weights_N,
         "mismatch/bound_share": weights.bound_N,
+        NOT_FINITE: ~output.loss_N.isfinite(),
         **{f"loss/{name}": values_N for name, values_N in output.metrics.items()},
     }
     return Objective(

@@ -23,7 +23,7 @@ from agentfly.errors import FormatError
 from agentfly.observe.summary import summarize
 from agentfly.observe.trackers.metrics_file import MetricsRecord
 from agentfly.observe.whole_file import whole_file
-from agentfly.types import Group, StopReason, Task, ToolResult, ToolStatus, Trajectory
+from agentfly.types import Group, StepMetrics, StopReason, Task, ToolResult, ToolStatus, Trajectory
 
 FORMAT_VERSION = 1
 FLAT_STEPS = 2
@@ -57,6 +57,8 @@ class FindingKind(StrEnum):
     """Chains fail, for a cause other than a missing field."""
     UNSEEN_TOOLS = "unseen_tools"
     """A model without general abilities is given tools that it was not trained with."""
+    NOT_FINITE = "not_finite"
+    """Updates were left out, because an advantage, a loss or a gradient was NaN or infinite."""
     NOTHING_LEARNED = "nothing_learned"
     """No update changed the weights in the whole run."""
 
@@ -102,23 +104,33 @@ class Findings:
     """All tasks of the run, to name the rows that lack a field."""
     with_tools: frozenset[str]
     """Names of the sources whose agents have tools."""
+    algorithm: str
+    """Name of the run's algorithm."""
     found: list[Finding] = field(default_factory=list)
     _seen: dict[str, "_Seen"] = field(default_factory=dict)
 
     @classmethod
     def open(
-        cls, path: Path, tasks: Sequence[Task], *, with_tools: frozenset[str], step: int
+        cls,
+        path: Path,
+        tasks: Sequence[Task],
+        *,
+        with_tools: frozenset[str],
+        algorithm: str,
+        step: int,
     ) -> "Findings":
         """Continue a run's file; what was found after `step`, which is repeated, is dropped."""
         kept = [finding for finding in read_findings(path) if finding.step <= step]
-        return cls(path=path, tasks=tasks, with_tools=with_tools, found=kept)
+        return cls(path=path, tasks=tasks, with_tools=with_tools, algorithm=algorithm, found=kept)
 
-    def take(self, step: int, groups: Sequence[Group], *, updates: int) -> None:
-        """Look at the chains of a step that was learned from, with so many updates."""
+    def take(self, step: int, groups: Sequence[Group], learned: StepMetrics) -> None:
+        """Look at the chains of a step, and at what was learned from them."""
         self.take_failures(step, groups)
+        self._report(step, "default", _not_finite(self.algorithm, learned))
+        tried = learned.updates + round(learned.metrics.get("skipped_updates", 0.0))
         for source, some in _by_source(groups):
             seen = self._seen.setdefault(source, _Seen())
-            seen.take(some, updates=updates)
+            seen.take(some, updates=tried)
             if source in self.with_tools:
                 self._report(step, source, seen.calls())
             self._report(step, source, seen.rewards())
@@ -132,9 +144,12 @@ class Findings:
     def take_end(self, step: int, records: Sequence[MetricsRecord]) -> None:
         """Report a run in which nothing was learned, by the metrics of all its steps."""
         if not has_learned(records):
+            others = [f"{finding.kind} of step {finding.step}" for finding in self.found]
             text = (
                 f"Nothing was learned: no update changed the weights in {count(step, 'step')}.",
-                "The other findings say why; without any, look at the chains in trajectories/.",
+                f"Other findings say why: {', '.join(others)}."
+                if others
+                else "Look at the chains in trajectories/.",
             )
             self._report(step, "default", [(FindingKind.NOTHING_LEARNED, *text)])
 
@@ -200,6 +215,7 @@ class _Seen:
     """Rewards of the last steps without a difference."""
 
     def take(self, groups: Sequence[Group], *, updates: int) -> None:
+        """Add a step's groups; `updates` counts those too that were left out as not finite."""
         chains = [member for group in groups for member in group.members]
         summary = summarize(chains)
         self.chains += summary.scored
@@ -211,7 +227,8 @@ class _Seen:
         for name in self.works:
             self.results[name] = []
         rewards = {chain.reward for chain in chains if chain.reward is not None}
-        flat = len(rewards) == 1 or (bool(rewards) and updates == 0)
+        nothing_differs = not any(group.has_spread for group in groups)
+        flat = len(rewards) == 1 or (bool(rewards) and nothing_differs and updates == 0)
         self.flat_steps = self.flat_steps + 1 if flat else 0
         self.rewards_seen = (self.rewards_seen | rewards) if flat else set()
 
@@ -284,6 +301,45 @@ _EASIER = (
     "Take easier tasks or a reward with partial credit, let the model imitate solutions first "
     "(agentfly sft), raise rollout.num_chains, or take a larger model. `agentfly validate` shows "
     "whether right answers score."
+)
+
+
+def _not_finite(algorithm: str, learned: StepMetrics) -> list[_Certain]:
+    skipped = round(learned.metrics.get("skipped_updates", 0.0))
+    if not skipped:
+        return []
+    advantages, losses = (
+        round(learned.metrics.get(f"{what}/not_finite", 0.0)) for what in ("advantages", "loss")
+    )
+    if advantages:
+        what, way_out = f"the advantage of {algorithm}", _FINITE_ADVANTAGE
+    elif losses:
+        what, way_out = f"the loss of {algorithm}", _FINITE_LOSS
+    else:
+        what, way_out = f"the gradient of {algorithm}", _FINITE_GRADIENT
+    tokens = advantages or losses
+    where = f" in {count(tokens, 'token')}" if tokens else ", though its loss was"
+    return [
+        (
+            FindingKind.NOT_FINITE,
+            f"{skipped} of {count(learned.updates + skipped, 'update')} changed nothing: "
+            f"{what} was not finite (NaN or infinite){where}.",
+            way_out,
+        )
+    ]
+
+
+_FINITE_ADVANTAGE = (
+    "Look in the advantage function for a division by 0, such as by a standard deviation or by a "
+    "sum that may be 0, and for a logarithm of 0: add a small number, or clamp."
+)
+_FINITE_LOSS = (
+    "Look in the loss function for an exp that overflows, a logarithm of 0 or a division by 0: "
+    "clamp its argument. The advantages were finite."
+)
+_FINITE_GRADIENT = (
+    "Look in the loss function for a square root or a norm at 0, whose derivative is infinite, or "
+    "lower train.lr."
 )
 
 

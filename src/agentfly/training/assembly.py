@@ -116,7 +116,7 @@ async def open_run(
                 )
             )
             trackers = open_run_trackers(folder, settings, step, resume=resume)
-            findings = _findings(folder, task_mix, settings, step)
+            findings = _findings(folder, task_mix, parts, step)
             loop = Loop(
                 settings=settings,
                 folder=folder,
@@ -283,15 +283,21 @@ def _evaluator(
     )
 
 
-def _findings(folder: RunFolder, task_mix: TaskMix, settings: RunSettings, step: int) -> Findings:
+def _findings(folder: RunFolder, task_mix: TaskMix, parts: RunParts, step: int) -> Findings:
     names = {
         source.name: [spec.name for spec in source.agent.tools.specs] for source in task_mix.sources
     }
     with_tools = frozenset(source for source, tools in names.items() if tools)
-    findings = Findings.open(folder.findings_file, task_mix.tasks, with_tools=with_tools, step=step)
+    findings = Findings.open(
+        folder.findings_file,
+        task_mix.tasks,
+        with_tools=with_tools,
+        algorithm=parts.algorithm.name,
+        step=step,
+    )
+    model = parts.settings.model.name
     for source, tools in names.items():
-        unseen = unseen_tools(settings.model.name, tools)
-        findings.take_unseen_tools(source, settings.model.name, unseen)
+        findings.take_unseen_tools(source, model, unseen_tools(model, tools))
     return findings
 
 

@@ -115,7 +115,7 @@ class Loop:
         compact(self.folder.trajectories_file(step))
         self._log(step, metrics | _train_metrics(learned) | times.metrics())
         self._learning = False
-        self.findings.take(step, sampled.all, updates=learned.updates)
+        self.findings.take(step, sampled.all, learned)
         sending = f"publishing version {step} to {type(self.engine).__name__}"
         with self._deferred_timing("publishing"), self.watchdog.stage(sending):
             await self.publisher.publish(step)
