@@ -24,6 +24,7 @@ from agentfly.types import EnvSpec
 
 MINE = '''
 from agentfly import EnvSpec, ToolCalling, group_reward, reward, tool
+from agentfly.chat import per_turn
 
 @tool
 def search(query: str) -> str:
@@ -60,6 +61,8 @@ big_room = EnvSpec(make_room)
 polite = Polite(system_prompt="Please.")
 
 def first_only(turns): return [turn.index == 0 for turn in turns]
+
+long = per_turn(lambda turn: turn.index > 3)
 
 limit = 3
 '''
@@ -158,6 +161,12 @@ async def test_named_parts_make_an_agent_that_runs(base: Path) -> None:
         (find_environment, "named_mine:polite", r"no environment, .*name a class, a function that"),
         (find_environment, "named_mine:limit", r"is no environment, but of type int"),
         (find_mask, "last_turn", r"unknown mask policy 'last_turn'\. Did you mean 'last_turn_only"),
+        (
+            find_mask,
+            "named_mine:lng",
+            r"no mask policy 'lng'\. Did you mean 'long'\? Known: (?!.*(Polite|search)).*\blong\b",
+        ),
+        (find_mask, "named_mine:Polite", r"is no mask policy, but of type type: name a function"),
         (find_mask, "named_mine:limit", r"is no mask policy, but of type int: name a function"),
     ],
 )

@@ -182,7 +182,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_an_advantage_of_ones_own_by_import_path(folder: Path) -> None:
     algorithm = make_algorithm("own_algorithms:lucky", {"clip": {"high": 0.5}}, base=folder)
-    assert algorithm.name == "lucky"
+    assert algorithm.name == "own_algorithms:lucky"
+    (problem,) = algorithm.problems(1)
+    assert problem.text.startswith("own_algorithms:lucky compares the chains of a task")
     assert algorithm.needs_group
     x = loss_input(random_step(0))
     expected = make_algorithm("grpo", {"clip": {"high": 0.5}}).loss(x).loss_N
@@ -216,7 +218,7 @@ def test_the_parameters_of_functions_of_ones_own_are_options(folder: Path) -> No
     x = loss_input(random_step(0))
     cubed = make_algorithm("own_algorithms:bent", {"power": 3}, base=folder)
     assert torch.equal(cubed.loss(x).loss_N, (x.logprobs_N - x.advantages_N) ** 3)
-    assert cubed.name == "bent"
+    assert cubed.name == "own_algorithms:bent"
 
 
 @pytest.mark.parametrize(
@@ -237,11 +239,19 @@ def test_options_of_functions_of_ones_own_are_checked(
 def test_a_table_of_options_of_ones_own(folder: Path) -> None:
     (folder / "own_tables.py").write_text(TABLE)
     algorithm = make_algorithm("own_tables:Shifted", {"shift": 1.0}, base=folder)
-    assert (algorithm.name, algorithm.needs_group) == ("shifted", True)
+    assert (algorithm.name, algorithm.needs_group) == ("own_tables:Shifted", True)
     with pytest.raises(SettingsError, match=r"algorithm.shfit: unknown key. Did you mean 'shift'"):
         make_algorithm("own_tables:Shifted", {"shfit": 1.0}, base=folder)
     with pytest.raises(ConfigError, match="making the algorithm own_tables:Broken raised KeyError"):
         make_algorithm("own_tables:Broken", base=folder)
+
+
+def test_only_algorithms_are_offered_for_a_misspelled_one(folder: Path) -> None:
+    file = folder / "own_algorithms.py"
+    file.write_text(f"{OWN}\n\ndef luckily(turns): return [True for _ in turns]\n")
+    with pytest.raises(ConfigError, match="Did you mean 'lucky'") as caught:
+        make_algorithm("own_algorithms:luckyly", base=folder)
+    assert "luckily" not in str(caught.value)
 
 
 def test_a_whole_algorithm_by_import_path() -> None:

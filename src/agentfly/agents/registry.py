@@ -68,9 +68,17 @@ _KIND: PluginKind[Any] = PluginKind(
     way_out="inherit from agentfly.ToolCalling, or write `open`, `read` and `reply`",
     builtin=KINDS,
 )
+
+
+def _is_mask(value: Any) -> bool:
+    """Return whether a value may be called with turns: no class, tool, advantage or loss."""
+    is_marked = hasattr(value, "function")  # by @tool, @advantage or @loss
+    return callable(value) and not isinstance(value, type) and not is_marked
+
+
 _MASK: PluginKind[MaskPolicy] = PluginKind(
     what="mask policy",
-    fits=callable,
+    fits=_is_mask,
     way_out="name a function over turns",
     builtin=MASK_POLICIES,
 )

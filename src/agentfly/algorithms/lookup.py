@@ -59,7 +59,7 @@ def make_algorithm(
     except ValidationError as error:
         raise SettingsError(problems_of(error, table, "algorithm"), None) from error
     with boundary(ConfigError, f"making the algorithm {name}"):
-        return chosen.algorithm()
+        return replace(chosen.algorithm(), name=name)
 
 
 def _is_algorithm(value: Any) -> bool:

@@ -50,6 +50,8 @@ def per_turn(function: Callable[[Turn], Keep]) -> MaskPolicy:
     def policy(turns: Sequence[Turn]) -> Sequence[Keep]:
         return [function(turn) for turn in turns]
 
+    # It is the user's: a misspelled name is corrected to names of the user's own module.
+    policy.__module__ = getattr(function, "__module__", __name__)
     return policy
 
 

@@ -65,7 +65,9 @@ def import_named(
 def _is_own(owner: Any, name: str, fits: Callable[[Any], bool]) -> bool:
     """Return whether a name is of the right kind and was not imported from another module."""
     value = getattr(owner, name)
-    return fits(value) and getattr(value, "__module__", None) in (None, *_modules(owner))
+    # A decorated function is an object of ours that keeps it: the function's module counts.
+    written = getattr(value, "function", value)
+    return fits(value) and getattr(written, "__module__", None) in (None, *_modules(owner))
 
 
 def _modules(owner: Any) -> tuple[object, ...]:
