@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentfly.errors import ConfigError, FormatError
+from agentfly.training.run_files import describe_resume
 from agentfly.training.run_folder import RunFolder
 
 
@@ -120,3 +121,17 @@ def test_chains_of_later_steps_are_set_aside(tmp_path: Path) -> None:
         (run.trajectories_folder / "step_11.jsonl").write_text("again")
         assert run.set_aside_trajectories_after(10) == tmp_path / "undone" / "2"
     assert (first / "step_11.jsonl").read_text() == "step_11.jsonl"
+
+
+def test_a_resumed_run_says_which_chains_are_sampled_again(tmp_path: Path) -> None:
+    with RunFolder.create(tmp_path, config="") as run:
+        assert describe_resume(run, 1).endswith("nothing was lost after its checkpoint of step 1")
+        run.trajectories_folder.mkdir(exist_ok=True)
+        run.trajectories_file(1).touch()
+        assert "nothing was lost" in describe_resume(run, 1)
+        run.trajectories_file(2).touch()
+        assert describe_resume(run, 1) == (
+            f"resuming {tmp_path} at step 2, after its checkpoint of step 1: the chains of step 2 "
+            "that were begun and are not in it are sampled again"
+        )
+        assert run.set_aside_trajectories_after(1) == tmp_path / "undone" / "1"

@@ -5,10 +5,11 @@ import errno
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,11 +20,11 @@ import torch
 from tests.training.small_trainer import HELD_OUT, ROWS, agent, letters, one_source, settings, train
 
 from agentfly import Agent, Source, Trainer, group_reward, reward
-from agentfly.chat import TemplateRenderer
+from agentfly.chat import TemplateRenderer, per_turn
 from agentfly.config import RunSettings, SettingsError
 from agentfly.engines.local import LocalEngine
 from agentfly.engines.vllm import VllmEngine
-from agentfly.errors import ConfigError, RunError
+from agentfly.errors import CallbackError, ConfigError, RunError
 from agentfly.models import load_model, resolve_model
 from agentfly.observe import RunProgress, read_metrics, read_trajectories, require_documented
 from agentfly.runtime.journal import Journal
@@ -31,7 +32,7 @@ from agentfly.tasks import Ledger
 from agentfly.training import Policy, StoppedBy
 from agentfly.training.learner.step_metrics import METRICS as LEARNER_METRICS
 from agentfly.training.task_mix import for_run
-from agentfly.types import Engine, SamplingParams, Seed, Task, Trajectory
+from agentfly.types import Engine, SamplingParams, Seed, Task, Trajectory, Turn
 
 TWINS = [Task.from_row({"id": "twin", "question": f"Say {i}."}) for i in range(2)]
 
@@ -489,3 +490,25 @@ def test_dynamic_sampling_replaces_groups_without_spread(tmp_path: Path) -> None
     with Ledger.open(result.folder / "ledger.jsonl", tasks, seed=Seed(0)) as ledger:
         assert ledger.progress.trained == 4
         assert ledger.progress.abandoned > 0
+
+
+def test_a_wrong_mask_names_policy_chain_and_step(tmp_path: Path) -> None:
+    def short(turn: Turn) -> list[bool]:
+        return [True]
+
+    with pytest.raises(ConfigError) as caught:
+        train(one_source(), chosen=settings(tmp_path), mask=per_turn(short))
+    assert re.match(
+        rf"step 1: the mask policy {__name__}:short, called with chain row\d/0/\d, returned a "
+        r"wrong mask: turn 0 has \d sampled tokens, but the mask policy gave 1 bools",
+        str(caught.value),
+    )
+
+
+def test_a_mask_that_raises_names_policy_chain_and_step(tmp_path: Path) -> None:
+    def broken(turns: Sequence[Turn]) -> list[bool]:
+        raise KeyError("boom")
+
+    said = r"step 1: the mask policy .*:broken, called with chain row.*, raised KeyError: 'boom'"
+    with pytest.raises(CallbackError, match=said):
+        train(one_source(), chosen=settings(tmp_path), mask=broken)

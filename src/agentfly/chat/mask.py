@@ -12,6 +12,7 @@ from typing import Any
 
 from agentfly.errors import ConfigError
 from agentfly.runtime.names import look_up
+from agentfly.runtime.signature import name_of, unwrapped
 from agentfly.types import Keep, MaskPolicy, Turn
 
 CheckedMask = Callable[[Sequence[Turn]], tuple[tuple[bool, ...], ...]]
@@ -50,8 +51,9 @@ def per_turn(function: Callable[[Turn], Keep]) -> MaskPolicy:
     def policy(turns: Sequence[Turn]) -> Sequence[Keep]:
         return [function(turn) for turn in turns]
 
-    # It is the user's: a misspelled name is corrected to names of the user's own module.
+    # Messages name it by what the user wrote.
     policy.__module__ = getattr(function, "__module__", __name__)
+    policy.__name__ = name_of(function)
     return policy
 
 
@@ -92,6 +94,15 @@ def apply_mask(policy: MaskPolicy, turns: Sequence[Turn]) -> tuple[tuple[bool, .
             f"got {_got(kept)}. Wrap a function that looks at one turn in per_turn(...)"
         )
     return tuple(_mask(turn, entry) for turn, entry in zip(turns, kept, strict=True))
+
+
+def policy_name(policy: MaskPolicy) -> str:
+    """Return `module:name` of the function that a policy was written as.
+
+    >>> policy_name(last_turn_only)
+    'agentfly.chat.mask:last_turn_only'
+    """
+    return f"{unwrapped(policy).__module__}:{name_of(policy)}"
 
 
 def _mask(turn: Turn, keep: Any) -> tuple[bool, ...]:

@@ -147,6 +147,10 @@ def describe_resume(folder: RunFolder, step: int) -> str:
     if step == 0:
         lost = "it was stopped before its first checkpoint, and starts again from the beginning"
         return f"{start}: {lost}"
+    begun = folder.has_trajectories_of(step + 1)
+    if last <= step and begun:
+        again = f"the chains of step {step + 1} that were begun and are not in it are sampled again"
+        return f"{start}, after its checkpoint of step {step}: {again}"
     if last <= step:
         return f"{start}: nothing was lost after its checkpoint of step {step}"
     steps = f"step {last}" if last == step + 1 else f"steps {step + 1} to {last}"

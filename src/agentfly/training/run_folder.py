@@ -163,6 +163,10 @@ class RunFolder:
         """Lines that the workers of a cluster printed and logged, a file for each."""
         return self.path / "workers"
 
+    def has_trajectories_of(self, step: int) -> bool:
+        """Return whether any chains of a step were sampled, also if it was not finished."""
+        return any(self.trajectories_folder.glob(f"step_{step}.jsonl*"))
+
     def set_aside_trajectories_after(self, step: int) -> Path | None:
         """Move the chains of later steps, which a resumed run samples again, out of the way.
 

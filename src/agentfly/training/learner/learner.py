@@ -31,6 +31,7 @@ from agentfly.algorithms import Algorithm, diagnose_advantages, kl_estimate
 from agentfly.chat import MaskPolicy
 from agentfly.chat.mask import all_sampled
 from agentfly.config import RunSettings
+from agentfly.errors import CallbackError, ConfigError
 from agentfly.training.learner.actor import Actor, Reference
 from agentfly.training.learner.critic import Critic
 from agentfly.training.learner.memory import Memory, estimate_memory, report_out_of_memory
@@ -169,7 +170,10 @@ class LocalLearner:
 
     def trainable(self, groups: Sequence[Group], mask: MaskPolicy) -> TrainableChains:
         """Return the chains of a step that can be trained on."""
-        return find_trainable_chains(groups, mask, self._algorithm.overlong)
+        try:
+            return find_trainable_chains(groups, mask, self._algorithm.overlong)
+        except (CallbackError, ConfigError) as error:
+            raise type(error)(f"step {self.step + 1}: {error}") from error
 
     def learn_from(self, found: TrainableChains, *, version: int | None = None) -> StepMetrics:
         """Learn from one step's chains: all processes from the same ones, each in its own rows."""

@@ -8,8 +8,8 @@ import torch
 
 from agentfly.algorithms import Overlong, overlong_penalty
 from agentfly.chat import MaskPolicy, apply_mask
-from agentfly.chat.mask import all_sampled
-from agentfly.errors import TrainingDataError
+from agentfly.chat.mask import all_sampled, policy_name
+from agentfly.errors import CallbackError, ConfigError, TrainingDataError, boundary
 from agentfly.types import Group, Sample, TokenStream, Trajectory, Turn
 
 
@@ -84,8 +84,18 @@ def make_samples(trajectory: Trajectory, mask: MaskPolicy = all_sampled) -> list
             "OpenAI-compatible server with token ids and log-probabilities"
         )
     turns = trajectory.turns
-    keep = dict(zip((t.index for t in turns), apply_mask(mask, turns), strict=True))
+    keep = dict(zip((t.index for t in turns), _kept(trajectory, mask), strict=True))
     return [_flatten(stream, trajectory, keep) for stream in trajectory.streams]
+
+
+def _kept(trajectory: Trajectory, mask: MaskPolicy) -> tuple[tuple[bool, ...], ...]:
+    """Apply a mask policy; an error names the policy and the chain."""
+    where = f"the mask policy {policy_name(mask)}, called with chain {trajectory.chain_id},"
+    try:
+        with boundary(CallbackError, where):
+            return apply_mask(mask, trajectory.turns)
+    except ConfigError as error:
+        raise ConfigError(f"{where} returned a wrong mask: {error}") from error
 
 
 def _flatten(
