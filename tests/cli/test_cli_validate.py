@@ -115,3 +115,23 @@ def test_what_can_not_be_validated_is_reported(
     run = validate(*arguments)
     assert run.exit_code == 2
     assert said in run.output
+
+
+def test_a_reward_on_the_state_of_an_environment_needs_a_player(tmp_path: Path) -> None:
+    (tmp_path / "state_shop.py").write_text(
+        "from agentfly import reward\nclass Shop:\n    items = 0\n"
+        '    def buy(self) -> str:\n        """Buy."""\n'
+        "@reward\ndef bought(shop: Shop):\n    return shop.items == 1\n"
+    )
+    (tmp_path / "shop.jsonl").write_text('{"question": "Buy one."}\n')
+    file = tmp_path / "run.toml"
+    file.write_text(
+        'name = "shop"\nmodel.name = "tiny"\n[[source]]\ntasks = "shop.jsonl"\n'
+        'reward = "state_shop:bought"\nenvironment = "state_shop:Shop"\n'
+    )
+    run = validate(file, "--trust")
+    assert run.exit_code == 2, run.output
+    assert "source 'default' can't be validated by answers: its reward is on the " in run.output
+    assert "PlayerModel" in run.output
+    assert "no field" not in run.output.replace("have no field", "")
+    assert "full marks" not in run.output

@@ -96,7 +96,10 @@ def find_source_environment(
     if found is not None and not isinstance(found, EnvSpec):
         return make_kit(found, source.options, base=base)
     if source.options:
-        raise ConfigError("options are for a built-in environment, and none is named")
+        raise ConfigError(
+            "options are for a built-in environment, and none is named. A class of your own gets "
+            "its arguments by functools.partial: name the partial, as in 'mine:SmallShop'"
+        )
     if found is not None:
         require_makeable(found)
     return found

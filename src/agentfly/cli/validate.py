@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +19,19 @@ from agentfly.errors import ConfigError
 from agentfly.observe.summary import SOLVED
 from agentfly.runtime.names import suggestion
 from agentfly.tasks import load_tasks
-from agentfly.types import Task, Trajectory
+from agentfly.types import EnvSpec, Task, Trajectory
+
+NOT_VALIDATED = 2
+"""Exit code where nothing is known to be wrong, but some tasks could not be attempted."""
+
+_NEEDS_A_PLAYER = (
+    "source {source!r} can't be validated by answers: its reward is on the state of its "
+    "environment, which calls change, and its tasks have no field {answer!r}. Nothing is known to "
+    "be wrong with them. To check them, play a right path: write a player, run it with "
+    "`Agent(PlayerModel(...), environment=..., reward=...)` and look for reward 1, as the page "
+    "Environments of the documentation shows; or give an EnvironmentDefinition a `gold` player, "
+    "which this command plays"
+)
 
 
 def validate(
@@ -44,7 +56,9 @@ def validate(
     """Run known right answers through tools and rewards; list the tasks that fail.
 
     An environment plays its own gold paths. Otherwise the task's right answer is given as the
-    final response. A task that does not get full marks can't teach a model anything good.
+    final response. A task that does not get full marks can't teach a model anything good. The exit
+    code is 1 if there is one, and 2 if tasks could not be attempted: a reward on the state of an
+    environment of your own needs a player, not an answer.
 
     \b
         agentfly validate code tasks=programs
@@ -52,21 +66,27 @@ def validate(
         agentfly validate sums.jsonl --reward numeric_match
     """  # noqa: D301 - a real \\b keeps lines apart
     with cli_errors():
-        failed = total = 0
+        failed = total = unplayable = 0
         for source, base in _sources(target, options or [], reward, environment, trust=trust):
             parts = resolve_source(source, base=base)
             _require_reward(parts, target)
             tasks = [*load_tasks(parts.tasks), *load_tasks(parts.eval_tasks)][:count]
+            if _needs_a_player(parts, tasks, answer):
+                typer.echo(_NEEDS_A_PLAYER.format(source=source.name, answer=answer), err=True)
+                unplayable += len(tasks)
+                continue
             lacking = {task.id: text for task in tasks if (text := _lacks(task, parts, answer))}
             _print_lacking(lacking)
             whole = [task for task in tasks if task.id not in lacking]
             bad = _attempt(parts, _gold(parts, answer), whole, concurrent)
             _print_failures(bad)
             failed, total = failed + len(tasks) - len(whole) + len(bad), total + len(tasks)
+        if not total and unplayable:
+            raise typer.Exit(NOT_VALIDATED)
         if not total:
             raise ConfigError(f"{target} has no tasks: there is nothing to validate")
     typer.echo(f"{total - failed} of {total} tasks get full marks with their right answers")
-    raise typer.Exit(1 if failed else 0)
+    raise typer.Exit(1 if failed else NOT_VALIDATED if unplayable else 0)
 
 
 def _sources(
@@ -120,19 +140,39 @@ def _require_reward(parts: SourceParts, target: str) -> None:
         )
 
 
+def _needs_a_player(parts: SourceParts, tasks: Sequence[Task], answer: str) -> bool:
+    """Return whether only calls, and no final response, could get full marks."""
+    if not tasks or not _leased(parts) or _has_gold(parts):
+        return False
+    return not any(
+        task.fields.get(answer) not in (None, []) or _missing_fields(task, parts) for task in tasks
+    )
+
+
+def _leased(parts: SourceParts) -> list[EnvSpec]:
+    own = [parts.environment] if parts.environment else []
+    return [*own, *(spec for tool in parts.tools for spec in tool.environments)]
+
+
+def _missing_fields(task: Task, parts: SourceParts) -> Sequence[str]:
+    """Return the fields that the reward reads and the task lacks."""
+    reads: Callable[..., Sequence[str]] | None = getattr(parts.reward, "missing_fields", None)
+    return reads(task, _leased(parts)) if reads else ()
+
+
+def _has_gold(parts: SourceParts) -> bool:
+    return parts.kit is not None and (parts.kit.gold or parts.kit.expert) is not None
+
+
 def _lacks(task: Task, parts: SourceParts, answer: str) -> str | None:
     """Return which field a task lacks, for the right answer or for the reward; None if none."""
     there = f"it has {', '.join(task.fields)}"
-    has_gold = parts.kit is not None and (parts.kit.gold or parts.kit.expert) is not None
-    if not has_gold and task.fields.get(answer) in (None, []):
+    if not _has_gold(parts) and task.fields.get(answer) in (None, []):
         return (
             f"no field {answer!r} with its right answer: {there}. Add it, or name another field "
             "with --answer"
         )
-    reads = getattr(parts.reward, "missing_fields", None)
-    leased = [spec for tool in parts.tools for spec in tool.environments]
-    leased += [parts.environment] if parts.environment else []
-    missing = reads(task, leased) if reads else ()
+    missing = _missing_fields(task, parts)
     if missing and parts.reward is not None:
         return (
             f"no field {missing[0]!r}, which the reward {parts.reward.name!r} reads: {there}. Add "

@@ -111,6 +111,8 @@ def _takes(annotation: Any) -> str:
 
     >>> _takes(int | None), _takes(tuple[str, ...]), _takes(Literal["k1", "k2"])
     ('whole number', 'list of text', '`k1`, `k2`')
+    >>> _takes(dict[str, Any])
+    'table'
     """
     kind = without_none(annotation)
     arguments = get_args(kind)
@@ -126,4 +128,4 @@ def _takes(annotation: Any) -> str:
             return " or ".join(map(_takes, arguments))
         case origin if origin is tuple and arguments[-1] is not Ellipsis:
             return f"list of {len(arguments)}: {_takes(arguments[0])}"
-    return f"list of {_takes(arguments[0])}"
+    return "table" if get_origin(kind) is dict else f"list of {_takes(arguments[0])}"

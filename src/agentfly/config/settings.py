@@ -378,7 +378,8 @@ class SourceSettings(Settings):
     """Name of a built-in environment, which provides tasks, tools, reward and prompt unless others
     are given, or `module:name` of your own: an environment definition or class."""
     options: dict[str, Any] = {}
-    """Options of a built-in environment; `agentfly envs info NAME` lists them."""
+    """Options of a built-in environment, which `agentfly envs info NAME` lists, or of a definition
+    of your own. A class of your own takes none: name a `functools.partial` of it."""
     tasks: str | None = Field(default=None, validate_default=True)
     """A file (.json, .jsonl, .csv, .parquet), `module:function` that returns rows, or
     `hub:dataset`, `hub:dataset:split`, `hub:dataset:configuration:split` of a Hugging Face hub.

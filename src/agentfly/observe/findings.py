@@ -300,7 +300,7 @@ _HARDER = "Take harder tasks, or end such a run early by train.target_reward."
 _EASIER = (
     "Take easier tasks or a reward with partial credit, let the model imitate solutions first "
     "(agentfly sft), raise rollout.num_chains, or take a larger model. `agentfly validate` shows "
-    "whether right answers score."
+    "whether right answers score; for a reward on an environment's state, play a right path."
 )
 
 
