@@ -33,7 +33,8 @@ reward = "numeric_match"
 
 `agentfly train run.toml train.lr=1e-5 source.0.tasks=more.jsonl` runs it with two settings changed.
 A value is written as in TOML, and a word needs no quotes. `--dry-run` prints all settings, defaults
-included, and stops. All problems are reported at once.
+included (of an algorithm of your own, the options that are given), and stops. All problems are
+reported at once.
 
 Further TOML files are put over the first, key by key, with lists replaced as a whole:
 `agentfly train run.toml one_gpu.toml train.lr=1e-5`.
