@@ -23,6 +23,7 @@ from agentfly.engines.local import LocalEngine
 from agentfly.errors import ConfigError, DeadlineError, EngineError
 from agentfly.testing import check_engine
 from agentfly.types import (
+    NamedTensors,
     SamplingParams,
     SharedTensors,
 )
@@ -277,6 +278,23 @@ async def test_weights_that_kill_the_thread_fail_whoever_brought_them() -> None:
         with pytest.raises(EngineError, match="the engine's thread died: NotImplementedError"):
             await engine.publish(named(state), version=1)
         with pytest.raises(EngineError, match="the engine's thread died: NotImplementedError"):
+            await ask(engine, [1], ENDLESS)
+        await engine.close()
+
+
+async def test_half_of_an_update_in_place_is_never_sampled_from() -> None:
+    model = llama()
+    state = {k: v + 1 for k, v in model.state_dict().items()}
+
+    def cut_off() -> Iterator[tuple[str, Any]]:
+        yield from list(state.items())[:3]
+        raise ConnectionError("the node is gone")
+
+    engine = LocalEngine(model)
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(EngineError, match="the engine's thread died: ConnectionError"):
+            await engine.publish(NamedTensors(stream=cut_off, in_place=True), version=1)
+        with pytest.raises(EngineError, match="the engine's thread died"):
             await ask(engine, [1], ENDLESS)
         await engine.close()
 

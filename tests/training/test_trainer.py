@@ -98,7 +98,7 @@ def test_a_merged_model_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.M
         tmp_path, model=adapted, train={"steps": 1}, eval={"every": 0, "at_start": False}
     )
 
-    def half(policy: Policy, folder: Path) -> None:
+    def half(policy: Policy, folder: Path, *_: object) -> None:
         folder.mkdir()
         (folder / "config.json").write_text("{")
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -82,14 +82,15 @@ class Core:
 
     def publish(self, weights: Weights, version: int) -> None:
         """Sample from other weights; running jobs go on under the stated policy for old keys."""
-        if isinstance(weights, NamedTensors):
-            with boundary(EngineError, f"reading version {version} of the weights"):
-                if weights.in_place:
-                    self._weights.load_each(weights.stream())
-                else:
-                    self._weights.load(dict(weights.stream()))
-        else:
+        if not isinstance(weights, NamedTensors):
             self._weights.refresh()
+        elif weights.in_place:
+            # An error ends the engine: half of an update must not be sampled from.
+            self._weights.load_each(weights.stream())
+        else:
+            with boundary(EngineError, f"reading version {version} of the weights"):
+                tensors = dict(weights.stream())
+            self._weights.load(tensors)
         self._forward = make_forward(self._weights.view)
         self._version = version
         if self._stale_cache == "recompute":
