@@ -149,7 +149,9 @@ async def try_tools(
     if example is None:
         progress.message(
             "no chain solved a task by a call: the run goes on without an example, and may learn "
-            "nothing. Show the model some calls first (agentfly sft), or take a larger model"
+            "nothing. Put one or two worked examples into the messages of the tasks, with "
+            'kind = "tags" for tools of one parameter; show the model some calls first (agentfly '
+            "sft); or take a larger model"
         )
     else:
         progress.message(
