@@ -88,7 +88,7 @@ def test_every_run_is_ready_with_stand_ins(
 ) -> None:
     for file in (f"{name}.toml", *overlay):
         (here / file).write_text((EXAMPLES / folder / file).read_text())
-    run = dry_run(f"{name}.toml", *overlay, "model.name=tiny", *STAND_INS[name])
+    run = dry_run(f"{name}.toml", *overlay, "model.name=tiny-random", *STAND_INS[name])
     assert run.exit_code == 0, run.output
     assert "ready: nothing is in the way of this run" in run.stderr
 
