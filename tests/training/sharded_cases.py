@@ -32,7 +32,8 @@ PROCESSES = 2
 STEPS = 3
 LAYERS = (8, 24)
 """Depths of the models whose memory is measured: 21 and 63 MB of weights."""
-model_files.FILE_BYTES = 4 * 2**20
+FILE_BYTES = 4 * 2**20
+"""Size of a model's files in the processes of this program: several of each model."""
 LORA = LoraSettings(rank=2)
 GRPO = ("grpo", {"kl": {"coefficient": 0.1}})
 PPO = ("ppo", {"kl": {"coefficient": 0.1, "place": "loss"}})
@@ -158,6 +159,7 @@ def _status(key: str) -> float:
 
 
 def main(rank: int, address: str, folder: Path) -> None:
+    model_files.FILE_BYTES = FILE_BYTES
     place = LearnerRank(rank=rank, world_size=PROCESSES, address=address)
     terms = Terms(settings=LearnerSettings(processes=PROCESSES), device="cpu")
     with joined(place, terms if rank == 0 else None) as peers:
