@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 export OMP_WAIT_POLICY := passive
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart install test test-slow test-vllm chaos check format learning learning-async bench bench-async bench-import \
+.PHONY: help quickstart install test test-slow test-vllm test-browser chaos check format learning learning-async bench bench-async bench-import \
 	bench-rollout bench-engine bench-train bench-chat bench-resources bench-envs bench-scale gpu-acceptance check-templates improvement \
 	docs docs-sync clean
 
@@ -28,10 +28,10 @@ quickstart: $(INSTALLED) ## train a real model to use a calculator, in a few min
 install: $(INSTALLED) ## make the virtual environment and install everything for development
 
 test: $(INSTALLED) ## run the tests
-	$(BIN)/python -m pytest -n 2 -m 'not slow and not gpu and not vllm'
+	$(BIN)/python -m pytest -n 2 -m 'not slow and not gpu and not vllm and not browser'
 
 test-slow: $(INSTALLED) ## run the tests that take long
-	$(BIN)/python -m pytest -m 'slow and not chaos' -rP
+	$(BIN)/python -m pytest -m 'slow and not chaos and not browser' -rP
 
 chaos: $(INSTALLED) ## 2,000 chains over eight failing environments, with ten seeds; about ten minutes
 	$(BIN)/python -m pytest tests/resources/test_chaos.py -m chaos -rP
@@ -46,6 +46,12 @@ $(VLLM)/.installed:
 
 test-vllm: $(INSTALLED) $(VLLM)/.installed ## run the tests that need a real vLLM, in its build for CPUs
 	AGENTFLY_VLLM_PYTHON=$(abspath $(VLLM)/bin/python) $(BIN)/python -m pytest -m vllm -rP
+
+# Playwright drives the system's Chromium, so that nothing is fetched from elsewhere than the distribution.
+test-browser: $(INSTALLED) ## run the tests that need a real Chromium, which is installed where apt-get can
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get install --yes chromium; } \
+		|| { echo 'no chromium on the PATH: install it, for example with: sudo apt-get install chromium' >&2; exit 1; }
+	$(BIN)/python -m pytest -m browser -rP
 
 check: $(INSTALLED) ## formatting, lint, types, layers
 	$(BIN)/ruff format --check .
