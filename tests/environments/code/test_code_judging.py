@@ -68,6 +68,77 @@ async def test_a_test_may_be_any_program() -> None:
     assert verdict.problems == (None,) * len(cases)
 
 
+@pytest.mark.parametrize(
+    ("source", "right"),
+    [
+        ("assert sorted([2, 1]) == [1, 2]", "def sorted(x): return [min(x), max(x)]"),
+        ("assert sum(10, 15) == 6", "def sum(a, b): return 6"),
+        ("assert round(max(1.26, 2), 1) == 1.3", "def max(a, b): return a"),
+        ("assert set(filter([1, 2])) == set([2])", "def filter(x): return [2]"),
+    ],
+)
+async def test_a_built_in_name_that_is_tested_is_the_codes(source: str, right: str) -> None:
+    call = source.removeprefix("assert ").rpartition(" == ")
+    cases: list[Case] = [Check(source=source)]
+    cases += [Call(expression=call[0], accepted=(eval(call[2]),))]
+    assert passed(await judge(right, cases)) == [True, True]
+    verdict = await judge("x = 1", cases)
+    assert passed(verdict) == [False, False], "nothing was written"
+    assert "has no attribute" in str(verdict.first_problem)
+    raising = Check(source=f"try:\n    {call[0]}\nexcept Exception: pass\nelse: assert False")
+    assert passed(await judge("x = 1", [raising])) == [False], "missing is no expected error"
+
+
+async def test_a_built_in_name_beside_the_codes_is_pythons() -> None:
+    cases = [Check(source="assert sorted(f([2, 1])) == [1, 2]"), Check(source="y = f([3])")]
+    cases += [Check(source="assert len(y) == 1 and sum(y) == 3")]
+    code = "def sorted(x): return 0\ndef sum(x): return 0\ndef f(x): return x"
+    assert passed(await judge(code, cases)) == [True] * 3
+    named = [Check(source="assert sum(sum(1, 2), 3) == 1 and max(1, 2) == 2")]
+    assert passed(await judge("def sum(a, b): return 1", named, entry_point="sum")) == [True]
+    assert passed(await judge("def max(a, b): return 1", named, entry_point="sum")) == [False]
+
+
+TREE = """
+class Node:
+    def __init__(self, data):
+        self.data, self.left, self.right = data, None, None
+    def double(self): return 2 * self.data
+def height(node): return 1 + max(height(node.left), height(node.right)) if node else 0
+"""
+PLANTED = "root = Node(1)\nroot.left = Node(2)\nroot.left.right = Node(3)\n"
+
+
+async def test_objects_of_the_codes_classes_go_back_to_it() -> None:
+    right = [
+        "assert height(root) == 3 and height(Node(1)) == 1",
+        "assert height(root.left) == 2 and root.left.data == 2 and root.right is None",
+        "assert root.left.double() == 4",
+        "assert [height(node) for node in [root, root.left]] == [3, 2]",
+    ]
+    wrong = [
+        "assert root",
+        "assert root == root.left",
+        "assert str(root)",
+        "assert len(root) == 0",
+        "assert root in [root.left]",
+        "assert [x for x in root] == []",
+        "try: assert root == 5\nexcept BaseException: pass",
+        "try: root.nothing\nexcept BaseException: raise",
+    ]
+    cases = [Check(source=PLANTED + source) for source in right + wrong]
+    verdict = await judge(TREE, cases)
+    assert passed(verdict) == [True] * len(right) + [False] * len(wrong)
+    assert "no plain value" in str(verdict.first_problem)
+
+
+async def test_an_object_that_died_with_its_process_is_no_expected_error() -> None:
+    code = TREE + "import os\ndef leave(): os._exit(0)"
+    lost = "try: height(root)\nexcept Exception: pass\nelse: assert False"
+    cases = [Check(source=source) for source in (PLANTED, "leave()", lost)]
+    assert passed(await judge(code, cases)) == [True, False, False]
+
+
 async def test_an_outline_in_the_setup_is_filled_by_the_code() -> None:
     setup = "from typing import List\ndef double(x): return 2 * x\ndef f(x: List[int]): '''Todo.'''"
     code = "def double(x): return 0\ndef f(x: List[int]): return [double(n) + 2 * n for n in x]"

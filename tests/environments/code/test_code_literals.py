@@ -1,6 +1,9 @@
 """Answers come out of a sandbox as text, and are read without running any of it."""
 
-from collections import Counter, defaultdict
+from collections import Counter, OrderedDict, defaultdict, deque
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy
@@ -13,8 +16,8 @@ from agentfly.environments.code.judging.literal import (
     NotPlainError,
     read_value,
     same,
-    write_value,
 )
+from agentfly.environments.code.judging.writing import write_value
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 PLAIN = st.recursive(
@@ -47,11 +50,39 @@ def test_what_is_written_is_read_as_it_was(value: Any) -> None:
         ([numpy.int32(1)], [1]),
         (Counter("aab"), {"a": 2, "b": 1}),
         (defaultdict(int, {"a": 1}), {"a": 1}),
+        (defaultdict(lambda: 0, {"a": 1}), {"a": 1}),
+        (OrderedDict(a=1), {"a": 1}),
         (frozenset({1}), {1}),
     ],
 )
 def test_what_is_plain_about_a_value_is_taken(value: object, plain: object) -> None:
     assert read_value(repr(value)) == plain
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Decimal("0.10"),
+        Fraction(1, 3),
+        deque([1, 2], maxlen=3),
+        range(1, 9, 2),
+        bytearray(b"ab"),
+        date(2024, 2, 29),
+        datetime(2024, 2, 29, 1, 2, 3, 4),  # noqa: DTZ001 - no zone is written either
+        time(1, 2),
+        timedelta(days=-1, seconds=5),
+        {"b": 1, "a": 2}.keys(),
+        {"b": 1}.items(),
+        [{Fraction(1, 2): deque([Decimal(1)])}],
+        complex(1, -2),
+    ],
+    ids=repr,
+)
+def test_a_value_of_the_standard_library_keeps_its_type(value: Any) -> None:
+    read = read_value(repr(value))
+    assert (read, type(read)) == (value, type(value))
+    written = eval(write_value(value), {})
+    assert (written, type(written)) == (value, type(value))
 
 
 def test_nan_is_carried() -> None:
@@ -77,6 +108,11 @@ def test_nan_is_carried() -> None:
         "0x" + "f" * 50_000,
         "'" + "x" * MAX_CHARACTERS + "'",
         "int(int)",
+        "Fraction(1, 0)",
+        "range('x')",
+        "Decimal('x')",
+        "deque(print(1))",
+        "date(1, 1, 99)",
         "",
     ],
     ids=lambda text: text[:20],

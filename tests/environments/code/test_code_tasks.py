@@ -189,6 +189,13 @@ def test_mbpp_full_and_sanitized(tmp_path: Path) -> None:
     assert clean["question"].startswith("Write a function to halve")
 
 
+def test_mbpp_setup_runs_after_the_code_and_before_each_test(tmp_path: Path) -> None:
+    tree = {**MBPP, "test_setup_code": "root = Node(1)\r\nroot.left = Node(2)"}
+    (row,) = mbpp_rows(write(tmp_path / "m.jsonl", tree))
+    assert row["setup"] == "", "classes of the code are not there yet"
+    assert row["tests"][1] == "root = Node(1)\nroot.left = Node(2)\nassert double(0) == 0"
+
+
 def test_apps_programs_and_calls(tmp_path: Path) -> None:
     calls = {**APPS, "problem_id": 4, "solutions": "", "starter_code": "def pair(a, b):\n\t"}
     calls["input_output"] = {"fn_name": "pair", "inputs": [[1, "x"]], "outputs": [[[1, "x"]]]}

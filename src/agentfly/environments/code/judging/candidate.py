@@ -10,6 +10,8 @@ from agentfly.sandbox import CellResult, CellStatus, PythonSandbox
 from agentfly.types import Seed
 
 INPUT_FILE = "input.txt"
+OBJECT_PREFIX = "__object_"
+"""Start of the names of objects that the code has made, for its later calls."""
 _AS_MODULE = """\
 import sys
 sys.modules["solution"] = sys.modules[__name__]
@@ -34,6 +36,8 @@ class Answer:
     value: Any = None
     problem: str | None = None
     """Message for people, with the exception's type: "ValueError: too small"."""
+    object_name: str | None = None
+    """Variable of the code's sandbox that holds the result, if it is no plain value."""
     raised: bool = False
     """Whether the problem is an exception that a test may expect, not a limit or an exit."""
 
@@ -48,11 +52,15 @@ class Candidate:
         self._setup = setup
         self._code = code
         self._defined = False
+        self._objects = 0
         self._broken: Answer | None = None
         self._end = asyncio.get_running_loop().time() + total_seconds
 
-    async def call(self, expression: str) -> Answer:
-        """Evaluate an expression after the code; one that was killed is loaded again."""
+    async def call(self, expression: str, *, keep_objects: bool = False) -> Answer:
+        """Evaluate an expression after the code; one that was killed is loaded again.
+
+        With `keep_objects`, a result that is no plain value is kept in the sandbox.
+        """
         if self._is_late():
             return _LATE
         if not self._defined:
@@ -61,7 +69,17 @@ class Candidate:
             return self._broken
         result = await self._sandbox.run(expression)
         self._defined = result.status is not CellStatus.KILLED
-        return _answer(result)
+        answer = _answer(result)
+        if keep_objects and result.ok and answer.problem is not None:
+            return await self._keep(answer)
+        return answer
+
+    async def _keep(self, answer: Answer) -> Answer:
+        """Keep the last value under a name of its own."""
+        self._objects += 1
+        name = f"{OBJECT_PREFIX}{self._objects}"
+        kept = await self._sandbox.run(f"{name} = _")
+        return Answer(problem=answer.problem, object_name=name) if kept.ok else _failure(kept)
 
     async def run(self, stdin: str) -> Answer:
         """Run the code as a program, each time in a fresh interpreter, and return its output."""

@@ -1,14 +1,22 @@
 """Run test programs in their own sandbox, and forward their calls to the code."""
 
-import ast
-import builtins
 import inspect
+import re
 from collections.abc import Iterable
+from types import ModuleType
 from typing import Any
 
-from agentfly.environments.code.judging import examiner
-from agentfly.environments.code.judging.candidate import Answer, Candidate
-from agentfly.environments.code.judging.literal import NotPlainError, read_value, write_value
+from agentfly.environments.code.judging import examiner, writing
+from agentfly.environments.code.judging.candidate import OBJECT_PREFIX, Answer, Candidate
+from agentfly.environments.code.judging.literal import NotPlainError, read_value
+from agentfly.environments.code.judging.tested_names import (
+    defined_names,
+    free_names,
+    is_missing,
+    judged_builtins,
+    reference,
+)
+from agentfly.environments.code.judging.writing import write_value
 from agentfly.errors import RewardError
 from agentfly.sandbox import PythonSandbox
 from agentfly.types import Seed
@@ -29,6 +37,8 @@ class Examination:
         self._sandbox = sandbox
         self._candidate = candidate
         names = sorted(free_names("\n".join(sources)))
+        self._setup = setup
+        self._entry_point = entry_point
         self._opening = f"examiner = Examiner({setup!r}, {names!r}, {entry_point!r})"
         self._is_open = False
 
@@ -36,10 +46,12 @@ class Examination:
         """Run a test; return why it failed, None if it passed."""
         if not self._is_open:
             await self._open()
-        event = await self._ask(f"examiner.start({source!r})")
+        builtin_names = sorted(judged_builtins(source, defined=self._defined()))
+        event = await self._ask(f"examiner.start({source!r}, {builtin_names!r})")
         while event[0] == "called":
-            answer = await self._candidate.call(_call(*event[1:]))
-            event = await self._ask(f"examiner.resume({_written(answer, name=event[1])})")
+            _, target, rest = event
+            answer = await self._candidate.call(reference(target) + rest, keep_objects=True)
+            event = await self._ask(f"examiner.resume({_written(answer, name=target)})")
         if event[0] == "unsendable":
             raise RewardError(
                 f"the test can't be judged: it gives the code something that is no plain value: "
@@ -47,9 +59,14 @@ class Examination:
             )
         return None if event[0] == "passed" else str(event[1])
 
+    def _defined(self) -> frozenset[str]:
+        """Return the names that are the tests' own; the setup is Python, since it ran."""
+        own = {self._entry_point} if self._entry_point else set()
+        return defined_names(self._setup) | own
+
     async def _open(self) -> None:
         await self._sandbox.reset(None, Seed(0))
-        for source in (inspect.getsource(examiner), self._opening):
+        for source in (_in_sandbox(writing), _in_sandbox(examiner), self._opening):
             result = await self._sandbox.run(source)
             if not result.ok:
                 raise RewardError(f"the task's setup fails: {result.error or result.note}")
@@ -67,37 +84,16 @@ class Examination:
         return "failed", problem
 
 
-def free_names(source: str) -> set[str]:
-    r"""Return the names that a program uses but does not define, without built-in ones.
-
-    >>> free_names("import math\nfor n in (1, 2): assert f(n) == math.sqrt(n)")
-    {'f'}
-    """
-    used, made = set[str](), set[str]()
-    for node in ast.walk(ast.parse(source)):
-        match node:
-            case ast.Name(id=name, ctx=ast.Load()):
-                used.add(name)
-            case ast.Name(id=name) | ast.arg(arg=name):
-                made.add(name)
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                made.add(name)
-            case ast.ExceptHandler(name=str(name)):
-                made.add(name)
-            case ast.alias(name=name, asname=other):
-                made.add(other or name.partition(".")[0])
-    return used - made - set(dir(builtins))
-
-
-def _call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    given = [write_value(arg) for arg in args]
-    given += [f"{key}={write_value(value)}" for key, value in kwargs.items()]
-    return f"{name}({', '.join(given)})"
+def _in_sandbox(module: ModuleType) -> str:
+    """Return a module's source without its import of the other one, which runs before it."""
+    return re.sub(r"^from agentfly[^)]*\)\n", "", inspect.getsource(module), flags=re.MULTILINE)
 
 
 def _written(answer: Answer, *, name: str) -> str:
-    if answer.problem is None:
+    problem = answer.problem
+    if problem is None:
         return write_value(("returned", answer.value))
-    missing = answer.problem.startswith(f"NameError: name {name!r} is not defined")
-    how = "raised" if answer.raised and not missing else "failed"
-    return write_value((how, answer.problem))
+    if answer.object_name is not None:
+        return write_value(("kept", (answer.object_name, problem)))
+    is_lost = is_missing(problem, name) or OBJECT_PREFIX in problem
+    return write_value(("raised" if answer.raised and not is_lost else "failed", problem))

@@ -3,8 +3,12 @@
 A test runs in a thread. When it calls the code, the thread waits, and the call goes out as the
 value of a cell; the next cell brings the answer in:
 
-    start("assert f(3) == 9")         → ("called", "f", (3,), {})
+    start("assert f(3) == 9")         → ("called", "f", "f(3, )")
     resume(("returned", 9))           → ("passed",)
+
+An object of the code's own class stays where it was made. The test gets a stand-in that can be
+given back to the code, called, and asked for its attributes; to compare it, print it or loop over
+it fails the test, since the code would decide the outcome.
 
 An exception of the code fails the test unless the test itself catches it, by `except` or `with`.
 Python hides some silently: `all(map(f, …))` takes a StopIteration for the end of the list. So test
@@ -18,17 +22,20 @@ import queue
 import sys
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple, NoReturn
+
+from agentfly.environments.code.judging.writing import (
+    Remote,
+    UnsendableError,
+    is_too_large,
+    write_value,
+)
 
 Event = tuple[Any, ...]
 
 MAX_CHARACTERS = 90_000
 """Maximum length of arguments that can be sent."""
-MAX_NESTED = 90
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
-_CONTAINERS = (list, tuple, set, frozenset, dict)
-_PLAIN_PACKAGES = ("numpy", "collections", "array")
-"""Packages of types whose values are written as those of built-in types."""
 _HELPERS = {("unittest", "handle"), ("_pytest", "raises")}
 """Functions that call the code and catch what it raises: `assertRaises(ValueError, f, 1)`."""
 _CAUGHT, _WATCHED = "__caught__", "__watched__"
@@ -54,9 +61,14 @@ class Examiner:
         if entry_point is not None:  # The setup may contain only an outline of it.
             self._namespace[entry_point] = self._proxy(entry_point)
 
-    def start(self, source: str) -> Event:
-        """Start a test; return its first call, or its result."""
-        self._test = _Test(_marked(source), self._namespace)
+    def start(self, source: str, builtin_names: Iterable[str] = ()) -> Event:
+        """Start a test; return its first call, or its result.
+
+        A test of functions that are named like built-in ones has variables of its own.
+        """
+        proxies = {name: self._proxy(name) for name in builtin_names}
+        namespace = {**self._namespace, **proxies} if proxies else self._namespace
+        self._test = _Test(_marked(source), namespace)
         return self._test.start()
 
     def resume(self, answer: Event) -> Event:
@@ -66,15 +78,27 @@ class Examiner:
 
     def _proxy(self, name: str) -> Callable[..., Any]:
         def ask(*args: object, **kwargs: object) -> object:
-            if self._test is None:
-                raise RuntimeError(f"{name} is called before any test runs")
-            return self._test.ask(name, args, kwargs)
+            return self._ask(name, "({})", *args, **kwargs)
 
         return ask
+
+    def _ask(self, target: str, form: str, *args: object, **kwargs: object) -> Any:
+        if self._test is None:
+            raise RuntimeError(f"{target} is called before any test runs")
+        answer = self._test.ask(target, form, args, kwargs)
+        return _Object(*answer, self._ask) if isinstance(answer, _Kept) else answer
 
     def _note_caught(self, error: BaseException | None) -> None:
         if self._test is not None:
             self._test.note_caught(error)
+
+
+class _Kept(NamedTuple):
+    """An object that the code has made: its variable there, and why it is no plain value."""
+
+    variable: str
+    problem: str
+    test: "_Test"
 
 
 class _Test:
@@ -100,21 +124,27 @@ class _Test:
         self._answers.put(answer)
         return self._events.get()
 
-    def ask(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
+    def ask(self, target: str, form: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
         """Forward a call to the code, and return or raise its result."""
         with self._one_call:
-            how, what = self._answer_to(name, args, kwargs)
+            how, what = self._answer_to(target, form, args, kwargs)
         if how == "returned":
             return what
+        if how == "kept":
+            return _Kept(variable=what[0], problem=what[1], test=self)
         if how == "failed":
-            self._failed = self._failed or what
-            raise CodeFailedError(what)
+            self.fail(what)
         kind, _, text = what.partition(": ")
         error = _exception(kind)(text)
         self._raised.append(error)
         if not isinstance(error, (StopIteration, StopAsyncIteration)) and _is_called_by_helper():
             self.note_caught(error)
         raise error
+
+    def fail(self, problem: str) -> NoReturn:
+        """End the test; whatever it catches, it has failed."""
+        self._failed = self._failed or problem
+        raise CodeFailedError(problem)
 
     def note_caught(self, error: BaseException | None) -> None:
         """Record that the test has caught an exception, with its causes."""
@@ -124,15 +154,19 @@ class _Test:
                 self.note_caught(inner)
             error = error.__cause__ or error.__context__
 
-    def _answer_to(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Event:
+    def _answer_to(
+        self, target: str, form: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Event:
         if self._failed is not None:
             return "failed", self._failed
-        if (foreign := _not_plain(args, kwargs)) is not None:
-            self._events.put(("unsendable", f"{foreign!r:.80}"))
-        elif _is_too_large(args, kwargs):
-            return "failed", f"{name} is given a value that is too large to be sent"
+        try:
+            written = _written(args, kwargs)
+        except UnsendableError as error:
+            self._events.put(("unsendable", f"{error.args[0]!r:.80}"))
+        except ValueError:
+            return "failed", f"{target} is given a value that is too large to be sent"
         else:
-            self._events.put(("called", name, args, kwargs))
+            self._events.put(("called", target, form.format(written)))
         return self._answers.get()
 
     def _run(self) -> None:
@@ -150,6 +184,43 @@ class _Test:
             if id(error) not in self._caught:
                 return _said(error)
         return None
+
+
+class _Object(Remote):
+    """Stand-in for an object of the code: attributes and calls are forwarded to it."""
+
+    __slots__ = ("_ask", "_fail")
+
+    def __init__(self, variable: str, problem: str, test: _Test, ask: Callable[..., Any]) -> None:
+        super().__init__(variable)
+        object.__setattr__(self, "_ask", partial(ask, variable))
+        object.__setattr__(self, "_fail", partial(test.fail, problem))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._ask(f".{name}")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        self._ask(f".{name} = {{}}", value)
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        return self._ask("({})", *args, **kwargs)
+
+
+def _refuse(self: _Object, *args: object) -> NoReturn:
+    object.__getattribute__(self, "_fail")()
+    raise AssertionError("unreachable")
+
+
+for _name in (
+    *("eq", "ne", "lt", "le", "gt", "ge", "hash", "bool", "len", "iter", "next", "contains"),
+    *("getitem", "setitem", "delitem", "repr", "str", "format", "int", "float", "index", "complex"),
+    *("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "floordiv", "mod", "pow"),
+    *("and", "or", "xor", "rand", "ror", "rxor", "neg", "pos", "abs", "invert", "round", "await"),
+    *("enter", "exit", "aiter", "anext", "bytes", "reversed", "rfloordiv", "rmod", "rpow"),
+):
+    setattr(_Object, f"__{_name}__", _refuse)
 
 
 class _Watched:
@@ -204,37 +275,16 @@ def _is_called_by_helper() -> bool:
     return False
 
 
-def _not_plain(*values: Any) -> Any:
-    """Return one of these values that is not of a plain type; None if all are."""
-    todo = list(values)
-    for _ in range(MAX_CHARACTERS):
-        if not todo:
-            break
-        value = todo.pop()
-        kind = type(value)
-        if kind in _CONTAINERS:
-            todo += _parts(value)
-        elif kind not in _PLAIN and kind.__module__.partition(".")[0] not in _PLAIN_PACKAGES:
-            return value
-    return None
-
-
-def _is_too_large(*values: Any) -> bool:
-    layer = list(values)
-    for _ in range(MAX_NESTED):
-        layer = [part for item in layer if type(item) in _CONTAINERS for part in _parts(item)]
-        if not layer:
-            break
-        if len(layer) > MAX_CHARACTERS:
-            return True
-    try:
-        return bool(layer) or len(repr(values)) > MAX_CHARACTERS
-    except ValueError:  # Whole numbers of too many digits.
-        return True
-
-
-def _parts(container: Any) -> list[Any]:
-    return [*container, *container.values()] if type(container) is dict else list(container)
+def _written(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """Write arguments; ValueError if they are too large, or have too many digits."""
+    if is_too_large((*args, *kwargs.values()), MAX_CHARACTERS):
+        raise ValueError
+    given = [write_value(arg) for arg in args]
+    given += [f"{key}={write_value(value)}" for key, value in kwargs.items()]
+    written = ", ".join(given)
+    if len(repr(written)) > MAX_CHARACTERS:
+        raise ValueError
+    return written
 
 
 def _exception(name: str) -> type[Exception]:

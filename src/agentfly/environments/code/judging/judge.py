@@ -17,6 +17,7 @@ from typing import Any
 from agentfly.environments.code.judging.candidate import Answer, Candidate
 from agentfly.environments.code.judging.examination import Examination
 from agentfly.environments.code.judging.literal import MAX_CHARACTERS, same
+from agentfly.environments.code.judging.tested_names import judged_builtins, with_references
 from agentfly.errors import ConfigError, EnvError, RewardError
 from agentfly.sandbox import PythonSandbox, SandboxLimits
 from agentfly.sandbox.cell_result import harmless
@@ -170,7 +171,9 @@ def _made(sandbox: EnvSpec, stack: AsyncExitStack) -> PythonSandbox:
 async def _problem(case: Case, candidate: Candidate, examination: Examination) -> str | None:
     match case:
         case Call():
-            return _call_problem(case, await candidate.call(case.expression))
+            names = judged_builtins(case.expression)
+            answer = await candidate.call(with_references(case.expression, names))
+            return _call_problem(case, answer)
         case Check():
             return await examination.run_test(case.source)
         case Program():

@@ -1,8 +1,13 @@
-"""Plain values as text: parsed without running code, written without depending on names."""
+"""Plain values as text, parsed without running code, and compared with those of a task."""
 
 import ast
+import datetime
 import math
 import re
+from collections import deque
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 MAX_CHARACTERS = 100_000
@@ -12,7 +17,25 @@ _FLOATS = {"inf": math.inf, "nan": math.nan}
 _WRAPPERS = ("array", "Counter", "dict", "frozenset", "int", "float", "str_")
 """Calls that may wrap a plain value: `Counter({'a': 1})`, `array([1, 2])`."""
 _NUMPY_WRAPPER = re.compile(r"(u?int|float)\d+")
-_DEFAULTDICT = re.compile(r"\bdefaultdict\((?:<[^<>]*>|None), ")
+_DEFAULTDICT = re.compile(r"\bdefaultdict\((?:<(?:[^<>]|<[^<>]*>)*>|None), ")
+_MAKERS: dict[str, Callable[..., Any]] = {
+    "Decimal": Decimal,
+    "Fraction": Fraction,
+    "OrderedDict": dict,
+    "bytearray": bytearray,
+    "date": datetime.date,
+    "datetime": datetime.datetime,
+    "deque": deque,
+    "dict_items": lambda items: dict(items).items(),
+    "dict_keys": lambda keys: dict.fromkeys(keys).keys(),
+    "range": range,
+    "time": datetime.time,
+    "timedelta": datetime.timedelta,
+}
+"""Makers of values of the standard library, by the name in their `repr`."""
+
+
+_UNREADABLE = (SyntaxError, TypeError, ValueError, ArithmeticError, RecursionError, MemoryError)
 
 
 class NotPlainError(ValueError):
@@ -20,7 +43,7 @@ class NotPlainError(ValueError):
 
 
 def read_value(text: str) -> Any:
-    """Parse the `repr` of numbers, texts, and lists, tuples, sets and dicts of them.
+    """Parse the `repr` of numbers, texts, dates, and of built-in containers of them.
 
     Values of numpy and special dicts become plain ones.
 
@@ -36,30 +59,9 @@ def read_value(text: str) -> Any:
         tree = ast.parse(_DEFAULTDICT.sub("dict(", text), mode="eval")
         value = ast.literal_eval(_Plain().visit(tree))
         repr(value)  # Digits beyond Python's limit can be read, as 0xFF…, and not written.
-    except (SyntaxError, TypeError, ValueError, RecursionError, MemoryError) as error:
+    except _UNREADABLE as error:
         raise NotPlainError(f"no plain value: {text[:80]}") from error
     return value
-
-
-def write_value(value: object) -> str:
-    """Write a plain value as an expression that needs no names, not even built-in ones.
-
-    >>> write_value([1, (2,), set(), float("inf")])
-    '[1, (2, ), {*(), }, 1e999]'
-    """
-    match value:
-        case float() if not math.isfinite(value):
-            return "(1e999-1e999)" if math.isnan(value) else f"{'-' * (value < 0)}1e999"
-        case list():
-            return f"[{', '.join(map(write_value, value))}]"
-        case tuple():
-            return f"({''.join(f'{write_value(item)}, ' for item in value)})"
-        case set():
-            return f"{{*(), {', '.join(map(write_value, value))}}}"
-        case dict():
-            items = (f"{write_value(key)}: {write_value(item)}" for key, item in value.items())
-            return f"{{{', '.join(items)}}}"
-    return repr(value)
 
 
 def same(said: object, expected: object) -> bool:
@@ -111,4 +113,15 @@ class _Plain(ast.NodeTransformer):
         if len(node.args) == 1 and (name in _WRAPPERS or _NUMPY_WRAPPER.fullmatch(name)):
             inner: ast.AST = self.visit(node.args[0])
             return inner
-        return node
+        return (
+            ast.Constant(_made(_MAKERS[name], self.generic_visit(node)))
+            if name in _MAKERS
+            else node
+        )
+
+
+def _made(maker: Callable[..., Any], call: Any) -> Any:
+    args = [ast.literal_eval(arg) for arg in call.args]
+    return maker(
+        *args, **{keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+    )

@@ -176,15 +176,22 @@ class MbppRecord(BaseModel):
 def mbpp_rows(path: Path) -> Iterator[Row]:
     """Yield problems; the first assertion is shown, since the text does not name the function."""
     for _, record in read_records(path, MbppRecord):
+        tests = [*record.test_list, *record.challenge_test_list]
         row = {
             "id": f"mbpp-{record.task_id}",
             "question": f"{record.text}\nYour code should satisfy:\n{record.test_list[0]}",
-            "setup": "\n".join([*record.test_imports, record.test_setup_code]),
-            "tests": [*record.test_list, *record.challenge_test_list],
+            "setup": "\n".join(record.test_imports),
+            "tests": [_after(record.test_setup_code, test) for test in tests],
         }
         if record.code is not None:
             row["solution"] = record.code.replace("\r\n", "\n")
         yield row
+
+
+def _after(setup: str, test: str) -> str:
+    """Return a test with what it needs, which may use classes of the code."""
+    setup = setup.replace("\r\n", "\n").strip()
+    return f"{setup}\n{test}" if setup else test
 
 
 class InputOutput(BaseModel):
