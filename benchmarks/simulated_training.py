@@ -21,6 +21,7 @@ from agentfly.config import RunSettings
 from agentfly.engines import ScriptedTurn
 from agentfly.observe import RunProgress
 from agentfly.observe.findings import Findings
+from agentfly.observe.run_folder import RunFolder
 from agentfly.observe.trackers import MetricsFile, Trackers
 from agentfly.resources import EnvironmentManager
 from agentfly.runtime.clock import LoopClock
@@ -31,7 +32,6 @@ from agentfly.training.checkpoint import Checkpoints
 from agentfly.training.loop import Loop
 from agentfly.training.publisher import Publisher
 from agentfly.training.rollout_stages import ChainRunner, Evaluator
-from agentfly.training.run_folder import RunFolder
 from agentfly.training.train_result import Target
 from agentfly.training.watchdog import Watchdog
 from agentfly.types import (

@@ -2,8 +2,8 @@ import tempfile
 from pathlib import Path
 
 from agentfly.observe import open_trackers, plot_curves, read_metrics
+from agentfly.observe.run_folder import RunFolder
 from agentfly.training.checkpoint import Checkpoints
-from agentfly.training.run_folder import RunFolder
 
 home = Path(tempfile.mkdtemp())
 

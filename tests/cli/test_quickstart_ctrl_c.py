@@ -12,8 +12,8 @@ from agentfly.cli import command
 from agentfly.cli import quickstart as run
 from agentfly.cli.quickstart import quickstart
 from agentfly.config import RunSettings
+from agentfly.observe.run_folder import MARK
 from agentfly.training import RunFolder
-from agentfly.training.run_folder import MARK
 
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command()(quickstart)

@@ -18,8 +18,8 @@ from agentfly.config import to_toml
 from agentfly.errors import FormatError, RunError
 from agentfly.observe import RunProgress
 from agentfly.observe.findings import Finding, FindingKind, read_findings
+from agentfly.observe.run_folder import FINDINGS, RunFolder
 from agentfly.tools import calculator
-from agentfly.training.run_folder import FINDINGS, RunFolder
 from agentfly.types import Message, ToolCall
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from agentfly.errors import ConfigError, FormatError
+from agentfly.observe.run_folder import RunFolder
 from agentfly.training.run_files import describe_resume
-from agentfly.training.run_folder import RunFolder
 
 
 def test_where_everything_is(tmp_path: Path) -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from tests.training.test_findings import Shown
 
+from agentfly.agents.trial_file import read_trials
 from agentfly.config import load_settings
 from agentfly.observe.findings import FindingKind
 from agentfly.training import StoppedBy, train
-from agentfly.training.tool_trial import read_trials
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "examples" / "sums.toml"

@@ -12,13 +12,14 @@ from tests.training.test_findings import Shown
 
 from agentfly import Agent, SamplingParams, Source, ToolCalling, tool
 from agentfly.agents.kind import WorkedExample
+from agentfly.agents.trial_file import read_trials
 from agentfly.agents.worked_example import call_opening
 from agentfly.chat import TemplateRenderer
 from agentfly.errors import ConfigError, FormatError
 from agentfly.rewards import numeric_match
 from agentfly.tools import calculator
 from agentfly.tools.builtin import calculate
-from agentfly.training.tool_trial import needs_trial, read_trials
+from agentfly.training.tool_trial import needs_trial
 from agentfly.types import Message, Task
 
 NUMBERS = (23, 31, 47, 52, 68, 75, 84, 96)

@@ -53,7 +53,7 @@ class Model:
         return self.given or self.loaded
 
     def _make_engine(self, folder: Path) -> Engine:
-        load = partial(_load, folder, trust_remote_code=self.trust_remote_code)
+        load = partial(load_weights, folder, trust_remote_code=self.trust_remote_code)
         spec = EngineSpec(
             settings=self.engine_settings,
             folder=folder,
@@ -141,7 +141,7 @@ def tokenizer_of(renderer: Renderer | None) -> Tokenizer | None:
     return getattr(renderer, "tokenizer", None)
 
 
-def _load(folder: Path, dtype: str, *, trust_remote_code: bool) -> Any:
+def load_weights(folder: Path, dtype: str, *, trust_remote_code: bool) -> Any:
     """Load a folder in a dtype, onto the GPU if there is one."""
     import torch  # only for engines in this process
 

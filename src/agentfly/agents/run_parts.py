@@ -126,7 +126,7 @@ def _named_source(source: SourceSettings, problems: Problems, base: Path | None)
     scores = source.environment is not None and (own is None or may_score(own))
     if not (source.reward or source.group_reward or scores):
         problems.add(Problem(key="reward", text=_NO_REWARD))
-    agent = problems.tried("kind", _agent, parts) if parts else None
+    agent = problems.tried("kind", make_agent, parts) if parts else None
     if parts is None or agent is None:
         return None
     return Source(
@@ -143,7 +143,8 @@ def _resolve_source(source: SourceSettings, base: Path | None) -> SourceParts:
     return resolve_source(source, base=base, find=_read_file)
 
 
-def _agent(parts: SourceParts) -> Agent:
+def make_agent(parts: SourceParts) -> Agent:
+    """Return the agent of a source; it has no model yet."""
     return Agent(
         tools=parts.tools,
         reward=parts.reward,

@@ -3,7 +3,8 @@
 import csv
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -78,6 +79,20 @@ def find_rows(name: str, *, base: Path | None = None) -> Rows:
             raise ConfigError(f"{name} is no function that returns rows, but {function!r}")
         return function
     return path
+
+
+def disambiguate_ids(tasks: Sequence[Task]) -> tuple[Task, ...]:
+    """Give tasks of one id in several sources ids of their own; all others keep theirs.
+
+    >>> tasks = [Task(id="7", messages=(), source=source) for source in ("web", "books")]
+    >>> [task.id for task in disambiguate_ids(tasks)]
+    ['web/7', 'books/7']
+    """
+    counts = Counter(id for id, _ in {(task.id, task.source) for task in tasks})
+    return tuple(
+        replace(task, id=f"{task.source}/{task.id}") if counts[task.id] > 1 else task
+        for task in tasks
+    )
 
 
 def _task(row: object, source: str) -> Task:

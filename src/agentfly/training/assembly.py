@@ -16,6 +16,7 @@ from agentfly.engines.factory import placed_on_cluster, samples_here
 from agentfly.models.zoo import unseen_tools
 from agentfly.observe import EventLog, RunProgress, read_metrics
 from agentfly.observe.findings import Findings
+from agentfly.observe.run_folder import RunFolder
 from agentfly.resources import EnvironmentManager, Pooling, reporting
 from agentfly.resources.placement import placement_of
 from agentfly.resources.pooling import pooling_of
@@ -43,7 +44,6 @@ from agentfly.training.run_files import (
     open_run_trackers,
     remove_unless_started,
 )
-from agentfly.training.run_folder import RunFolder
 from agentfly.training.run_state import determinism, restore_state
 from agentfly.training.sampler_check import SamplerCheck
 from agentfly.training.staleness import StalenessWindow, oldest_version

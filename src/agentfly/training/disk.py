@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agentfly.errors import AgentFlyError, RunError
-from agentfly.training.run_folder import MARK
+from agentfly.observe.run_folder import MARK
 
 NEARLY_FULL = 1_000_000
 """With fewer bytes left, a library's failure to write is put down to the disk."""

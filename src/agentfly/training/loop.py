@@ -22,13 +22,13 @@ from agentfly.chat import MaskPolicy
 from agentfly.config import RunSettings
 from agentfly.observe import RunProgress, Trackers, compact, read_metrics, rollout_metrics
 from agentfly.observe.findings import Findings
+from agentfly.observe.run_folder import RunFolder
 from agentfly.resources import EnvironmentManager
 from agentfly.tasks import Ledger
 from agentfly.training.checkpoint import Checkpoint, Checkpoints, export_model
 from agentfly.training.health import TimeLimitWarning
 from agentfly.training.publisher import Publisher, uninterrupted
 from agentfly.training.rollout_stages import Evaluator, Sampled, Sampler
-from agentfly.training.run_folder import RunFolder
 from agentfly.training.run_state import write_state
 from agentfly.training.train_result import StoppedBy, Target, TrainResult
 from agentfly.training.watchdog import Watchdog

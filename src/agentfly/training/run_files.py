@@ -16,8 +16,8 @@ from agentfly.config.sft_settings import SftSettings
 from agentfly.errors import ConfigError, FormatError
 from agentfly.observe import RunProgress, Trackers, log_to, open_trackers, read_metrics
 from agentfly.observe.heartbeat import Heartbeat
+from agentfly.observe.run_folder import RunFolder
 from agentfly.training.disk import report_disk_errors
-from agentfly.training.run_folder import RunFolder
 
 AnySettings = RunSettings | SftSettings
 

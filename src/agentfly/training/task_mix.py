@@ -2,7 +2,6 @@
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from agentfly.errors import ConfigError
 from agentfly.models import resolve_model
 from agentfly.rollout import Limits
 from agentfly.tasks import load_tasks
+from agentfly.tasks.task_loading import disambiguate_ids
 from agentfly.types import SamplingParams, Task
 
 _log = logging.getLogger(__name__)
@@ -46,20 +46,6 @@ def read_sources(sources: Sequence[Source]) -> TaskMix:
         sources=tuple(sources),
         tasks=disambiguate_ids(tasks),
         eval_tasks=disambiguate_ids(eval_tasks),
-    )
-
-
-def disambiguate_ids(tasks: Sequence[Task]) -> tuple[Task, ...]:
-    """Give tasks of one id in several sources ids of their own; all others keep theirs.
-
-    >>> tasks = [Task(id="7", messages=(), source=source) for source in ("web", "books")]
-    >>> [task.id for task in disambiguate_ids(tasks)]
-    ['web/7', 'books/7']
-    """
-    counts = Counter(id for id, _ in {(task.id, task.source) for task in tasks})
-    return tuple(
-        replace(task, id=f"{task.source}/{task.id}") if counts[task.id] > 1 else task
-        for task in tasks
     )
 
 

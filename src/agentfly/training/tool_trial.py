@@ -1,29 +1,20 @@
 """A short trial at the start of a run: does the model call its tools, and does an example help?
 
-runs/demo/example.json
-    {"v": 1, "kind": "examples", "sources": {"default": {
-        "chains": 16, "calling": 0, "task": "57*83", "messages": [{"role": "user", …}, …]}}}
-
-The decision is made once and kept with the run: a resumed run reads the file.
+The decision is made once and kept with the run, in example.json: a resumed run reads the file.
 """
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from agentfly.agents import Agent
-from agentfly.agents.kind import ToolCalling, WorkedExample
+from agentfly.agents.kind import ToolCalling
 from agentfly.agents.source import Source
+from agentfly.agents.trial_file import Trial, read_trials, write_trials
 from agentfly.agents.worked_example import NUM_CHAINS as CHAINS_WITH_OPENING
 from agentfly.agents.worked_example import find_example
-from agentfly.errors import FormatError
 from agentfly.observe import RunProgress, summarize
-from agentfly.observe.whole_file import whole_file
-from agentfly.types import Message, SamplingParams, Task, ToolStatus, Trajectory
+from agentfly.types import SamplingParams, Task, ToolStatus, Trajectory
 
-FORMAT_VERSION = 1
 NUM_TASKS = 8
 """Tasks of each source that are tried."""
 NUM_CHAINS = 2
@@ -33,36 +24,6 @@ MIN_CALLING = 0.25
 """Share of chains with a successful call from which on a model needs no example."""
 MIN_SOLVED = 0.5
 """Share of solved chains from which on a model needs no calls."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """What the trial of one source has shown."""
-
-    chains: int
-    calling: int
-    """Chains with a successful call, without an example."""
-    example: WorkedExample | None
-    """None where the model needs none, or where none was found."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON values."""
-        found = self.example
-        return {
-            "chains": self.chains,
-            "calling": self.calling,
-            "task": found and found.task_id,
-            "messages": [message.to_dict() for message in found.messages] if found else None,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Trial":
-        """Read what `to_json` returned."""
-        messages = value["messages"]
-        example = messages and WorkedExample(
-            messages=tuple(map(Message.from_dict, messages)), task_id=value["task"]
-        )
-        return cls(chains=value["chains"], calling=value["calling"], example=example or None)
 
 
 async def with_examples(
@@ -94,7 +55,7 @@ async def with_examples(
                 trial = await try_tools(agents[source.name], own, seed=seed, progress=progress)
                 trials[source.name] = trial
         if trials:
-            _write(file, trials)
+            write_trials(file, trials)
     examples = {name: trial.example for name, trial in trials.items() if trial.example}
     return {
         name: agent.with_example(examples[name]) if name in examples else agent
@@ -159,27 +120,6 @@ async def try_tools(
             'as a worked example; it is kept in example.json, and example = "never" leaves it out'
         )
     return Trial(chains=len(chains), calling=calling, example=example)
-
-
-def read_trials(file: Path) -> dict[str, Trial]:
-    """Read a run's decisions; none where there is no file."""
-    try:
-        sources = json.loads(file.read_bytes())["sources"]
-        return {name: Trial.from_json(value) for name, value in sources.items()}
-    except FileNotFoundError:
-        return {}
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise FormatError(
-            f"{file} is damaged: {error}. Restore it from a copy: it has the example that the run "
-            "was started with"
-        ) from error
-
-
-def _write(file: Path, trials: Mapping[str, Trial]) -> None:
-    sources = {name: trial.to_json() for name, trial in trials.items()}
-    content = {"v": FORMAT_VERSION, "kind": "examples", "sources": sources}
-    with whole_file(file) as out:
-        out.write((json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode())
 
 
 def _calls_a_tool(chain: Trajectory) -> bool:

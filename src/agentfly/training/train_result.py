@@ -8,8 +8,8 @@ from pathlib import Path
 
 from agentfly.observe import MetricsRecord, read_metrics
 from agentfly.observe.findings import Finding, has_learned, read_findings
+from agentfly.observe.run_folder import FINDINGS, METRICS
 from agentfly.training.checkpoint import Checkpoints
-from agentfly.training.run_folder import FINDINGS, METRICS
 
 
 class StoppedBy(StrEnum):

@@ -25,6 +25,7 @@ from agentfly.config.validation_errors import refuse_if_any
 from agentfly.errors import ConfigError
 from agentfly.models import context_length, resolve_model
 from agentfly.observe import MetricsRecord, RunProgress, Trackers, read_metrics
+from agentfly.observe.run_folder import RunFolder
 from agentfly.runtime.stop_signals import exit_on_stop_signals
 from agentfly.training.checkpoint import Checkpoints, export_model
 from agentfly.training.learner.memory import free_memory, report_memory
@@ -37,7 +38,6 @@ from agentfly.training.run_files import (
     open_run_trackers,
     remove_unless_started,
 )
-from agentfly.training.run_folder import RunFolder
 from agentfly.training.run_state import TRAINER
 from agentfly.training.supervised.demonstrations import Demonstrations, read_demonstrations
 from agentfly.training.supervised.supervised_learner import BatchOrder, SupervisedLearner
