@@ -7,8 +7,8 @@ import pytest
 from tests.training.small_trainer import letters, settings, train
 
 from agentfly import Agent, Limits, SamplingParams, Source, group_reward, reward
+from agentfly.agents.source import score_range
 from agentfly.rewards import combine, exact_match
-from agentfly.training.rollout_stages import score_range
 from agentfly.types import ANY_SCORE, GroupReward, Reward, ScoreRange, Seed, Step, Task
 
 QUICK, SLOW = {"id": "quick", "question": "?"}, {"id": "slow", "question": "?"}

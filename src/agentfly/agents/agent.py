@@ -291,7 +291,7 @@ class Agent:
 
     def for_run(
         self,
-        model: str | Path,
+        model: str | Path | ChatModel,
         *,
         sampling: SamplingParams,
         limits: Limits,
@@ -301,7 +301,7 @@ class Agent:
         """Return a copy with a run's model, sampling and limits where the agent has none itself.
 
         Args:
-            model: Name or folder of the model that is trained.
+            model: Name or folder of the model that is trained; a chat model is only evaluated.
             sampling: The run's sampling parameters.
             limits: The run's limits; the agent's own `max_turns` takes precedence.
             trust_remote_code: Run Python code from the model's folder, with your rights.

@@ -7,6 +7,7 @@ from agentfly.agents.agent import Agent
 from agentfly.agents.argument_checks import may_score
 from agentfly.errors import ConfigError
 from agentfly.tasks import Rows
+from agentfly.types import ANY_SCORE, ScoreRange, declared_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,3 +65,11 @@ def _require_exact_sampling(source: Source) -> None:
             "of a task are then equal, and nothing can be learned by comparing them. Take a "
             "temperature above 0; eval.temperature may be 0"
         )
+
+
+def score_range(agent: Agent) -> ScoreRange:
+    """Return what the chains of an agent can score; without a reward their steps' own decide."""
+    if agent.reward is None:
+        return ANY_SCORE
+    own = declared_range(agent.reward)
+    return own.plus(declared_range(agent.group_reward)) if agent.group_reward else own

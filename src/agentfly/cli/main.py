@@ -30,6 +30,10 @@ COMMANDS = {
     "train": LazyCommand(
         "agentfly.cli.train:train", "Train a model with the settings of a TOML file."
     ),
+    "eval": LazyCommand(
+        "agentfly.cli.eval:eval_",
+        "Attempt tasks with a model, and report reward, solved share, pass@k and pass^k.",
+    ),
     "report": LazyCommand(
         "agentfly.cli.report:report", "Write the report of a run again, from its folder alone."
     ),

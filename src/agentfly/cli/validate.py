@@ -105,7 +105,7 @@ def _sources(
             yield source, Path(target).parent
         return
     names = environment_names()
-    known = target in names or _is_definition(target)
+    known = target in names or is_definition(target)
     if not known and not is_import_path(target) and not Path(target).exists():
         raise ConfigError(f"{target!r} is no file, and no environment. {suggestion(target, names)}")
     source = SourceSettings(
@@ -117,7 +117,7 @@ def _sources(
     yield source, None
 
 
-def _is_definition(target: str) -> bool:
+def is_definition(target: str) -> bool:
     """Return whether a `module:name` is an environment, not a function that returns rows."""
     if not is_import_path(target) or Path(target).exists():
         return False

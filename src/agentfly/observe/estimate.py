@@ -68,10 +68,33 @@ def pass_at_k(solved: int, tried: int, k: int) -> float:
     return 1.0 - math.comb(tried - solved, k) / math.comb(tried, k)
 
 
+def pass_hat_k(solved: int, tried: int, k: int) -> float:
+    """Return the probability that all of k attempts solve a task: pass^k of arXiv:2406.12045.
+
+    The unbiased estimator: the share of draws of k attempts, out of those made, in which none
+    failed.
+
+    >>> pass_hat_k(2, 4, 2)
+    0.16666666666666666
+    """
+    if not 1 <= k <= tried:
+        raise ValueError(f"pass^{k} needs at least {k} attempts, got {tried}")
+    return math.comb(solved, k) / math.comb(tried, k)
+
+
+def share_interval(shares: Sequence[float]) -> Interval | None:
+    """Return the interval of a mean of shares, one for each task.
+
+    Where every task was solved or not, the mean is itself a share, and the interval is Wilson's;
+    where tasks were solved in part, it is that of a mean of values from 0 to 1.
+    """
+    if all(share in (0.0, 1.0) for share in shares):
+        return wilson_interval(sum(shares), len(shares))
+    return mean_interval(shares, ScoreRange(0.0, 1.0))
+
+
 def wilson_interval(successes: float, trials: int) -> Interval | None:
     """Return Wilson's interval of a share, which stays within 0 and 1 and is wide for few trials.
-
-    With one trial per task, `successes` may be the sum of each task's solved share.
 
     >>> wilson_interval(10, 10)
     Interval(low=0.7224..., high=1.0)
@@ -203,12 +226,12 @@ def _student_interval(values: Sequence[float], range: ScoreRange) -> Interval:
         away = max(1.0, abs(middle))
         found = _bounded_interval(values, ScoreRange(middle - away, middle + away))
     else:
-        spread = _student(len(values) - 1) * stdev(values) / math.sqrt(len(values))
+        spread = student_quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values))
         found = Interval(low=middle - spread, high=middle + spread)
     return Interval(low=max(range.low, found.low), high=min(range.high, found.high))
 
 
-def _student(freedom: int) -> float:
+def student_quantile(freedom: int) -> float:
     """Return the two-sided quantile of Student's distribution.
 
     Exact for 1 and 2 degrees of freedom; beyond, the expansion around the normal quantile

@@ -17,7 +17,7 @@ from agentfly.observe.estimate import (
     mean,
     mean_interval,
     pass_at_k,
-    wilson_interval,
+    share_interval,
 )
 from agentfly.observe.rollout_metrics import Measured, by_source
 from agentfly.observe.summary import is_solved, ratio
@@ -57,7 +57,9 @@ def evaluation_metrics(groups: Sequence[Group], counting: Counting = _PLAIN) -> 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Outcome:
+class Outcome:
+    """Reward of a chain that counts, and whether it solved its task."""
+
     reward: float
     solved: bool
 
@@ -65,49 +67,57 @@ class _Outcome:
 def _measure(counting: Counting, groups: Sequence[Group]) -> Measured:
     chains = [member for group in groups for member in group.members]
     late = sum(chain.stop is StopReason.TIME_LIMIT for chain in chains)
-    outcomes_by_task = _outcomes_by_task(counting, groups)
-    counted = sum(map(len, outcomes_by_task))
+    outcomes = outcomes_by_task(counting, groups)
+    counted = sum(map(len, outcomes))
     sources = {group.task.source for group in groups}
     return {
-        **_reward(outcomes_by_task, counting.range_of(sources)),
-        **_solved(outcomes_by_task),
-        **_passes(outcomes_by_task),
-        "eval/tasks": float(len(outcomes_by_task)),
+        **_reward(outcomes, counting.range_of(sources)),
+        **_solved(outcomes),
+        **_passes(outcomes),
+        "eval/tasks": float(len(outcomes)),
         "eval/chains": float(len(chains)),
         "eval/failed_share": ratio(len(chains) - counted, len(chains)),
         "eval/time_limit_share": ratio(late, len(chains)),
     }
 
 
-def _outcomes_by_task(counting: Counting, groups: Sequence[Group]) -> list[list[_Outcome]]:
+def outcomes_by_task(counting: Counting, groups: Sequence[Group]) -> list[list[Outcome]]:
     """Return the outcomes of each task's chains, over all visits to the task."""
-    outcomes: dict[tuple[str, str], list[_Outcome]] = {}
+    return list(outcomes_by_key(counting, groups).values())
+
+
+def outcomes_by_key(
+    counting: Counting, groups: Sequence[Group]
+) -> dict[tuple[str, str, str], list[Outcome]]:
+    """Return the outcomes by source, id and prompt of their task; a task without any is absent."""
+    outcomes: dict[tuple[str, str, str], list[Outcome]] = {}
     for group in groups:
         found = [_outcome(counting, member) for member in group.members]
         counted = [outcome for outcome in found if outcome is not None]
-        outcomes.setdefault((group.task.source, group.task.id), []).extend(counted)
-    return [counted for counted in outcomes.values() if counted]
+        prompt = "\n".join(message.content for message in group.task.messages)
+        outcomes.setdefault((group.task.source, group.task.id, prompt), []).extend(counted)
+    return {key: counted for key, counted in outcomes.items() if counted}
 
 
-def _outcome(counting: Counting, chain: Trajectory) -> _Outcome | None:
+def _outcome(counting: Counting, chain: Trajectory) -> Outcome | None:
     """Return a chain's outcome; None if it failed for a reason outside the model."""
     if chain.reward is not None:
-        return _Outcome(reward=chain.reward, solved=is_solved(chain))
+        return Outcome(reward=chain.reward, solved=is_solved(chain))
     without_turns = chain.stop.verdict.scored and not chain.turns
     if without_turns or chain.stop is StopReason.TIME_LIMIT:
-        return _Outcome(reward=counting.unfinished(chain.task.source), solved=False)
+        return Outcome(reward=counting.unfinished(chain.task.source), solved=False)
     return None
 
 
-def _reward(outcomes_by_task: list[list[_Outcome]], range: ScoreRange) -> Measured:
+def _reward(outcomes_by_task: list[list[Outcome]], range: ScoreRange) -> Measured:
     means = [sum(one.reward for one in task) / len(task) for task in outcomes_by_task]
     rewards = [one.reward for task in outcomes_by_task for one in task]
     return _named("eval/reward", mean(means), mean_interval(means, range, rewards=rewards))
 
 
-def _solved(outcomes_by_task: list[list[_Outcome]]) -> Measured:
-    shares = [_count_solved(task) / len(task) for task in outcomes_by_task]
-    return _named("eval/solved", mean(shares), wilson_interval(sum(shares), len(shares)))
+def _solved(outcomes_by_task: list[list[Outcome]]) -> Measured:
+    shares = [count_solved(task) / len(task) for task in outcomes_by_task]
+    return _named("eval/solved", mean(shares), share_interval(shares))
 
 
 def _named(name: str, value: float | None, interval: Interval | None) -> Measured:
@@ -118,17 +128,17 @@ def _named(name: str, value: float | None, interval: Interval | None) -> Measure
     }
 
 
-def _passes(outcomes_by_task: list[list[_Outcome]]) -> dict[str, float]:
+def _passes(outcomes_by_task: list[list[Outcome]]) -> dict[str, float]:
     most = max(map(len, outcomes_by_task), default=0)
     passes = {}
-    for k in _powers_of_two_and(most):
+    for k in powers_of_two_and(most):
         enough = [task for task in outcomes_by_task if len(task) >= k]
-        chances = [pass_at_k(_count_solved(task), len(task), k) for task in enough]
+        chances = [pass_at_k(count_solved(task), len(task), k) for task in enough]
         passes[f"eval/pass@{k}"] = sum(chances) / len(chances)
     return passes
 
 
-def _powers_of_two_and(most: int) -> Iterator[int]:
+def powers_of_two_and(most: int) -> Iterator[int]:
     """Yield 1, 2, 4, … below a number, then the number: 1, 2, 4, 6 for 6."""
     k = 1
     while k < most:
@@ -138,5 +148,6 @@ def _powers_of_two_and(most: int) -> Iterator[int]:
         yield most
 
 
-def _count_solved(outcomes: Sequence[_Outcome]) -> int:
+def count_solved(outcomes: Sequence[Outcome]) -> int:
+    """Return the number of solved chains."""
     return sum(outcome.solved for outcome in outcomes)

@@ -101,7 +101,8 @@ METRICS: Mapping[str, str] = {
     "eval/loss": "Held-out loss: mean negative log-likelihood of the demonstrated tokens.",
     "eval/solved": "Held-out solved share: mean over tasks of a task's share of solved chains. "
     "One that ran out of time is not solved; failed ones are left out.",
-    "eval/solved_low": "Lower end of its 95% interval, by Wilson, with one trial per task.",
+    "eval/solved_low": "Lower end of its 95% interval: Wilson's if each task was solved or not, "
+    "Gaffke's if some were solved in part.",
     "eval/solved_high": "Upper end of its 95% interval.",
     "eval/pass@<k>": "Probability that at least one of k chains solves a held-out task, unbiased "
     "(arXiv:2107.03374), mean over the tasks of which at least k chains count.",

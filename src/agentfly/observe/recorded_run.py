@@ -83,6 +83,12 @@ class RecordedRun:
         return self.path.resolve().name
 
     @cached_property
+    def kind(self) -> str:
+        """`run`, or `evaluation` for a folder of `agentfly eval`."""
+        mark = self.json_file(MARK)
+        return str(mark.get("kind", "run")) if isinstance(mark, dict) else "run"
+
+    @cached_property
     def config(self) -> str:
         """Settings of the run as TOML; empty if they are lost."""
         try:
@@ -136,7 +142,11 @@ class RecordedRun:
         return [files[key] for key in sorted(files)]
 
     def chain_file(self, step: int | None, *, held_out: bool = False) -> "ChainFile":
-        """Return the chains of a step, by default the last; ConfigError if there are none."""
+        """Return the chains of a step, by default the last; ConfigError if there are none.
+
+        All chains of an evaluation's folder are held out.
+        """
+        held_out = held_out or self.kind == "evaluation"
         files = [file for file in self.chain_files if file.held_out == held_out]
         chosen = [file for file in files if step in (None, file.step)]
         if not chosen:

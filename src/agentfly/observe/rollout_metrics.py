@@ -107,14 +107,14 @@ def _surplus(chains: Sequence[Trajectory]) -> Measured:
     kept = [chain for chain in chains if chain.stop is not StopReason.SURPLUS]
     if len(kept) == len(chains):
         return {}
-    begun = fmean(map(_duration, chains))
+    begun = fmean(map(chain_seconds, chains))
     return {
         "chains/surplus": float(len(chains) - len(kept)),
-        "chains/kept_length_ratio": ratio(fmean(map(_duration, kept)), begun) if kept else None,
+        "chains/kept_length_ratio": ratio(fmean(map(chain_seconds, kept)), begun) if kept else None,
     }
 
 
-def _duration(chain: Trajectory) -> float:
+def chain_seconds(chain: Trajectory) -> float:
     """Return the seconds from a chain's admission to its end."""
     admitted = chain.spans[0].end if chain.spans else 0.0
     return max((span.end for span in chain.spans), default=0.0) - admitted

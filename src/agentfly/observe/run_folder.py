@@ -4,6 +4,7 @@ runs/demo/
     run.json                 the version of this layout; written last, so that a run has it
     config.toml              the settings, complete
     metrics.jsonl            one line per step
+    evaluation.json          all numbers of an evaluation, which has no other files of its own
     example.json             the worked example that the model is shown, if it needs one
     findings.json            what keeps it from learning, if anything does
     events.jsonl             what happened in the chains, as it happened
@@ -38,6 +39,8 @@ CONFIG = "config.toml"
 LOCK = "lock"
 FINDINGS = "findings.json"
 METRICS = "metrics.jsonl"
+RESULT = "evaluation.json"
+_ARTICLE = {"run": "a run", "evaluation": "an evaluation"}
 
 
 class RunFolder:
@@ -49,6 +52,9 @@ class RunFolder:
 
     The lock belongs to the process: the operating system takes it back however the process ends.
     """
+
+    KIND = "run"
+    """Kind of folder, in its run.json."""
 
     def __init__(self, path: Path, lock: IO[str]) -> None:
         self.path = path
@@ -63,7 +69,7 @@ class RunFolder:
         try:
             _require_new(path)
             _write(path / CONFIG, config)
-            _write(path / MARK, json.dumps({"v": FORMAT_VERSION, "kind": "run"}) + "\n")
+            _write(path / MARK, json.dumps({"v": FORMAT_VERSION, "kind": cls.KIND}) + "\n")
         except BaseException:
             run.close()
             raise
@@ -73,7 +79,7 @@ class RunFolder:
     def open(cls, path: str | Path) -> Self:
         """Open a run that was started before, to continue it."""
         path = Path(path)
-        _require_run(path)
+        _require_run(path, cls.KIND)
         return cls(path, _locked(path))
 
     def replace_config(self, config: str) -> None:
@@ -224,10 +230,21 @@ def _require_new(path: Path) -> None:
 _LEFT_BY_A_KILLED_CREATE = {LOCK, CONFIG, CONFIG + PART, MARK + PART}
 
 
-def _require_run(path: Path) -> None:
-    """Refuse what is no run, and one whose layout is not known."""
+class EvaluationFolder(RunFolder):
+    """The folder of an evaluation: a run without steps, whose chains are all held out."""
+
+    KIND = "evaluation"
+
+    @property
+    def result_file(self) -> Path:
+        """All numbers of the finished evaluation."""
+        return self.path / RESULT
+
+
+def _require_run(path: Path, kind: str) -> None:
+    """Refuse what is no run of a kind, and one whose layout is not known."""
     mark = path / MARK
-    content = json.dumps({"v": FORMAT_VERSION, "kind": "run"})
+    content = json.dumps({"v": FORMAT_VERSION, "kind": kind})
     restore = f"Restore it, with the content {content} if this version of AgentFly started the run"
     if not mark.exists():
         if any((path / name).exists() for name in _SIGNS_OF_A_RUN):
@@ -241,13 +258,18 @@ def _require_run(path: Path) -> None:
     except (OSError, ValueError, RecursionError) as error:
         raise FormatError(f"{mark} is damaged: {error}. {restore}") from error
     match found:
-        case {"v": int(version), "kind": "run"} if version > FORMAT_VERSION:
+        case {"v": int(version), "kind": str()} if version > FORMAT_VERSION:
             raise FormatError(
                 f"{mark}: the run is laid out in format {version}; this AgentFly knows "
                 f"{FORMAT_VERSION}. Restore the version of AgentFly that started it"
             )
-        case {"v": 1, "kind": "run"}:
+        case {"v": 1, "kind": str(found_kind)} if found_kind == kind:
             return
+        case {"v": 1, "kind": "run" | "evaluation" as other}:
+            raise ConfigError(
+                f"{path} holds {_ARTICLE[other]}, and {_ARTICLE[kind]} was to be resumed: give "
+                "this one another name"
+            )
     raise FormatError(f"{mark} is damaged: got {found!r}. {restore}")
 
 

@@ -11,6 +11,7 @@ from filelock import lock_descriptor
 
 from agentfly.errors import ConfigError, FormatError
 from agentfly.observe.recorded_run import MARK, RecordedRun
+from agentfly.observe.run_folder import RESULT
 from agentfly.observe.trackers.metrics_file import MetricsRecord
 
 
@@ -67,6 +68,8 @@ def describe_run(run: RecordedRun) -> RunEntry:
 def _state(run: RecordedRun, step: int, rewards: list[float]) -> str:
     if is_running(run):
         return "running"
+    if run.kind == "evaluation":
+        return "finished" if (run.path / RESULT).exists() else "stopped"
     if run.planned_steps is not None and step >= run.planned_steps:
         return "finished"
     train = run.settings.get("train", {})

@@ -107,6 +107,10 @@ class Checkpoints:
         scored = [found for found in self._whole({}) if found.score is not None]
         return max(scored, key=_rank, default=None)
 
+    def every(self) -> list[Checkpoint]:
+        """Return all whole checkpoints, the oldest first."""
+        return list(self._whole({}))[::-1]
+
     def _whole(self, damage: dict[Path, DamagedError]) -> Iterator[Checkpoint]:
         """Yield checkpoints newest first, each verified; put the damaged ones into `damage`."""
         self._put_back()

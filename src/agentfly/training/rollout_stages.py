@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from agentfly.agents import Agent
+from agentfly.agents.source import score_range
 from agentfly.config import EvalSettings
 from agentfly.errors import RunError
 from agentfly.observe import Counting, TrajectoryWriter, evaluation_metrics
@@ -17,15 +18,12 @@ from agentfly.rollout import GroupPlan, Runner, Schedule, plan_groups, stream_gr
 from agentfly.tasks import Ledger, Visit
 from agentfly.training.health import has_trainable
 from agentfly.types import (
-    ANY_SCORE,
     ChainHandle,
     Clock,
     Group,
     OnEvent,
-    ScoreRange,
     Seed,
     Task,
-    declared_range,
 )
 
 MAX_ROUNDS = 10
@@ -283,14 +281,6 @@ class Evaluator:
             return await self.chains.run(
                 plans, on_group=take, temperature=self.settings.temperature
             )
-
-
-def score_range(agent: Agent) -> ScoreRange:
-    """Return what the chains of an agent can score; without a reward their steps' own decide."""
-    if agent.reward is None:
-        return ANY_SCORE
-    own = declared_range(agent.reward)
-    return own.plus(declared_range(agent.group_reward)) if agent.group_reward else own
 
 
 def _emptied(file: Path) -> TrajectoryWriter:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, Literal
 
@@ -61,6 +62,8 @@ class OpenAIChat:
         self._extra = dict(extra or {})
         self._seed = Seed(seed)
         self._calls = count()
+        self.usage = Usage()
+        """Tokens that the server has counted so far."""
 
     async def reply(
         self,
@@ -78,6 +81,7 @@ class OpenAIChat:
                 deadline=deadline,
                 seed=self._seed.child(next(self._calls)),
             )
+        self.usage.add(answer.usage)
         return answer.to_message()
 
     async def close(self) -> None:
@@ -166,10 +170,30 @@ class _WireChoice(BaseModel):
     message: _WireMessage
 
 
+@dataclass(slots=True)
+class Usage:
+    """Tokens of a server's answers, as it counts and bills them."""
+
+    prompt_tokens: int = 0
+    sampled_tokens: int = 0
+    uncounted: int = 0
+    """Answers without a count."""
+
+    def add(self, counted: JsonValue) -> None:
+        """Add the tokens of one answer; what a server says about them may be anything."""
+        match counted:
+            case {"prompt_tokens": int(prompt), "completion_tokens": int(sampled)}:
+                self.prompt_tokens += prompt
+                self.sampled_tokens += sampled
+            case _:
+                self.uncounted += 1
+
+
 class ChatAnswer(BaseModel):
     """The part of a chat completion that matters here."""
 
     choices: list[_WireChoice] = Field(min_length=1)
+    usage: JsonValue = None
 
     def to_message(self) -> Message:
         """Return what the model said."""
