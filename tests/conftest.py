@@ -1,6 +1,8 @@
 """What holds for all tests."""
 
+import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +11,13 @@ from tests.warm_python import WarmPython, started
 
 # A shell starts what runs in its background deaf to Ctrl-C, and so would be all that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Tests start many interpreters, and none of them should compile the package again.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# One thread computes a tiny model faster than two threads that wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A machine may be slow because of its other work: that is no fault of the code under test.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,4 +1,4 @@
-"""Running Python programs in processes that have imported torch and transformers already.
+"""Running Python in processes that have imported torch and transformers already.
 
 The imports take three seconds of processor time for each new interpreter, so one interpreter
 imports what the programs share and forks a process for each of them. Nothing of this project is
@@ -6,6 +6,8 @@ imported beforehand: a program that lacks an import still fails.
 """
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,16 +23,32 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 import transformers.models.llama.modeling_llama
 
-def run(asked):
-    write = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(os.open(asked["output"], write), 1)
-    os.dup2(os.open(asked["errors"], write), 2)
-    os.chdir(asked["cwd"])
-    sys.argv = [asked["path"]]
-    sys.path[0] = os.path.dirname(asked["path"])
+def become(asked):
+    os.setsid()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.alarm(int(asked["seconds"]))
-    runpy.run_path(asked["path"], run_name="__main__")
+    os.environ.clear()
+    os.environ.update(asked["environment"])
+    os.chdir(asked["cwd"])
+    write = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    for number, mode in enumerate((os.O_RDONLY, write, write)):
+        opened = os.open(asked["streams"][number], mode)
+        if number == 0:
+            os.write(1, f"{os.getpid()}\\n".encode())
+        os.dup2(opened, number)
+        os.close(opened)
+    sys.stdin = open(0, closefd=False)
+    sys.stdout, sys.stderr = (open(n, "w", buffering=1, closefd=False) for n in (1, 2))
+
+def run(asked):
+    become(asked)
+    if "module" in asked:
+        sys.argv[1:] = asked["arguments"]
+        runpy.run_module(asked["module"], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = [asked["path"]]
+        sys.path[0] = os.path.dirname(asked["path"])
+        runpy.run_path(asked["path"], run_name="__main__")
 
 for line in sys.stdin:
     pid = os.fork()
@@ -48,8 +66,29 @@ for line in sys.stdin:
 """
 
 
+class WarmProcess:
+    """A process that was forked from the interpreter, to be used as one of `subprocess`."""
+
+    def __init__(self, server: "subprocess.Popen[str]") -> None:
+        assert server.stdout is not None
+        self._answers = server.stdout
+        self.pid = int(self._answers.readline())
+        self._code: int | None = None
+
+    def wait(self) -> int:
+        """Return its exit code; it is killed when it takes too long."""
+        if self._code is None:
+            self._code = int(self._answers.readline())
+        return self._code
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal, unless its end has been seen."""
+        if self._code is None:
+            os.kill(self.pid, number)
+
+
 class WarmPython:
-    """An interpreter that forks a process for each program."""
+    """An interpreter that forks a process for each program, one after another."""
 
     def __init__(self, server: "subprocess.Popen[str]", folder: Path) -> None:
         self._server = server
@@ -58,16 +97,34 @@ class WarmPython:
     def run(self, program: Path, *, cwd: Path) -> str:
         """Run a program as `python -W error program` would, and return its standard output."""
         output, errors = self._folder / "output.txt", self._folder / "errors.txt"
-        files = {"output": output, "errors": errors}
-        asked = {"path": program, "cwd": cwd, "seconds": PATIENCE, **files}
-        assert self._server.stdin is not None
-        assert self._server.stdout is not None
-        print(json.dumps(asked, default=str), file=self._server.stdin, flush=True)
-        code = self._server.stdout.readline().strip()
+        streams = (os.devnull, output, errors)
+        code = self._fork(path=program, cwd=cwd, streams=streams).wait()
         printed = output.read_text()
         said = f"{printed}\n{errors.read_text()}"
-        assert code == "0", f"{program.name} ended with code {code or 'unknown'}:\n{said}"
+        assert code == 0, f"{program.name} ended with code {code}:\n{said}"
         return printed
+
+    @contextmanager
+    def agentfly(
+        self, *arguments: str, cwd: Path, stdin: str = os.devnull, output: str
+    ) -> Iterator[WarmProcess]:
+        """Start `python -W error -m agentfly.cli` with paths as its streams; kill it at the end.
+
+        A terminal that is given becomes its own, so that Ctrl-C reaches it as a signal.
+        """
+        streams = (stdin, output, output)
+        process = self._fork(module="agentfly.cli", arguments=arguments, cwd=cwd, streams=streams)
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+    def _fork(self, **asked: object) -> WarmProcess:
+        asked |= {"environment": dict(os.environ), "seconds": PATIENCE}
+        assert self._server.stdin is not None
+        print(json.dumps(asked, default=str), file=self._server.stdin, flush=True)
+        return WarmProcess(self._server)
 
 
 @contextmanager

@@ -10,8 +10,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-WAIT_SECONDS = 100.0
+from tests.patience import PATIENCE
+from tests.warm_python import WarmProcess, WarmPython
+
+WAIT_SECONDS = PATIENCE
 PRESS_SECONDS = 5.0
 
 
@@ -80,6 +84,19 @@ def agentfly(*arguments: str) -> Iterator[tuple[Terminal, "subprocess.Popen[byte
         process.kill()
         process.wait()
         terminal.hang_up()
+
+
+@contextmanager
+def warm_agentfly(python: WarmPython, *arguments: str) -> Iterator[tuple[Terminal, WarmProcess]]:
+    """Run a command that needs torch, without importing torch again."""
+    ours, theirs = pty.openpty()
+    name, terminal = os.ttyname(theirs), Terminal(ours)
+    with python.agentfly(*arguments, cwd=Path.cwd(), stdin=name, output=name) as process:
+        os.close(theirs)
+        try:
+            yield terminal, process
+        finally:
+            terminal.hang_up()
 
 
 def _take_terminal() -> None:

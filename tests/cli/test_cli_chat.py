@@ -1,18 +1,16 @@
 """`agentfly chat` in a real terminal, as a person would use it."""
 
-import subprocess
-import sys
-
 import pytest
-from tests.cli.terminal import WAIT_SECONDS, agentfly
+from tests.cli.terminal import warm_agentfly
+from tests.warm_python import WarmPython
+from typer.testing import CliRunner
+
+from agentfly.cli.main import app
 
 
-@pytest.mark.timeout(240)
-def test_ctrl_c_stops_the_turn_and_not_the_program() -> None:
-    with agentfly("chat", "tiny-random", "--max-tokens", "3000", "--temperature", "1") as (
-        terminal,
-        process,
-    ):
+def test_ctrl_c_stops_the_turn_and_not_the_program(warm_python: WarmPython) -> None:
+    arguments = ("tiny-random", "--max-tokens", "3000", "--temperature", "1")
+    with warm_agentfly(warm_python, "chat", *arguments) as (terminal, process):
         terminal.wait_for("> ")
         terminal.type("Tell me a long story.\n")
         terminal.wait_for(r"story\.\r\n[^>]{20,}")
@@ -20,13 +18,12 @@ def test_ctrl_c_stops_the_turn_and_not_the_program() -> None:
         terminal.wait_for(r"\(stopped\)")
         terminal.wait_for("> ")
         terminal.type("/exit\n")
-        assert process.wait(timeout=WAIT_SECONDS) == 0
+        assert process.wait() == 0
 
 
-@pytest.mark.timeout(240)
-def test_a_model_calls_its_tool_and_the_result_is_shown() -> None:
+def test_a_model_calls_its_tool_and_the_result_is_shown(warm_python: WarmPython) -> None:
     arguments = ("tiny", "--tools", "calculator", "--temperature", "0")
-    with agentfly("chat", *arguments) as (terminal, process):
+    with warm_agentfly(warm_python, "chat", *arguments) as (terminal, process):
         terminal.wait_for("> ")
         terminal.type("What is 23*41?\n")
         shown = terminal.wait_for(r"(?s)calculator → .*\n> ")
@@ -34,16 +31,15 @@ def test_a_model_calls_its_tool_and_the_result_is_shown() -> None:
         terminal.type("/new\n")
         terminal.wait_for("> ")
         terminal.type("\x04")
-        assert process.wait(timeout=WAIT_SECONDS) == 0
+        assert process.wait() == 0
 
 
-@pytest.mark.timeout(240)
-def test_the_line_can_be_edited() -> None:
+def test_the_line_can_be_edited(warm_python: WarmPython) -> None:
     pytest.importorskip("readline")
-    with agentfly("chat", "tiny-random") as (terminal, process):
+    with warm_agentfly(warm_python, "chat", "tiny-random") as (terminal, process):
         terminal.wait_for("> ")
         terminal.type("/exit now\x02\x02\x02\x02\x0b\n")  # four steps back, cut off the rest
-        assert process.wait(timeout=WAIT_SECONDS) == 0
+        assert process.wait() == 0
 
 
 def test_an_unknown_model_or_tool_is_reported_in_one_line() -> None:
@@ -51,13 +47,7 @@ def test_an_unknown_model_or_tool_is_reported_in_one_line() -> None:
         (["tinny"], "Did you mean 'tiny'"),
         (["tiny", "--tools", "calculater"], "Did you mean 'calculator'"),
     ):
-        run = subprocess.run(
-            [sys.executable, "-m", "agentfly.cli", "chat", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=WAIT_SECONDS,
-            check=False,
-        )
-        assert run.returncode == 2
+        run = CliRunner().invoke(app, ["chat", *arguments])
+        assert run.exit_code == 2
         assert words in run.stderr
-        assert "Traceback" not in run.stderr
+        assert isinstance(run.exception, SystemExit)

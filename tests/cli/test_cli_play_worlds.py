@@ -23,8 +23,6 @@ SCIENCEWORLD = (
 )
 PROMPT = r"\n> $"
 
-pytestmark = pytest.mark.timeout(400)
-
 
 @pytest.fixture(autouse=True)
 def own_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

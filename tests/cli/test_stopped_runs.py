@@ -4,16 +4,15 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 import typer
 from tests.cli import terminal
-from tests.patience import PATIENCE
+from tests.warm_python import WarmProcess, WarmPython
 from typer.testing import CliRunner
 
 import agentfly.training
@@ -47,41 +46,36 @@ track.trackers = []
 class Run:
     """An `agentfly` command whose output is a pipe."""
 
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self.process = process
+    def __init__(self, process: WarmProcess, output: TextIO) -> None:
+        self._process = process
+        self._output = output
         self.shown = ""
 
     def wait_for(self, pattern: str) -> str:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+        for line in self._output:
             self.shown += line
             if re.search(pattern, line):
                 return line
         raise AssertionError(f"{pattern!r} was never shown:\n{self.shown}")
 
     def send(self, number: signal.Signals) -> None:
-        os.kill(self.process.pid, number)
+        self._process.send_signal(number)
 
     def end(self) -> int:
-        said, _ = self.process.communicate(timeout=PATIENCE)
-        self.shown += said
-        return self.process.returncode
+        self.shown += self._output.read()
+        return self._process.wait()
 
 
 @contextmanager
-def running(folder: Path, *arguments: str) -> Iterator[Run]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "agentfly.cli", *arguments],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        yield Run(process)
-    finally:
-        process.kill()
-        process.communicate()
+def running(python: WarmPython, folder: Path, *arguments: str) -> Iterator[Run]:
+    pipe = folder / "pipe"
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    with (
+        python.agentfly(*arguments, cwd=folder, output=str(pipe)) as process,
+        pipe.open() as output,
+    ):
+        yield Run(process, output)
 
 
 @pytest.fixture
@@ -95,13 +89,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_killed_run_says_what_it_repeats_and_sigterm_saves(folder: Path) -> None:
-    with running(folder, "train", "train.toml") as run:
+def test_a_killed_run_says_what_it_repeats_and_sigterm_saves(
+    folder: Path, warm_python: WarmPython
+) -> None:
+    with running(warm_python, folder, "train", "train.toml") as run:
         run.wait_for(r"^step +3/")
         run.send(signal.SIGKILL)
         run.end()
         done = int(re.findall(r"^step +(\d+)/", run.shown, re.M)[-1])
-    with running(folder, "train", "train.toml", "--resume") as run:
+    with running(warm_python, folder, "train", "train.toml", "--resume") as run:
         resumed = run.wait_for("resuming")
         assert f"at step 2, after its checkpoint of step 1: steps 2 to {done} came" in resumed
         run.wait_for(r"^step +2/")
@@ -116,25 +112,25 @@ def test_a_killed_run_says_what_it_repeats_and_sigterm_saves(folder: Path) -> No
 
 
 def test_a_closed_terminal_leaves_a_checkpoint(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, warm_python: WarmPython
 ) -> None:
     monkeypatch.chdir(folder)
-    with terminal.agentfly("train", "train.toml") as (shown, process):
+    with terminal.warm_agentfly(warm_python, "train", "train.toml") as (shown, process):
         shown.wait_for(r"step +1/")
         shown.hang_up()
-        assert process.wait(PATIENCE) == 128 + signal.SIGHUP
+        assert process.wait() == 128 + signal.SIGHUP
     assert list((folder / "runs/sums/checkpoints").glob("step_*/manifest.json"))
 
 
-def test_sigterm_saves_a_warm_start(folder: Path) -> None:
-    with running(folder, "sft", "sft.toml") as run:
+def test_sigterm_saves_a_warm_start(folder: Path, warm_python: WarmPython) -> None:
+    with running(warm_python, folder, "sft", "sft.toml") as run:
         run.wait_for(r"^step +2/")
         run.send(signal.SIGTERM)
         assert run.end() == 128 + signal.SIGTERM, run.shown
         assert "stopped by SIGTERM. What was learned up to step" in run.shown
     # The first checkpoint is an early one: it was there before the signal.
     assert len(list((folder / "runs/warm/checkpoints").glob("step_*/manifest.json"))) == 2
-    with running(folder, "sft", "sft.toml", "--resume") as run:
+    with running(warm_python, folder, "sft", "sft.toml", "--resume") as run:
         assert "nothing was lost after its checkpoint of step" in run.wait_for("resuming")
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from tests.patience import PATIENCE
 from typer.testing import CliRunner
 
 from agentfly.cli.main import app
@@ -22,7 +23,7 @@ def test_settings_pass_a_dry_run(name: str) -> None:
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.sh")), ids=lambda path: path.name)
 def test_scripts_are_of_valid_syntax(path: Path) -> None:
-    subprocess.run(["bash", "-n", str(path)], check=True, timeout=60)
+    subprocess.run(["bash", "-n", str(path)], check=True, timeout=PATIENCE)
 
 
 def test_the_kubernetes_file_has_a_head_and_nodes_that_share_a_volume() -> None:

@@ -6,6 +6,8 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
+from tests.patience import PATIENCE
+
 from agentfly.runtime.http.address import split_token
 
 
@@ -14,7 +16,7 @@ async def ask(url: str, verb: str, path: str, body: Any, **headers: str) -> tupl
 
     def exchange() -> tuple[int, Any]:
         bare, token = split_token(url)
-        connection = http.client.HTTPConnection(urlsplit(bare).netloc, timeout=60)
+        connection = http.client.HTTPConnection(urlsplit(bare).netloc, timeout=PATIENCE)
         text = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         sent = {"Content-Type": "application/json", "Authorization": f"Bearer {token}", **headers}
         connection.request(verb, path, text, {k: v for k, v in sent.items() if v})

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 from tests.resources.pool_environments import TASK, Odd, broken, soon, until
 
 from agentfly.errors import ConfigError, EnvError, ToolError
@@ -201,6 +202,6 @@ def test_an_environment_may_be_defined_in_the_main_script(
     path = tmp_path / "script.py"
     path.write_text(textwrap.dedent(SCRIPT) + ending)
     done = subprocess.run(
-        [sys.executable, str(path)], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, str(path)], capture_output=True, text=True, check=False, timeout=PATIENCE
     )
     assert said in done.stdout + done.stderr

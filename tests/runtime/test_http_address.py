@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.patience import PATIENCE
 
 from agentfly.errors import ConfigError
 from agentfly.runtime.http.address import Listen, split_token, with_token
@@ -116,7 +117,7 @@ for start in (lambda: asyncio.run(serve()), search, shop):
         print(error)
 """
     out = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
     ).stdout
     assert out.splitlines() == [
         f"{what} needs the package uvicorn: pip install 'agentfly[server]'"

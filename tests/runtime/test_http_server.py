@@ -15,6 +15,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from tests.patience import PATIENCE
 
 from agentfly.errors import ConfigError
 from agentfly.runtime.http import guard, server
@@ -51,7 +52,7 @@ def application(*, seconds: float = 30.0, endpoint: Any = None) -> Application:
 def talking(url: str) -> Iterator[socket.socket]:
     bare = split_token(url)[0].removeprefix("http://")
     host, _, port = bare.rpartition(":")
-    with closing(socket.create_connection((host, int(port)), timeout=60)) as end:
+    with closing(socket.create_connection((host, int(port)), timeout=PATIENCE)) as end:
         yield end
 
 

@@ -159,7 +159,7 @@ RUNS = {run.__name__: run for run in (harmless, harmful, weakened)}
 
 def main(kind: str) -> None:
     host: dict[str, bool] = {}
-    victim = subprocess.Popen(["sleep", "300"])
+    victim = subprocess.Popen(["sleep", "infinity"])
     with tempfile.TemporaryDirectory() as registry, tempfile.TemporaryDirectory() as folder:
         os.environ[FOLDER_VARIABLE] = registry
         planted = plant_services(plant(Path(folder), victim.pid))

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 from tests.sandbox.escape_attempts import ABSENCES, HARMLESS, REFUSALS
 from tests.sandbox.test_sandbox_escape import HERE, SRC, WAYS, is_refused
 
@@ -61,7 +62,7 @@ def on_a_kernel_without(
         },
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr

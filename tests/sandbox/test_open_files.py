@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from agentfly.runtime.process_registry import FOLDER_VARIABLE
 
@@ -77,7 +78,7 @@ def owner(body: str, *, soft: int, hard: int, folder: Path | None = None) -> dic
         env={**os.environ, **({FOLDER_VARIABLE: str(folder)} if folder else {})},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -185,7 +186,7 @@ print(ours.recv(16).decode())
 @pytest.mark.parametrize("number", [199, 200, 201])
 def test_a_channel_is_kept_whichever_descriptor_it_was(number: int) -> None:
     command = [sys.executable, "-c", KEEPING, str(number)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.stdout == "[]\n", done.stderr
 
 

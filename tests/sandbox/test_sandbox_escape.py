@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 from tests.sandbox import throwaway
 from tests.sandbox.escape_attempts import (
     ABSENCES,
@@ -76,7 +77,7 @@ def watched_or_broken(run: str, as_user: list[str]) -> dict[str, Any]:
 
 def watched_from_outside(run: str, as_user: list[str]) -> dict[str, Any]:
     outside: dict[str, bool] = {}
-    with TemporaryDirectory() as folder, subprocess.Popen(["sleep", "300"]) as victim:
+    with TemporaryDirectory() as folder, subprocess.Popen(["sleep", "infinity"]) as victim:
         with unchanged(plant(Path(folder), victim.pid), outside):
             found = attempt_everything(run, as_user)
         outside["victim"] = victim.poll() is None
@@ -95,7 +96,7 @@ def attempt_everything(run: str, as_user: list[str]) -> str:
         },
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PATIENCE,
         check=False,
     )
     if guard and done.returncode == throwaway.REFUSED:

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from tests.patience import PATIENCE
 
 from agentfly.sandbox import PythonSandbox
 
@@ -197,7 +198,11 @@ with multiprocessing.Pool(2) as pool:
 
 def test_workers_are_forked_where_pythons_default_needs_a_socket() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FORKING], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", FORKING],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert done.stdout == "[7, 7]\n", done.stderr
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from tests.patience import PATIENCE
 from tests.sandbox import throwaway
 from tests.sandbox.test_sandbox_escape import GUARD, HERE, SRC, WAYS
 
@@ -59,7 +60,7 @@ def guarded(
         },
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=PATIENCE,
         check=False,
     )
     if done.returncode == throwaway.REFUSED:
@@ -69,7 +70,7 @@ def guarded(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_nothing_outside_is_reached_and_every_limit_holds(way: str) -> None:
-    with TemporaryDirectory() as folder, subprocess.Popen(["sleep", "300"]) as victim:
+    with TemporaryDirectory() as folder, subprocess.Popen(["sleep", "infinity"]) as victim:
         Path(folder).chmod(0o777)
         arguments = ("-c", ATTEMPTS, str(victim.pid), folder)
         done = guarded(WAYS[way](), sys.executable, *arguments)
