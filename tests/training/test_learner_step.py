@@ -70,7 +70,8 @@ def test_a_chain_cut_into_two_samples_counts_as_one() -> None:
     )
     whole = chain("g", 1, [[turn(0, range(10, 15), (30,))]], reward=0.0)
     watching = Watching()
-    make_learner(make_model(), watching.algorithm()).learn([group("g", [cut, whole])])
+    learner = make_learner(make_model(), watching.algorithm())
+    learned = learner.learn([group("g", [cut, whole])])
     (credited,) = watching.advantages
     assert credited.rewards_C.tolist() == [1.0, 0.0]
     assert credited.chain_N.tolist() == [0] * 5 + [1]
@@ -78,6 +79,15 @@ def test_a_chain_cut_into_two_samples_counts_as_one() -> None:
     assert (x.num_chains, x.num_tokens) == (2.0, 6.0)
     tokens = dict(zip(x.advantages_N.tolist(), x.chain_tokens_N.tolist(), strict=True))
     assert sorted(tokens.values()) == [1, 5, 5, 5, 5, 5]
+    # What is recorded for people: the reward, and thousandths in the order of the tokens.
+    recorded = [stream for one in learned.credit for stream in one.streams]
+    assert [one.chain_id for one in learned.credit] == [cut.chain_id, whole.chain_id]
+    advantages = [round(value, 3) for stream in recorded for value in stream.advantages]
+    assert advantages == [1.0, 1.001, 1.002, 1.003, 1.004, 0.005]
+    masks = [(False,) * 5 + (True,) * 2, (False,) * 4 + (True,) * 3, (False,) * 5 + (True,)]
+    assert [stream.mask for stream in recorded] == masks
+    entropies = [value for stream in recorded for value in stream.entropies or ()]
+    assert sum(entropies) / 6 == pytest.approx(learned.metrics["policy/entropy"], rel=1e-5)
     assert len(x.sample_N.unique()) == 3
 
 

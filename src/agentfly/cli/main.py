@@ -41,6 +41,10 @@ COMMANDS = {
         "agentfly.cli.show:show",
         "Show a run's chains: a table of a step's, or all that one of them saw and said.",
     ),
+    "view": LazyCommand(
+        "agentfly.cli.view:view",
+        "Open a page in the browser: runs, their metrics, and their chains token by token.",
+    ),
     "sft": LazyCommand(
         "agentfly.cli.sft:sft",
         "Train a model to imitate conversations, as a warm start before training by reward.",

@@ -7,6 +7,7 @@ one of several task sources have the source's name before them:
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 from agentfly.errors import ConfigError
 
@@ -132,6 +133,19 @@ def require_documented(names: Iterable[str], *more: Mapping[str, str]) -> None:
         )
 
 
+@cache
+def explain(name: str) -> str:
+    """Return what a metric of this catalog means; empty for one of another catalog.
+
+    >>> explain("source/math/turns/max")
+    'Turns of the chain with the most.'
+    """
+    for documented, meaning in METRICS.items():
+        if _documented(name, [_pattern(documented)]):
+            return meaning
+    return ""
+
+
 def metrics_page(*more: Mapping[str, str]) -> str:
     """Return the documentation of all metrics as Markdown, one table per namespace."""
     everything = {
@@ -167,5 +181,6 @@ def _documented(name: str, known: list[re.Pattern[str]]) -> bool:
     return any(pattern.fullmatch(rest) for rest in rests for pattern in known)
 
 
+@cache
 def _pattern(name: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"<\w+>", ".+", re.escape(name)))

@@ -10,6 +10,7 @@ runs/demo/
     events.jsonl             what happened in the chains, as it happened
     ledger.jsonl             which tasks were issued, finished, trained on
     trajectories/step_3.jsonl.gz
+    trajectories/advantages_3.jsonl.gz   what the tokens of these chains were trained with
     undone/1/step_4.jsonl.gz     chains of steps that the first resumed run took again
     checkpoints/step_10/
     published/version_10/    weights on their way to an engine elsewhere
@@ -134,6 +135,10 @@ class RunFolder:
     def trajectories_file(self, step: int) -> Path:
         """Return where the chains of a step are written; later a gzip file replaces it."""
         return self.trajectories_folder / f"step_{step}.jsonl"
+
+    def credit_file(self, step: int) -> Path:
+        """Return where the advantages of a step's tokens are written."""
+        return self.trajectories_folder / f"advantages_{step}.jsonl.gz"
 
     def evaluation_file(self, step: int) -> Path:
         """Return where the held-out chains of the weights of a step go."""
@@ -277,7 +282,7 @@ _SIGNS_OF_A_RUN = ("ledger.jsonl", "metrics.jsonl", "checkpoints")
 
 
 def _is_after(path: Path, step: int) -> bool:
-    found = re.fullmatch(r"(step|eval)_(\d+)\.jsonl(.*)", path.name)
+    found = re.fullmatch(r"(step|eval|advantages)_(\d+)\.jsonl(.*)", path.name)
     if not found or not path.is_file():
         return False
     unfinished = found[1] == "eval" and found[3] != ".gz"

@@ -107,15 +107,19 @@ def remove_run(run: RecordedRun) -> None:
 
 def differences(one: RecordedRun, other: RecordedRun) -> Iterator[tuple[str, str, str]]:
     """Yield the settings in which two runs differ: key, value of the one, value of the other."""
-    left, right = dict(_flat(one.settings)), dict(_flat(other.settings))
+    left, right = dict(flat_settings(one)), dict(flat_settings(other))
     for key in [*left, *(key for key in right if key not in left)]:
         values = left.get(key, "-"), right.get(key, "-")
         if values[0] != values[1]:
             yield key, *values
 
 
+def flat_settings(run: RecordedRun) -> Iterator[tuple[str, str]]:
+    """Yield each setting of a run with its dotted path: `source.0.kind`, `tools`."""
+    yield from _flat(run.settings)
+
+
 def _flat(settings: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each setting with its dotted path: `source.0.kind`, `tools`."""
     if isinstance(settings, Mapping):
         parts = settings.items()
     elif isinstance(settings, list) and any(isinstance(part, Mapping) for part in settings):

@@ -7,7 +7,7 @@ high surrogate right before a low one is read as the character that the two enco
 
 import gzip
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import GenericAlias, TracebackType
@@ -22,6 +22,8 @@ from agentfly.types import Group, Trajectory
 
 FORMAT_VERSION = 1
 """Increased when a field is added, removed or changes its meaning; earlier ones stay readable."""
+MEMBER_BYTES = 1 << 20
+"""Text in a member of a compacted file, beyond which the next one begins."""
 
 T = TypeVar("T")
 
@@ -189,18 +191,31 @@ def read_trajectories(path: str | Path, *, chain_id: str | None = None) -> Itera
 def compact(path: str | Path) -> Path:
     """Replace a JSON lines file by a gzip file next to it, and return that file's path.
 
-    If it is killed at any moment, the old file, the new file, or both with the same contents
-    remain; calling it again finishes.
+    The gzip file is a row of members of about a megabyte of text each, so that a single chain can
+    be read without all that come before it. If it is killed at any moment, the old file, the new
+    file, or both with the same contents remain; calling it again finishes.
     """
     path = Path(path)
     packed = _packed(path)
     if not path.exists() and packed.exists():
         return packed
-    # No name and no time inside, so that equal contents give equal files.
-    with whole_file(packed) as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
-        file.writelines(line for _, line in whole_lines(path))
+    with whole_file(packed) as file:
+        for member in _members(line for _, line in whole_lines(path)):
+            # No time inside, so that equal contents give equal files.
+            file.write(gzip.compress(member, mtime=0))
     path.unlink()
     return packed
+
+
+def _members(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Join lines to pieces of about a megabyte; at least one, so that the file is a gzip file."""
+    member = bytearray()
+    for line in lines:
+        if len(member) > MEMBER_BYTES:
+            yield bytes(member)
+            member.clear()
+        member += line
+    yield bytes(member)
 
 
 def _packed(path: Path) -> Path:

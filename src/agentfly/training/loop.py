@@ -21,6 +21,7 @@ from functools import partial
 from agentfly.chat import MaskPolicy
 from agentfly.config import RunSettings
 from agentfly.observe import RunProgress, Trackers, compact, read_metrics, rollout_metrics
+from agentfly.observe.credit_file import write_credit
 from agentfly.observe.findings import Findings
 from agentfly.observe.run_folder import RunFolder
 from agentfly.resources import EnvironmentManager
@@ -115,6 +116,8 @@ class Loop:
         compact(self.folder.trajectories_file(step))
         self._log(step, metrics | _train_metrics(learned) | times.metrics())
         self._learning = False
+        if learned.credit:
+            write_credit(self.folder.credit_file(step), learned.credit)
         self.findings.take(step, sampled.all, learned)
         sending = f"publishing version {step} to {type(self.engine).__name__}"
         with self._deferred_timing("publishing"), self.watchdog.stage(sending):

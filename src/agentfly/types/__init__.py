@@ -27,12 +27,14 @@ from agentfly.types.event import (
 )
 from agentfly.types.learner import (
     AdapterFolder,
+    ChainCredit,
     Keep,
     Learner,
     MaskPolicy,
     NamedTensors,
     SharedTensors,
     StepMetrics,
+    StreamCredit,
     Weights,
     WeightsFolder,
 )
@@ -109,6 +111,7 @@ __all__ = [
     "AdapterFolder",
     "AgentKind",
     "Attempt",
+    "ChainCredit",
     "ChainHandle",
     "ChainStarted",
     "ChatModel",
@@ -156,6 +159,7 @@ __all__ = [
     "StepMetrics",
     "StopReason",
     "Stopped",
+    "StreamCredit",
     "Task",
     "TokenSampled",
     "TokenStream",

@@ -53,6 +53,39 @@ MaskPolicy = Callable[[Sequence[Turn]], Sequence[Keep]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamCredit:
+    """Mask of a token stream as it was trained, and the numbers of its trained tokens.
+
+    >>> StreamCredit(mask=(False, True, True), advantages=(0.5, 0.5)).entropies is None
+    True
+    """
+
+    mask: tuple[bool, ...]
+    """True on the tokens that carried loss; one for each token of the stream."""
+    advantages: tuple[float, ...]
+    """One for each trained token; 0 where the chain had no credit."""
+    entropies: tuple[float, ...] | None = None
+    """Entropy of the distribution before each trained token, in nats; None if not computed."""
+
+    def __post_init__(self) -> None:
+        trained = sum(self.mask)
+        lengths = {len(self.advantages), trained if self.entropies is None else len(self.entropies)}
+        if lengths != {trained}:
+            raise ValueError(
+                f"every trained token has an advantage: got {trained} tokens and {lengths}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainCredit:
+    """Numbers with which one chain was trained."""
+
+    chain_id: str
+    streams: tuple[StreamCredit, ...]
+    """As many as the trajectory has, in the same order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepMetrics:
     """Metrics and timing of one learning step."""
 
@@ -61,6 +94,8 @@ class StepMetrics:
     """By phase, such as `pack`, `advantage` and `update`."""
     updates: int
     """Number of optimizer steps that changed the weights."""
+    credit: Sequence[ChainCredit] = ()
+    """Advantages token by token, for people who look at chains; empty if not recorded."""
 
 
 class Learner(Protocol):

@@ -64,6 +64,7 @@ class Actor:
         found = objective(self._algorithm, x)
         seen = {"old_logprobs": x.old_logprobs_N, "sampled_logprobs": x.sampled_logprobs_N}
         record.note_tokens({**found.metrics, **seen})
+        record.note_entropies(minibatch.tokens[part.tokens_K], x.entropy_N)
         return found.loss
 
     def _loss_input(self, part: Microbatch, minibatch: Minibatch, known: TokenTargets) -> LossInput:

@@ -43,6 +43,7 @@ from agentfly.training.learner.policy import Policy, weight_forms, weights_as
 from agentfly.training.learner.sharding import release, shard
 from agentfly.training.learner.step_metrics import StepRecorder
 from agentfly.training.learner.token_batch import Batch, TokenTargets, timeline
+from agentfly.training.learner.token_credit import record_credit
 from agentfly.training.learner.trainable_chains import TrainableChains, find_trainable_chains
 from agentfly.types import Group, Seed, StepMetrics, Weights
 
@@ -179,14 +180,18 @@ class LocalLearner:
         """Learn from one step's chains: all processes from the same ones, each in its own rows."""
         record = StepRecorder()
         _count(found, record)
+        batch, advantages_N = Batch(found.chains), torch.zeros(0)
         if found.chains:
             with report_out_of_memory(self._train):
-                self._learn(Batch(found.chains), version, record)
+                advantages_N = self._learn(batch, version, record)
         record.join(self.peers)
+        if self.peers.rank == 0:
+            record.credit = record_credit(batch, advantages_N, record.entropies)
         self.step += 1
         return record.step_metrics()
 
-    def _learn(self, batch: Batch, version: int | None, record: StepRecorder) -> None:
+    def _learn(self, batch: Batch, version: int | None, record: StepRecorder) -> Tensor:
+        """Update the weights, and return the advantages of all trained tokens."""
         known, plan = self._credited(batch, version, record)
         _count_active(plan, record)
         known = self._looked_back(plan, known, record)
@@ -194,6 +199,8 @@ class LocalLearner:
         for epoch in range(self._train.epochs):
             for minibatch in plan.in_order(epoch, self._seed_of(epoch)):
                 self._update(minibatch, known.take(minibatch.tokens), lr, record)
+        assert known.advantages_N is not None, "credited before it is learned from"
+        return known.advantages_N
 
     @property
     def gives(self) -> Sequence[type[Weights]]:

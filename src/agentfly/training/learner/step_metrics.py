@@ -14,7 +14,7 @@ from agentfly.algorithms import METRICS as ALGORITHM_METRICS
 from agentfly.algorithms import diagnose
 from agentfly.training.learner.optimizer import Update
 from agentfly.training.learner.peers import Peers
-from agentfly.types import StepMetrics
+from agentfly.types import ChainCredit, StepMetrics
 
 METRICS: Mapping[str, str] = {
     **ALGORITHM_METRICS,
@@ -51,6 +51,9 @@ class StepRecorder:
     """Averaged over what was noted."""
     tokens: dict[str, list[Tensor]] = field(default_factory=lambda: defaultdict(list))
     """Per token of all microbatches, by metric."""
+    entropies: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    """Positions of trained tokens among those of the step, and the entropies there."""
+    credit: list[ChainCredit] = field(default_factory=list)
 
     @contextmanager
     def timing(self, phase: str) -> Iterator[None]:
@@ -64,10 +67,16 @@ class StepRecorder:
         for name, values_K in metrics.items():
             self.tokens[name].append(values_K.detach().float().cpu())
 
+    def note_entropies(self, places: Tensor, entropies_K: Tensor | None) -> None:
+        """Keep the entropies of a microbatch with the positions of its tokens."""
+        if entropies_K is not None:
+            self.entropies.append((places, entropies_K.detach().float().cpu()))
+
     def join(self, peers: Peers) -> None:
         """Add what was seen at the tokens of other processes, in the first one."""
-        for other in peers.all_of(dict(self.tokens))[1:]:
-            for name, parts in other.items():
+        for tokens, entropies in peers.all_of((dict(self.tokens), self.entropies))[1:]:
+            self.entropies += entropies
+            for name, parts in tokens.items():
                 self.tokens[name] += parts
 
     def step_metrics(self) -> StepMetrics:
@@ -83,7 +92,8 @@ class StepRecorder:
             "updates": applied,
             "skipped_updates": skipped,
         }
-        return StepMetrics(metrics=metrics, seconds=dict(self.seconds), updates=applied)
+        seconds = dict(self.seconds)
+        return StepMetrics(metrics=metrics, seconds=seconds, updates=applied, credit=self.credit)
 
     def _diagnosed(self) -> dict[str, float]:
         joined = {name: torch.cat(parts) for name, parts in self.tokens.items()}

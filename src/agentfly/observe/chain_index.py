@@ -1,0 +1,321 @@
+"""An index of a run's chains: one small row for each, and the place of the chain in its file.
+
+runs/demo/index/step_3.jsonl
+    {"v":1,"kind":"chain_index","file":"step_3.jsonl.gz","size":9120,"changed":17640...}
+    {"v":1,"kind":"chain_index","place":[0,0,1840],"crc":12345,"chain_id":"t/0/0", ...}
+
+It is made piece by piece, as it is asked for, and never holds a whole chain. An index that was cut
+is continued; one of another or a changed file is made again. Where its folder can't be written, or
+another process writes it, it is kept in memory alone.
+"""
+
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from agentfly.errors import AgentFlyError, FormatError
+from agentfly.observe.chain_place import BEGINNING, Place, placed_lines, read_line
+from agentfly.observe.chain_text import question
+from agentfly.observe.recorded_run import ChainFile, RecordedRun
+from agentfly.observe.trajectory_file import FORMAT_VERSION as CHAIN_VERSION
+from agentfly.observe.trajectory_file import KIND as CHAIN_KIND
+from agentfly.observe.trajectory_file import decode_trajectory
+from agentfly.runtime.journal import Journal, read_record, read_records
+from agentfly.types import Trajectory
+from agentfly.types.short_text import printable, shorten
+
+FORMAT_VERSION = 1
+KIND = "chain_index"
+FOLDER = "index"
+NO_NAME = "(none)"
+"""Tool of a call in which no name could be read."""
+QUESTION_CHARACTERS = 160
+"""Maximum length of a question in a row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRow:
+    """A chain as one row: enough to find, sort and count it without reading it.
+
+    Its texts are printable: an id with a control character is known by the one that replaces it.
+    """
+
+    place: Place
+    crc: int
+    """CRC-32 of the chain's line."""
+    chain_id: str
+    group_id: str
+    task: str
+    reward: float | None
+    stop: str
+    cause: str
+    """Type of the error of a chain that failed; otherwise empty."""
+    turns: int
+    tokens: int
+    """Sampled tokens."""
+    tools: Mapping[str, Mapping[str, int]]
+    """Calls by tool and status: `{"search": {"ok": 2, "error": 1}}`."""
+    seconds: Mapping[str, float]
+    """Time by kind of span."""
+    longest: tuple[str, str, float]
+    """Kind, name and seconds of the longest span other than generation."""
+    version: int | None
+    """Version of the weights that sampled its first token."""
+    question: str
+
+    @classmethod
+    def of(cls, chain: Trajectory, place: Place, line: bytes) -> "IndexRow":
+        """Make the row of a chain."""
+        turns = chain.turns
+        completions = [turn.completion for turn in turns if turn.completion]
+        return cls(
+            place=place,
+            crc=zlib.crc32(line),
+            chain_id=printable(chain.chain_id),
+            group_id=printable(chain.group_id),
+            task=printable(chain.task.id),
+            reward=chain.reward,
+            stop=str(chain.stop),
+            cause=shorten((chain.error or "").partition(":")[0], 80),
+            turns=len(turns),
+            tokens=sum(len(completion.token_ids) for completion in completions),
+            tools=_tools(chain),
+            seconds=_seconds(chain),
+            longest=_longest(chain),
+            version=next((each.versions[0][0] for each in completions if each.versions), None),
+            question=shorten(question(chain), QUESTION_CHARACTERS),
+        )
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> "IndexRow":
+        """Read a record of an index file; TypeError or ValueError if it is none."""
+        fields = {name: value for name, value in record.items() if name not in ("v", "kind")}
+        place, longest = fields.pop("place"), fields.pop("longest")
+        return cls(place=Place(*place), longest=tuple(longest), **fields)
+
+    @property
+    def calls(self) -> int:
+        """Number of tool calls."""
+        return sum(count for statuses in self.tools.values() for count in statuses.values())
+
+    @property
+    def failed_calls(self) -> int:
+        """Number of tool calls that did not succeed."""
+        return self.calls - sum(statuses.get("ok", 0) for statuses in self.tools.values())
+
+
+def _tools(chain: Trajectory) -> dict[str, dict[str, int]]:
+    counts: dict[str, dict[str, int]] = {}
+    for turn in chain.turns:
+        for call, result in zip(turn.message.tool_calls, turn.results, strict=False):
+            of_tool = counts.setdefault(shorten(call.name, 80) or NO_NAME, {})
+            of_tool[result.status] = of_tool.get(result.status, 0) + 1
+    return counts
+
+
+def _seconds(chain: Trajectory) -> dict[str, float]:
+    seconds: dict[str, float] = {}
+    for span in chain.spans:
+        seconds[span.kind] = round(seconds.get(span.kind, 0.0) + span.seconds, 4)
+    return seconds
+
+
+def _longest(chain: Trajectory) -> tuple[str, str, float]:
+    waits = [span for span in chain.spans if span.kind != "generate"]
+    if not waits:
+        return "", "", 0.0
+    span = max(waits, key=lambda span: span.seconds)
+    return str(span.kind), shorten(span.name, 80), round(span.seconds, 4)
+
+
+class FileIndex:
+    """The index of one file of chains."""
+
+    def __init__(self, file: ChainFile, folder: Path) -> None:
+        self.file = file
+        self.rows: list[IndexRow] = []
+        self.problem = ""
+        """Why some of its chains can't be shown."""
+        name = file.path.name.partition(".")[0]
+        self._path = folder / f"{name}.jsonl"
+        self._identity = _identity(file.path)
+        self._next = BEGINNING
+        self._whole = False
+        self._load()
+
+    @property
+    def total_bytes(self) -> int:
+        """Size of the file."""
+        return _size(self.file.path)
+
+    @property
+    def done_bytes(self) -> int:
+        """Bytes of it that are indexed, about."""
+        if self._whole:
+            return self.total_bytes
+        return self._next.member if self.file.finished else self._next.start
+
+    def is_stale(self) -> bool:
+        """Return whether the file is no longer the one that was indexed."""
+        return self._identity != _identity(self.file.path)
+
+    def extend(self, deadline: float) -> bool:
+        """Index further chains until a time of the monotonic clock; return whether all are."""
+        if self._whole and self.file.finished:
+            return True
+        journal = self._journal()
+        try:
+            self._whole = self._extend(deadline, journal)
+        except (OSError, FormatError) as error:
+            self.problem, self._whole = str(error), True
+        finally:
+            if journal is not None:
+                journal.close()
+        return self._whole
+
+    def _extend(self, deadline: float, journal: Journal | None) -> bool:
+        for place, line in placed_lines(self.file.path, self._next):
+            self._next = place.after
+            if (row := self._row(place, line)) is not None:
+                self.rows.append(row)
+                if journal is not None:
+                    journal.append({**asdict(row), "place": _triple(place)})
+            if time.monotonic() > deadline:
+                return False
+        if journal is not None and self.file.finished:
+            journal.append({"whole": True})
+        return True
+
+    def _row(self, place: Place, line: bytes) -> IndexRow | None:
+        try:
+            return IndexRow.of(decode_line(line, str(self.file.path)), place, line)
+        except FormatError as error:
+            self.problem = str(error)
+            return None
+
+    def _load(self) -> None:
+        """Take over the rows of an index file, if it is one of this very file."""
+        try:
+            records = [record for _, record in read_records(self._path, kind=KIND, version=1)]
+            if not records or {key: records[0].get(key) for key in self._identity} != (
+                self._identity
+            ):
+                return
+            rows = [IndexRow.read(record) for record in records[1:] if "place" in record]
+        except (OSError, FormatError, LookupError, TypeError, ValueError):
+            return
+        if rows and not _holds(self.file.path, rows[-1]):
+            return
+        self.rows = rows
+        self._next = rows[-1].place.after if rows else BEGINNING
+        self._whole = "whole" in records[-1]
+
+    def _journal(self) -> Journal | None:
+        """Open the index file for appending; None where this process can't write it."""
+        try:
+            if not self.rows:
+                self._path.unlink(missing_ok=True)
+            journal = Journal(self._path, kind=KIND, version=FORMAT_VERSION)
+        except (OSError, AgentFlyError):
+            return None
+        if not self.rows:
+            journal.append(self._identity)
+        return journal
+
+
+def decode_line(line: bytes, where: str) -> Trajectory:
+    """Return the chain of a line of a file of chains; FormatError if it is none."""
+    record = read_record(line, where, kind=CHAIN_KIND, version=CHAIN_VERSION)
+    del record["v"], record["kind"]
+    return decode_trajectory(record, where=where)
+
+
+def _triple(place: Place) -> tuple[int, int, int]:
+    return place.member, place.start, place.length
+
+
+def _holds(path: Path, row: IndexRow) -> bool:
+    """Return whether a file still holds a chain where its row says."""
+    try:
+        return zlib.crc32(read_line(path, row.place)) == row.crc
+    except (OSError, FormatError):
+        return False
+
+
+def _identity(path: Path) -> dict[str, Any]:
+    """Return what tells a file from another one of its name; a plain one may grow."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return {"file": path.name, "size": -1, "changed": -1}
+    if path.suffix != ".gz":
+        return {"file": path.name, "size": -1, "changed": stat.st_ino}
+    return {"file": path.name, "size": stat.st_size, "changed": stat.st_mtime_ns}
+
+
+def _size(path: Path) -> int:
+    with suppress(OSError):
+        return path.stat().st_size
+    return 0
+
+
+class RunIndex:
+    """The index of all chains of a run. Its methods may be called from any thread."""
+
+    def __init__(self, run: RecordedRun) -> None:
+        self._path = run.path
+        self._files: dict[str, FileIndex] = {}
+        self._lock = threading.Lock()
+
+    def refresh(self, seconds: float) -> None:
+        """Index what is new, the last steps first, for so long at the most."""
+        deadline = time.monotonic() + seconds
+        with self._lock:
+            self._look()
+            for index in reversed(list(self._files.values())):
+                if not index.extend(deadline):
+                    return
+
+    def _look(self) -> None:
+        """Find files that came, went or were replaced."""
+        files = {file.path.name: file for file in RecordedRun(self._path).chain_files}
+        self._files = {
+            name: self._kept(name) or FileIndex(file, self._path / FOLDER)
+            for name, file in files.items()
+        }
+
+    def _kept(self, name: str) -> FileIndex | None:
+        known = self._files.get(name)
+        return None if known is None or known.is_stale() else known
+
+    def rows(self) -> Iterator[tuple[ChainFile, IndexRow]]:
+        """Yield all rows that are there, in the order of the run."""
+        for index in list(self._files.values()):
+            for row in list(index.rows):
+                yield index.file, row
+
+    def read(self, file: str, chain_id: str) -> Trajectory | None:
+        """Return one chain of a file, which is read alone; None if it is not there."""
+        index = self._files.get(file)
+        rows = () if index is None else list(index.rows)
+        row = next((row for row in rows if row.chain_id == chain_id), None)
+        if index is None or row is None:
+            return None
+        return decode_line(read_line(index.file.path, row.place), str(index.file.path))
+
+    @property
+    def share(self) -> float:
+        """Share of the files' bytes that are indexed."""
+        files = list(self._files.values())
+        total = sum(index.total_bytes for index in files)
+        return min(1.0, sum(index.done_bytes for index in files) / total) if total else 1.0
+
+    @property
+    def problems(self) -> list[str]:
+        """Reasons why some chains are not in the index."""
+        return [index.problem for index in list(self._files.values()) if index.problem]

@@ -1,0 +1,1 @@
+"""Web pages for people: the viewer of runs."""
