@@ -44,6 +44,8 @@ NOT_READ_BY_A_RESUME = (
     "events.jsonl",
     "lock",
     "log.txt",
+    "trajectories/advantages_1.jsonl.gz",
+    "trajectories/advantages_2.jsonl.gz",
     "trajectories/eval_0.jsonl.gz",
     "trajectories/eval_1.jsonl.gz",
     "trajectories/eval_2.jsonl.gz",

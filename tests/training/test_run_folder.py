@@ -110,8 +110,15 @@ def test_chains_of_later_steps_are_set_aside(tmp_path: Path) -> None:
     with RunFolder.create(tmp_path, config="") as run:
         assert run.set_aside_trajectories_after(0) is None
         run.trajectories_folder.mkdir()
-        kept = ["eval_10.jsonl.gz", "step_10.jsonl.gz", "step_9.jsonl.gz"]
-        later = ["eval_10.jsonl", "eval_20.jsonl.gz", "step_11.jsonl", "step_12.jsonl.gz.part"]
+        chains = ["eval_10.jsonl.gz", "step_10.jsonl.gz", "step_9.jsonl.gz"]
+        kept = ["advantages_10.jsonl.gz", *chains]
+        later = [
+            "advantages_11.jsonl.gz",
+            "eval_10.jsonl",
+            "eval_20.jsonl.gz",
+            "step_11.jsonl",
+            "step_12.jsonl.gz.part",
+        ]
         for name in (*kept, *later):
             (run.trajectories_folder / name).write_text(name)
         first = run.set_aside_trajectories_after(10)
