@@ -8,9 +8,11 @@ from agentfly.rewards import reward
 from agentfly.tools import tool
 
 BASE = 40
+PATIENT = 300.0
+"""Seconds for a call, the start of its process on a busy machine included."""
 
 
-@tool(heavy=True)
+@tool(heavy=True, timeout=PATIENT)
 def add_far_away(number: int) -> str:
     """Add to the base.
 
@@ -21,7 +23,7 @@ def add_far_away(number: int) -> str:
     return f"{BASE + number} by {os.getpid()}"
 
 
-@tool(heavy=True)
+@tool(heavy=True, timeout=PATIENT)
 async def refuse() -> str:
     """Refuse."""
     raise ToolError("ask for something else")
@@ -34,7 +36,7 @@ def hang() -> str:
     return "never"
 
 
-@tool(heavy=True)
+@tool(heavy=True, timeout=PATIENT)
 def die() -> str:
     """Die."""
     os._exit(7)

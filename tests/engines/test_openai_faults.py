@@ -145,7 +145,7 @@ async def flood(received: Received, reply: Reply) -> None:
 async def test_a_server_that_is_too_slow_ends_at_the_deadline(handler: Handler) -> None:
     async with chatting(handler) as (chat, server):
         started = time.monotonic()
-        with pytest.raises(DeadlineError, match=r"gave no whole answer within 0\.\d+ s"):
+        with pytest.raises(DeadlineError, match=r"gave no whole answer within 0(\.\d+)? s"):
             await ask(chat, seconds=0.3)
         assert time.monotonic() - started < PATIENCE
         assert await server.all_hung_up(), "the connection outlives its deadline"
