@@ -9,6 +9,7 @@ from functools import partial
 from importlib.util import find_spec
 from types import MappingProxyType
 
+from agentfly.environments.chromium_path import missing_chromium
 from agentfly.runtime.extra import missing_packages
 
 
@@ -23,6 +24,12 @@ class IndexEntry:
     requires: Callable[[], str | None] = lambda: None
     """Returns what is missing on this machine and how to install it; None if nothing is. It starts
     no process."""
+
+
+def missing_for_browser() -> str | None:
+    """Return what is missing for the browser: its pages, or Chromium itself."""
+    problem = missing_packages(("miniwob",), extra="browser", purpose="the browser")
+    return problem or missing_chromium()
 
 
 def missing_for_code() -> str | None:
@@ -48,6 +55,12 @@ INDEX: Mapping[str, IndexEntry] = MappingProxyType(
             path="agentfly.environments.alfworld.builtin:ALFWORLD",
             summary="household tasks in rooms of text: find things, treat them, bring them "
             "somewhere",
+        ),
+        "browser": IndexEntry(
+            path="agentfly.environments.browser.builtin:BROWSER",
+            summary="Web pages in Chromium, used by the numbers of their elements: MiniWoB, forms, "
+            "a shop, your own site.",
+            requires=missing_for_browser,
         ),
         "code": IndexEntry(
             path="agentfly.environments.code.builtin:CODE",

@@ -30,10 +30,14 @@ def play(
     *,
     task: Annotated[int, typer.Option(min=1, help="The number of the task to play.")] = 1,
     held_out: HeldOut = False,
+    headed: Annotated[
+        bool, typer.Option("--headed", help="Show the browser's window: the same as headed=true.")
+    ] = False,
 ) -> None:
     """Play an environment yourself: you see what a model sees, and get the reward it would get."""
     with cli_errors():
-        parts = select_environment(name, options)
+        chosen = [*(options or []), "headed=true"] if headed else options
+        parts = select_environment(name, chosen)
         tasks = tasks_of(parts, held_out=held_out)
         if task > len(tasks):
             raise typer.BadParameter(f"there are {len(tasks)} tasks, got --task {task}")

@@ -1,0 +1,155 @@
+"""Actions in a page by the numbers of its items; what can't be done is said in words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from agentfly.environments.browser.address import AddressRules, Verdict, complete_url
+from agentfly.environments.browser.chromium.keyboard import KEY_NAMES, parse_key
+from agentfly.environments.browser.chromium.tab import Tab
+from agentfly.environments.browser.snapshot import Snapshot
+
+MAX_TEXT = 10_000
+"""Maximum characters that one action types."""
+MAX_READ = 4000
+"""Maximum characters of an item's text in one answer."""
+MAX_LISTED = 12
+"""Maximum number of options that are listed after a wrong one."""
+
+_PROBLEMS: Mapping[str, str] = {
+    "gone": "Element {id} is no longer on the page.",
+    "other": "The page has changed since you saw it.",
+    "hidden": "Element {id} is hidden now.",
+    "disabled": "Element {id} is disabled.",
+    "covered": "Element {id} is covered by {by!r}.",
+    "read only": "Element {id} can't be changed.",
+    "no field": "Element {id} is no field to type into.",
+    "no list": "Element {id} is no list to select from: click it.",
+    "file": "Files can't be uploaded.",
+    "no scroll": "Element {id} can't be scrolled.",
+    "not a value": "Element {id} takes {example}.",
+}
+_EXAMPLES = {
+    "date": "a date such as 2024-05-31",
+    "time": "a time such as 14:30",
+    "month": "a month such as 2024-05",
+    "week": "a week such as 2024-W22",
+    "datetime-local": "a time such as 2024-05-31T14:30",
+    "color": "a color such as #ff0000",
+}
+
+
+class ActionProblem(Exception):  # noqa: N818 - shown to the model, no error of ours
+    """Action that can't be done; its text is the observation."""
+
+
+class PageActions:
+    """The actions that are possible in a tab, as its page was shown last."""
+
+    def __init__(self, tab: Tab, shown: Snapshot | None, rules: AddressRules) -> None:
+        self._tab = tab
+        self._shown = shown
+        self._rules = rules
+
+    async def open(self, url: str) -> None:
+        """Go to an address that the rules allow."""
+        target = complete_url(url, self._shown.url if self._shown else "")
+        if self._rules.verdict(target) is Verdict.REFUSE:
+            raise ActionProblem(f"This address is not allowed: {target[:200]}")
+        if problem := await self._tab.navigate(target):
+            raise ActionProblem(f"The address can't be opened: {problem}")
+
+    async def click(self, id: int) -> None:
+        """Click with the mouse, after scrolling there."""
+        at = await self._run("locate", id)
+        await self._tab.move_mouse(at)
+        # The page may react to the mouse: a picture for it is loaded, a menu opens.
+        if self._tab.pending or await self._tab.run("locate", id, self._document) != at:
+            await self._tab.settled()
+            at = await self._run("locate", id)
+        await self._tab.click(at)
+
+    async def type(self, id: int, text: str) -> None:
+        """Type over the content of a field."""
+        text = _sendable(text)[:MAX_TEXT]
+        ready = await self._run("field", id, text)
+        if ready["done"]:
+            return
+        if text:
+            await self._tab.insert(text)
+        elif not ready["empty"]:
+            await self.press("Backspace", None)
+
+    async def select(self, id: int, option: str) -> None:
+        """Choose an option by its text."""
+        found = await self._tab.run("choose", id, _sendable(option), self._document)
+        if found.get("problem") == "no option":
+            raise ActionProblem(self._no_option(id, option))
+        self._require(found, id)
+
+    async def press(self, key: str, id: int | None) -> None:
+        """Press a key."""
+        parsed = parse_key(key[:40])
+        if parsed is None:
+            names = ", ".join(KEY_NAMES[:14])
+            raise ActionProblem(
+                f"There is no key {key[:40]!r}: name a character, one of {names}, or Control+a."
+            )
+        if id is not None:
+            await self._run("focus", id)
+        await self._tab.press(parsed)
+
+    async def scroll(self, id: int, *, down: bool) -> str:
+        """Scroll inside an item."""
+        moved = await self._run("scroll", id, down)
+        if not moved["moved"]:
+            return f"Element {id} is at its {'bottom' if down else 'top'} already."
+        return f"Element {id} is at its {moved['end']} now." if moved["end"] else "Scrolled."
+
+    async def back(self) -> None:
+        """Go back in the history."""
+        if not await self._tab.back():
+            raise ActionProblem("There is no page before this one.")
+
+    async def read(self, id: int) -> str:
+        """Return the whole text of an item."""
+        text = str((await self._run("text", id))["text"])
+        more = len(text) - MAX_READ
+        return text[:MAX_READ] + (f"… and {more} more characters" if more > 0 else "")
+
+    @property
+    def _document(self) -> str | None:
+        return self._shown.document if self._shown else None
+
+    async def _run(self, function: str, id: int, *arguments: object) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = await self._tab.run(function, id, *arguments, self._document)
+        self._require(found, id)
+        return found
+
+    def _require(self, found: Mapping[str, Any], id: int) -> None:
+        problem = found.get("problem")
+        if problem is None:
+            return
+        if problem == "unknown":
+            raise ActionProblem(f"There is no element {id} on this page.{self._range()}")
+        example = _EXAMPLES.get(found.get("kind", ""), "another value")
+        text = _PROBLEMS.get(problem, "That can't be done.")
+        raise ActionProblem(text.format(id=id, by=found.get("by", ""), example=example))
+
+    def _range(self) -> str:
+        items = self._shown.items if self._shown else ()
+        if not items:
+            return ""
+        numbers = [item.id for item in items]
+        return f" Its numbers are {min(numbers)} to {max(numbers)}."
+
+    def _no_option(self, id: int, option: str) -> str:
+        found = [item for item in (self._shown.items if self._shown else ()) if item.id == id]
+        options = found[0].options if found else ()
+        listed = ", ".join(repr(one) for one in options[:MAX_LISTED])
+        rest = f" and {len(options) - MAX_LISTED} more" if len(options) > MAX_LISTED else ""
+        return f"Element {id} has no option {option[:80]!r}. It has {listed}{rest}."
+
+
+def _sendable(text: str) -> str:
+    """Replace lone surrogates, which can't be sent."""
+    return text.encode("utf-16", "replace").decode("utf-16")

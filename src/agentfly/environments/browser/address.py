@@ -1,0 +1,143 @@
+"""Rules of addresses: what a page may load, and where a model may go."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+from urllib.parse import urljoin, urlsplit
+
+from agentfly.errors import ConfigError
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+MAX_URL = 2000
+_HOST = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?|\[[0-9a-f:.]+\]")
+
+
+class Verdict(Enum):
+    """Decision about an address."""
+
+    SERVE = auto()
+    """The environment itself answers."""
+    FETCH = auto()
+    """The network answers."""
+    REFUSE = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressRule:
+    """Addresses of one host, or of a domain with all hosts below it."""
+
+    host: str
+    scheme: str | None = None
+    port: int | None = None
+    """None means the usual port of the scheme."""
+    below: bool = False
+    """Whether hosts below it are meant too."""
+
+    @classmethod
+    def parse(cls, text: str) -> "AddressRule":
+        """Read a rule: a host, `*.` before it for hosts below it too, a port, a scheme.
+
+        >>> AddressRule.parse("https://*.Example.com")
+        AddressRule(host='example.com', scheme='https', port=None, below=True)
+        """
+        scheme, _, rest = text.strip().lower().rpartition("://")
+        parts = urlsplit(f"//{rest}")
+        try:
+            port = parts.port
+        except ValueError:
+            port = -1
+        host = parts.netloc.partition("@")[2] or parts.netloc
+        host = re.sub(r":\d*$", "", host)
+        if not _HOST.fullmatch(host) or scheme not in ("", *DEFAULT_PORTS) or port == -1:
+            raise ConfigError(
+                f"{text!r} is no rule for addresses: write a host such as 'example.com', "
+                "'*.example.com' or 'http://localhost:3000'"
+            )
+        bare = host.removeprefix("*.").strip("[]")
+        return cls(host=bare, scheme=scheme or None, port=port, below=host.startswith("*."))
+
+    def allows(self, host: str, port: int, scheme: str | None) -> bool:
+        """Return whether a server is meant. A scheme of None is unknown: then the port decides."""
+        if host != self.host and not (self.below and host.endswith(f".{self.host}")):
+            return False
+        if scheme is not None and self.scheme not in (None, scheme):
+            return False
+        if self.port is not None:
+            return port == self.port
+        wanted = [self.scheme] if self.scheme else list(DEFAULT_PORTS)
+        return port in [DEFAULT_PORTS[one] for one in wanted]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressRules:
+    """All rules of one chain: no other address is ever loaded."""
+
+    served: frozenset[str] = frozenset()
+    """Hosts that the environment plays itself; nothing is sent to them over a network."""
+    allowed: tuple[AddressRule, ...] = ()
+    """Servers that may be reached over the network."""
+
+    def verdict(self, url: str) -> Verdict:
+        """Decide about an address.
+
+        >>> rules = AddressRules(served=frozenset({"shop.test"}))
+        >>> rules.verdict("http://shop.test/a"), rules.verdict("file:///etc/passwd")
+        (<Verdict.SERVE: 1>, <Verdict.REFUSE: 3>)
+        """
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname or "", parts.port
+        except ValueError:
+            return Verdict.REFUSE
+        if parts.scheme not in DEFAULT_PORTS or not host or parts.username is not None:
+            return Verdict.REFUSE
+        if host in self.served:
+            return Verdict.SERVE
+        if self.may_connect(host, port or DEFAULT_PORTS[parts.scheme], scheme=parts.scheme):
+            return Verdict.FETCH
+        return Verdict.REFUSE
+
+    def may_connect(self, host: str, port: int, *, scheme: str | None = None) -> bool:
+        """Return whether a server may be reached over the network."""
+        return any(rule.allows(host, port, scheme) for rule in self.allowed)
+
+    def names_host(self, host: str) -> bool:
+        """Return whether a rule names this very host: only such a host may be in a local network.
+
+        A name below an allowed domain may point anywhere, its owner decides.
+        """
+        return any(rule.host == host for rule in self.allowed)
+
+
+def parse_rules(rules: Iterable[str]) -> tuple[AddressRule, ...]:
+    """Read several rules."""
+    return tuple(AddressRule.parse(rule) for rule in rules)
+
+
+def rule_of(url: str) -> AddressRule:
+    """Return the rule that allows the server of an address.
+
+    >>> rule_of("http://localhost:3000/cart")
+    AddressRule(host='localhost', scheme='http', port=3000, below=False)
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
+        raise ConfigError(
+            f"a start address begins with http:// or https:// and names a host, got {url!r}"
+        )
+    return AddressRule.parse(f"{parts.scheme}://{parts.netloc}")
+
+
+def complete_url(text: str, current: str) -> str:
+    """Return the address that a model means: whole, without a scheme, or relative to the page.
+
+    >>> complete_url("/cart", "http://shop.test/a/b"), complete_url("shop.test/x", "")
+    ('http://shop.test/cart', 'http://shop.test/x')
+    """
+    text = text.strip()[:MAX_URL]
+    if re.match(r"[a-z][a-z0-9+.-]*:(?!\d)", text, re.IGNORECASE):
+        return text
+    if text.startswith(("/", "?", "#", ".")) or ("." not in text and ":" not in text):
+        return urljoin(current, text)
+    return f"http://{text}"

@@ -1,0 +1,196 @@
+"""One chain's part of a browser: its own cookies and storage, its tabs, and its requests."""
+
+import asyncio
+import base64
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from agentfly.environments.browser.address import Verdict
+from agentfly.environments.browser.chromium.connection import (
+    BrowserLostError,
+    Connection,
+    Params,
+    ProtocolError,
+)
+from agentfly.environments.browser.chromium.tab import Tab, TabEvents
+from agentfly.environments.browser.sites.site import (
+    MAX_BODY,
+    PageRequest,
+    PageResponse,
+    Site,
+)
+from agentfly.errors import EnvError, boundary
+from agentfly.runtime.threads import shared_threads
+
+MAX_TABS = 4
+"""Maximum number of tabs of a chain; further pop-ups are refused."""
+OPEN_SECONDS = 60.0
+"""Time limit of making a context with its first tab. It takes 0.2 s, but more under load."""
+RESPOND_SECONDS = 30.0
+"""Time limit of a site's answer."""
+
+Spawn = Callable[[Coroutine[Any, Any, None]], object]
+"""Starts work that ends with the browser at the latest."""
+
+
+class BrowserContext:
+    """A context of a browser, on the browser's event loop."""
+
+    def __init__(self, connection: Connection, context: str, spawn: Spawn) -> None:
+        self.id = context
+        self.tabs: list[Tab] = []
+        """Open tabs in the order of their numbers."""
+        self.site: Site | None = None
+        """Answers requests; without one, all are refused."""
+        self.failure: EnvError | None = None
+        """The site's own failure, which ends the chain."""
+        self._connection = connection
+        self._spawn = spawn
+        self._notes: list[str] = []
+        self._first = asyncio.Event()
+
+    async def open(self) -> None:
+        """Open the first tab."""
+        settings = {"browserContextId": self.id}
+        self._connection.post(
+            "Browser.setDownloadBehavior", {"behavior": "deny", **settings}, session=None
+        )
+        # An empty list rejects every permission, without a prompt.
+        self._connection.post(
+            "Browser.grantPermissions", {"permissions": [], **settings}, session=None
+        )
+        await self.new_tab()
+
+    async def new_tab(self) -> None:
+        """Open a blank tab, and wait until it is ready."""
+        self._first.clear()
+        params = {"url": "about:blank", "browserContextId": self.id}
+        async with asyncio.timeout(OPEN_SECONDS):
+            await self._connection.send("Target.createTarget", params)
+            await self._first.wait()
+
+    async def attach(self, target: str, session: str) -> None:
+        """Take over a tab that was opened, by us or by a page."""
+        if len(self.tabs) >= MAX_TABS:
+            self.note("A pop-up was refused: too many tabs are open.")
+            self._connection.post("Target.closeTarget", {"targetId": target}, session=None)
+            return
+        tab = Tab(
+            self._connection,
+            target,
+            session,
+            TabEvents(request=self._on_request, note=self.note),
+        )
+        self.tabs.append(tab)
+        if len(self.tabs) > 1:
+            self.note(f"A new tab opened: {len(self.tabs)}.")
+        try:
+            await tab.open()
+        except (ProtocolError, TimeoutError, BrowserLostError):
+            self.drop(tab)
+        self._first.set()
+
+    def detach(self, session: str) -> None:
+        """Note that a tab has gone."""
+        for tab in [one for one in self.tabs if one.session == session]:
+            tab.close()
+            self.tabs.remove(tab)
+
+    def drop(self, tab: Tab) -> None:
+        """Close a tab without waiting for its page."""
+        self._connection.post("Target.closeTarget", {"targetId": tab.target}, session=None)
+        tab.close()
+        if tab in self.tabs:
+            self.tabs.remove(tab)
+
+    def note(self, text: str) -> None:
+        """Keep something that the model is shown with the next observation."""
+        if len(self._notes) < MAX_NOTES and text not in self._notes:
+            self._notes.append(text)
+
+    def take_notes(self) -> list[str]:
+        """Return what was noted since the last time."""
+        notes, self._notes = self._notes, []
+        return notes
+
+    async def close(self) -> None:
+        """Close all tabs and forget cookies and storage."""
+        for tab in self.tabs:
+            tab.close()
+        self.tabs = []
+        self.site = None
+        with suppress(ProtocolError, BrowserLostError):  # It has gone already.
+            await self._connection.call(
+                "Target.disposeBrowserContext", {"browserContextId": self.id}
+            )
+
+    # ------------------------------------------------------------------ requests
+
+    def _on_request(self, tab: Tab, params: Params) -> None:
+        verdict = self._verdict(params)
+        if verdict is Verdict.SERVE:
+            tab.pending += 1
+            self._spawn(self._answer(tab, params))
+        elif verdict is Verdict.FETCH:
+            self._post(tab, "Fetch.continueRequest", params, {})
+        else:
+            document = params.get("resourceType") == "Document"
+            if document:
+                self.note(f"This address is not allowed: {params['request']['url'][:200]}")
+            # An aborted navigation leaves the page as it is.
+            reason = "Aborted" if document else "BlockedByClient"
+            self._post(tab, "Fetch.failRequest", params, {"errorReason": reason})
+
+    def _verdict(self, params: Params) -> Verdict:
+        if self.site is None:
+            return Verdict.REFUSE
+        return self.site.rules.verdict(params["request"]["url"])
+
+    async def _answer(self, tab: Tab, params: Params) -> None:
+        """Answer a request by the site."""
+        try:
+            response = await self._respond(params["request"])
+            self._post(tab, "Fetch.fulfillRequest", params, _fulfilled(response))
+        except EnvError as error:
+            self.failure = self.failure or error
+            self._post(tab, "Fetch.failRequest", params, {"errorReason": "Failed"})
+        finally:
+            tab.request_done()
+
+    async def _respond(self, request: Params) -> PageResponse:
+        site = self.site
+        if site is None:
+            return PageResponse.not_found()
+        wanted = PageRequest(
+            url=request["url"], method=request["method"], body=request.get("postData", "")
+        )
+        doing = f"answering {wanted.method} {wanted.url[:200]}"
+        try:
+            with boundary(EnvError, doing):
+                async with asyncio.timeout(RESPOND_SECONDS):
+                    call = partial(site.respond, wanted)
+                    response = await shared_threads().run(call, name=doing)
+        except TimeoutError:
+            raise EnvError(f"{doing} took more than {RESPOND_SECONDS:g} s") from None
+        if len(response.body) > MAX_BODY:
+            raise EnvError(f"{doing} gave {len(response.body)} bytes, more than {MAX_BODY}")
+        return response
+
+    def _post(self, tab: Tab, method: str, params: Params, more: Params) -> None:
+        sent = {"requestId": params["requestId"], **more}
+        self._connection.post(method, sent, session=tab.session)
+
+
+MAX_NOTES = 8
+"""Maximum number of notes with one observation."""
+
+
+def _fulfilled(response: PageResponse) -> Params:
+    headers = {"Content-Type": response.media_type, "Cache-Control": "no-store", **response.headers}
+    return {
+        "responseCode": int(response.status),
+        "responseHeaders": [{"name": name, "value": value} for name, value in headers.items()],
+        "body": base64.b64encode(response.body).decode(),
+    }

@@ -1,0 +1,122 @@
+"""A proxy through which pages of the network are loaded: it connects only where the rules allow.
+
+Interception in the browser decides first, but it does not see web sockets and the like. The proxy
+is the only way out, so nothing passes it by; it also resolves names itself, so that a name can't
+first point to an allowed server and then into the local network.
+"""
+
+import asyncio
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+from agentfly.environments.browser.address import DEFAULT_PORTS, AddressRules
+from agentfly.environments.search.web.address import is_public, resolve_host
+from agentfly.errors import ToolError
+
+HEAD_BYTES = 1 << 16
+HEAD_SECONDS = 10.0
+CONNECT_SECONDS = 10.0
+IDLE_SECONDS = 60.0
+"""A connection without any bytes for this long is closed."""
+MAX_BYTES = 64 << 20
+"""Maximum bytes that one connection brings into the browser."""
+CHUNK = 1 << 16
+
+
+class FilterProxy:
+    """An HTTP proxy on the loopback interface, on the running event loop."""
+
+    def __init__(self, rules: AddressRules) -> None:
+        self._rules = rules
+        self._server: asyncio.Server | None = None
+
+    @property
+    def address(self) -> str:
+        """Address for Chromium."""
+        assert self._server is not None, "entered as a context manager"
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=HEAD_BYTES)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection; whatever goes wrong with it ends only this one."""
+        try:
+            async with asyncio.timeout(HEAD_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+            method, target, first = read_head(head)
+            there, back = await self._connect(*target)
+        except (OSError, ValueError, ToolError, EOFError, TimeoutError, asyncio.LimitOverrunError):
+            writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+            writer.close()
+            return
+        if method == "CONNECT":
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        else:
+            back.write(first)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_pump(reader, back))
+                group.create_task(_pump(there, writer))
+        finally:
+            writer.close()
+            back.close()
+
+    async def _connect(
+        self, host: str, port: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to an allowed server; ValueError for any other."""
+        if not self._rules.may_connect(host, port):
+            raise ValueError(f"{host}:{port} is not allowed")
+        async with asyncio.timeout(CONNECT_SECONDS):
+            addresses = await resolve_host(host, port)
+            if not self._rules.names_host(host) and not all(map(is_public, addresses)):
+                raise ValueError(f"{host} is in a local network")
+            return await asyncio.open_connection(str(addresses[0]), port)
+
+
+def read_head(head: bytes) -> tuple[str, tuple[str, int], bytes]:
+    r"""Read a request to a proxy: its method, its server, and what is sent on to that server.
+
+    >>> read_head(b"GET http://a.test:81/x?y HTTP/1.1\r\n\r\n")
+    ('GET', ('a.test', 81), b'GET /x?y HTTP/1.1\r\nConnection: close\r\n\r\n')
+    """
+    line, *headers = head.decode("latin-1").rstrip("\r\n").split("\r\n")
+    method, url, version = line.split(" ")
+    parts = urlsplit(f"//{url}" if method == "CONNECT" else url)
+    host = parts.hostname
+    port = parts.port or DEFAULT_PORTS.get(parts.scheme)
+    if not host or port is None:
+        raise ValueError(f"no server in {url!r}")
+    path = parts._replace(scheme="", netloc="").geturl() or "/"
+    kept = [one for one in headers if not one.lower().startswith(("connection:", "proxy-"))]
+    sent = "\r\n".join([f"{method} {path} {version}", *kept, "Connection: close", "", ""])
+    return method, (host, port), sent.encode("latin-1")
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Copy bytes until the end, the limit, or a long silence."""
+    total = 0
+    with suppress(OSError, TimeoutError):
+        while total < MAX_BYTES:
+            async with asyncio.timeout(IDLE_SECONDS):
+                chunk = await reader.read(CHUNK)
+                if not chunk:
+                    break
+                total += len(chunk)
+                writer.write(chunk)
+                await writer.drain()
+    with suppress(OSError, RuntimeError):
+        writer.write_eof() if writer.can_write_eof() else writer.close()

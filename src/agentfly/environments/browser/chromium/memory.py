@@ -1,0 +1,57 @@
+"""Memory of the browser's processes, from /proc; on other systems it is not bounded."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+PAGE_MB = 512.0
+"""Maximum private memory of one page's process."""
+TOTAL_MB = 6144.0
+"""Maximum private memory of all pages of one browser; beyond it the largest is ended."""
+DATA_LIMIT_KB = 2 << 20
+"""The kernel's own limit of a process's memory, for what grows too fast to be watched."""
+
+
+def private_mb(pid: int) -> float:
+    """Return the private memory of a process in MB; 0 for one that has ended."""
+    with suppress(OSError, ValueError, IndexError):
+        fields = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()
+        return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGESIZE") / (1 << 20)
+    return 0.0
+
+
+def proportional_mb(pid: int) -> float:
+    """Return the memory of a process in MB, shared pages divided among those that share them."""
+    with suppress(OSError):
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+        kb = next(line.split()[1] for line in rollup.splitlines() if line.startswith("Pss:"))
+        return int(kb) / 1024
+    return 0.0
+
+
+def too_large(pages: Iterable[tuple[int, float]]) -> list[int]:
+    """Return the processes to end: each that is too large, and the largest until all are in bounds.
+
+    >>> too_large([(1, 600.0), (2, 300.0)]), too_large([(pid, 500.0) for pid in range(14)])
+    ([1], [0, 1])
+    """
+    by_size = sorted(pages, key=lambda page: -page[1])
+    ended = [pid for pid, size in by_size if size > PAGE_MB]
+    left = [(pid, size) for pid, size in by_size if size <= PAGE_MB]
+    while sum(size for _, size in left) > TOTAL_MB:
+        ended.append(left.pop(0)[0])
+    return ended
+
+
+def end_large_pages(pids: Iterable[int], group: int) -> None:
+    """End processes of this group that take too much memory."""
+    if sys.platform != "linux":
+        return
+    for pid in too_large((pid, private_mb(pid)) for pid in pids):
+        # The number may have been given to another process meanwhile.
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getpgid(pid) == group:
+                os.kill(pid, signal.SIGKILL)

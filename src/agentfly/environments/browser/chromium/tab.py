@@ -1,0 +1,393 @@
+"""One tab: its documents, scripts in them, real input, and waiting until it settles."""
+
+import asyncio
+import base64
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from agentfly.environments.browser.chromium.connection import Connection, Params, ProtocolError
+from agentfly.environments.browser.chromium.keyboard import Key
+
+WORLD = "agentfly"
+"""Name of the world in which our own script runs, apart from the page's."""
+QUIET_MS = 12
+"""A page that has not changed for this long has settled. Frames are 16 ms, jQuery's steps 13."""
+MAX_SETTLE_MS = 1500
+"""Time after which a page that never stops changing counts as settled."""
+LOAD_SECONDS = 10.0
+"""Time that a page may take to load; then what is there is shown."""
+SCRIPT_SECONDS = 5.0
+"""Time that a page may keep its thread busy; then its script is ended."""
+STUCK_SECONDS = 3.0
+"""Time for a page to answer after its script was ended; then it is closed."""
+WIDTH, HEIGHT = 1024, 768
+"""Size of the window in CSS pixels."""
+
+_MAIN_WORLD_SCRIPT = "window.print = () => {};"
+"""A print dialog would block the page."""
+
+
+class PageStuckError(Exception):
+    """Page whose script never ends, or that crashed; its text says which."""
+
+
+class DocumentGoneError(Exception):
+    """Document that was replaced by another one during a call."""
+
+
+@cache
+def page_script() -> str:
+    """Return the script that lists and finds the items of a page."""
+    return Path(__file__).with_name("page_script.js").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TabEvents:
+    """What a tab reports to its context."""
+
+    request: Callable[["Tab", Params], None]
+    """A request that waits for an answer."""
+    note: Callable[[str], None]
+    """Something that the model should know."""
+
+
+class Tab:
+    """A page target, on the event loop of its connection."""
+
+    def __init__(
+        self, connection: Connection, target: str, session: str, events: TabEvents
+    ) -> None:
+        self.target = target
+        self.session = session
+        self.crashed = False
+        self.closed = False
+        self.pending = 0
+        """Number of requests that are being answered."""
+        self.dialogs = 0
+        """Number of dialogs since the last action."""
+        self._connection = connection
+        self._events = events
+        self._worlds: dict[str, str] = {}
+        """Unique ids of the main frame's contexts: of the page's world, and of ours."""
+        self._changed = asyncio.Event()
+        """Set whenever the state below changes."""
+        self._loading = False
+        connection.listen(session, self._on_event)
+
+    async def open(self) -> None:
+        """Prepare a new tab: nothing of its page runs before this."""
+        calls = [
+            self._send(method, params)
+            for method, params in (
+                ("Page.enable", {}),
+                ("Runtime.enable", {}),
+                ("Fetch.enable", {"patterns": [{"urlPattern": "*"}]}),
+                ("Network.setBypassServiceWorker", {"bypass": True}),
+                ("Page.setInterceptFileChooserDialog", {"enabled": True}),
+                ("Emulation.setFocusEmulationEnabled", {"enabled": True}),
+                (
+                    "Emulation.setDeviceMetricsOverride",
+                    {"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False},
+                ),
+                ("Page.addScriptToEvaluateOnNewDocument", {"source": _MAIN_WORLD_SCRIPT}),
+                (
+                    "Page.addScriptToEvaluateOnNewDocument",
+                    {"source": page_script(), "worldName": WORLD, "runImmediately": True},
+                ),
+                ("Runtime.runIfWaitingForDebugger", {}),
+            )
+        ]
+        async with asyncio.timeout(LOAD_SECONDS):
+            for call in calls:
+                try:
+                    await call
+                except ProtocolError:
+                    if self.closed:
+                        return
+                    # An older or newer Chromium may lack what only adds comfort.
+
+    # ------------------------------------------------------------------ events
+
+    def _on_event(self, method: str, params: Params) -> None:
+        handler = _HANDLERS.get(method)
+        if handler is not None:
+            handler(self, params)
+            self._changed.set()
+
+    def _on_world(self, params: Params) -> None:
+        context = params["context"]
+        about = context.get("auxData", {})
+        if about.get("frameId") == self.target:
+            if about.get("isDefault"):
+                self._worlds["page"] = context["uniqueId"]
+            elif context.get("name") == WORLD:
+                self._worlds[WORLD] = context["uniqueId"]
+
+    def _on_world_gone(self, params: Params) -> None:
+        gone = params.get("executionContextUniqueId")
+        self._worlds = {name: one for name, one in self._worlds.items() if one != gone}
+
+    def _on_worlds_cleared(self, _: Params) -> None:
+        self._worlds.clear()
+
+    def _on_loading(self, params: Params) -> None:
+        if params.get("frameId") == self.target:
+            self._loading = True
+
+    def _on_loaded(self, params: Params) -> None:
+        if params.get("frameId") == self.target:
+            self._loading = False
+
+    def _on_crash(self, _: Params) -> None:
+        self.crashed = True
+        self._connection.forget(self.session)
+
+    def _on_dialog(self, params: Params) -> None:
+        """Answer a dialog at once: a page waits for it with everything else."""
+        self.dialogs += 1
+        kind, text = params.get("type", "dialog"), str(params.get("message", ""))[:200]
+        if kind != "beforeunload" and self.dialogs <= MAX_SHOWN_DIALOGS:
+            self._events.note(f"The page showed a dialog ({kind}), which was accepted: {text!r}.")
+        if self.dialogs == MAX_DIALOGS:
+            self._events.note(f"After {MAX_DIALOGS} dialogs the page's script was ended.")
+        if self.dialogs >= MAX_DIALOGS:
+            # Before the answer, with which the script would go on.
+            self._connection.post("Runtime.terminateExecution", session=self.session)
+        answer = {"accept": True, "promptText": params.get("defaultPrompt", "")}
+        self._connection.post("Page.handleJavaScriptDialog", answer, session=self.session)
+
+    def _on_file_chooser(self, _: Params) -> None:
+        self._events.note("Files can't be uploaded.")
+
+    def _on_download(self, params: Params) -> None:
+        self._events.note(f"A download was refused: {str(params.get('url', ''))[:200]}")
+
+    def _on_request(self, params: Params) -> None:
+        self._events.request(self, params)
+
+    def close(self) -> None:
+        """Note that the target has gone."""
+        self.closed = True
+        self._connection.forget(self.session)
+        self._changed.set()
+
+    # ------------------------------------------------------------------ scripts
+
+    async def run(self, function: str, *arguments: object) -> Any:
+        """Call a function of our script in the document that is there now.
+
+        Raises:
+            DocumentGoneError: The document went away meanwhile.
+            PageStuckError: The page does not answer.
+        """
+        written = ", ".join(json.dumps(one) for one in arguments)
+        return await self._evaluate(f"agentfly.{function}({written})", WORLD)
+
+    async def evaluate(self, expression: str) -> Any:
+        """Evaluate an expression in the page's own world."""
+        return await self._evaluate(expression, "page")
+
+    async def _evaluate(self, expression: str, world: str) -> Any:
+        context = await self._world(world)
+        params = {
+            "expression": expression,
+            "uniqueContextId": context,
+            "awaitPromise": True,
+            "returnByValue": True,
+        }
+        try:
+            answer = await self._patiently("Runtime.evaluate", params)
+        except ProtocolError as error:
+            self._require_alive()
+            raise DocumentGoneError(str(error)) from None
+        if "exceptionDetails" in answer:
+            details = answer["exceptionDetails"]
+            thrown = details.get("exception", {}).get("description") or details.get("text")
+            raise ScriptError(str(thrown)[:500])
+        return answer["result"].get("value")
+
+    async def _patiently(self, method: str, params: Params) -> Params:
+        """Call; a page that does not answer has its script ended, and then gets one more chance."""
+        answer = self._send(method, params)
+        try:
+            async with asyncio.timeout(SCRIPT_SECONDS):
+                return await asyncio.shield(answer)
+        except TimeoutError:
+            self._connection.post("Runtime.terminateExecution", session=self.session)
+        try:
+            async with asyncio.timeout(STUCK_SECONDS):
+                result = await asyncio.shield(answer)
+        except TimeoutError:
+            answer.cancel()
+            raise PageStuckError("its script never ends, so it was closed") from None
+        self._events.note("The page's script took too long and was ended.")
+        return result
+
+    async def _world(self, world: str) -> str:
+        """Return the id of a world, after waiting for the document that is being made."""
+        try:
+            async with asyncio.timeout(LOAD_SECONDS):
+                while world not in self._worlds:
+                    self._require_alive()
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise PageStuckError("it did not load, so it was closed") from None
+        return self._worlds[world]
+
+    def _require_alive(self) -> None:
+        if self.crashed:
+            raise PageStuckError("it crashed or took too much memory, so it was closed")
+        if self.closed:
+            raise PageStuckError("it was closed")
+
+    # ------------------------------------------------------------------ loading and settling
+
+    async def navigate(self, url: str) -> str | None:
+        """Open an address; return what kept it from opening."""
+        self._loading = True
+        try:
+            answer = await self._patiently("Page.navigate", {"url": url})
+        except ProtocolError as error:
+            self._loading = False
+            self._require_alive()
+            return str(error)
+        if problem := answer.get("errorText"):
+            self._loading = False
+            return str(problem)
+        if "loaderId" not in answer:
+            self._loading = False  # Only the part after # has changed.
+        return None
+
+    async def settled(self) -> None:
+        """Wait, in bounds, until the page has loaded and stopped changing."""
+        await self._settle("0")
+
+    async def items(self, hidden: tuple[str, ...]) -> Mapping[str, Any]:
+        """Wait until the page has settled; return what is on it."""
+        listed: Mapping[str, Any] = await self._settle(f"agentfly.list({json.dumps(hidden)})")
+        return listed
+
+    async def _settle(self, then: str) -> Any:
+        """Wait until the page has settled, and evaluate an expression in the same call."""
+        deadline = asyncio.get_running_loop().time() + LOAD_SECONDS
+        script = f"agentfly.settle({QUIET_MS}, {MAX_SETTLE_MS}).then(() => {then})"
+        while True:
+            await self._loaded(deadline)
+            late = asyncio.get_running_loop().time() >= deadline
+            try:
+                found = await self._evaluate(script, WORLD)
+            except DocumentGoneError:
+                if late:
+                    raise PageStuckError("it never stopped loading, so it was closed") from None
+                continue
+            if late or not (self._loading or self.pending):
+                return found
+
+    async def _loaded(self, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                while (self._loading or self.pending) and not (self.crashed or self.closed):
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            self._send("Page.stopLoading").add_done_callback(_ignore)
+        self._require_alive()
+
+    def request_done(self) -> None:
+        """Note that a request was answered."""
+        self.pending -= 1
+        self._changed.set()
+
+    # ------------------------------------------------------------------ input
+
+    async def move_mouse(self, at: Mapping[str, float]) -> None:
+        """Move the mouse to a point."""
+        await self._input(("Input.dispatchMouseEvent", {"type": "mouseMoved", **at}))
+
+    async def click(self, at: Mapping[str, float]) -> None:
+        """Click at a point with the mouse."""
+        button = {**at, "button": "left", "clickCount": 1}
+        await self._input(
+            ("Input.dispatchMouseEvent", {"type": "mouseMoved", **at}),
+            ("Input.dispatchMouseEvent", {"type": "mousePressed", **button}),
+            ("Input.dispatchMouseEvent", {"type": "mouseReleased", **button}),
+        )
+
+    async def insert(self, text: str) -> None:
+        """Type text over the selection."""
+        await self._input(("Input.insertText", {"text": text}))
+
+    async def press(self, key: Key) -> None:
+        """Press and release a key."""
+        down = {"type": "keyDown" if key.text else "rawKeyDown", **key.params()}
+        await self._input(
+            ("Input.dispatchKeyEvent", down),
+            ("Input.dispatchKeyEvent", {"type": "keyUp", **key.params(), "text": ""}),
+        )
+
+    async def _input(self, *calls: tuple[str, Params]) -> None:
+        """Send input events at once, in order; a navigation may swallow their answers."""
+        *first, last = calls
+        for method, params in first:
+            self._send(method, params).add_done_callback(_ignore)
+        try:
+            await self._patiently(*last)
+        except ProtocolError:
+            self._require_alive()
+
+    async def screenshot(self) -> bytes:
+        """Return the visible part of the page as a PNG."""
+        try:
+            answer = await self._patiently("Page.captureScreenshot", {"format": "png"})
+        except ProtocolError:
+            self._require_alive()
+            raise
+        return base64.b64decode(answer["data"])
+
+    async def back(self) -> bool:
+        """Go back in the tab's history; return whether there was anywhere to go."""
+        history = await self._patiently("Page.getNavigationHistory", {})
+        place = history["currentIndex"]
+        # The first entry is the blank page of a new tab.
+        if place <= 1:
+            return False
+        entry = history["entries"][place - 1]["id"]
+        self._loading = True
+        await self._patiently("Page.navigateToHistoryEntry", {"entryId": entry})
+        return True
+
+    def _send(self, method: str, params: Params | None = None) -> asyncio.Future[Params]:
+        return self._connection.send(method, params, session=self.session)
+
+
+class ScriptError(Exception):
+    """Exception thrown by a script in a page."""
+
+
+MAX_DIALOGS = 10
+"""Maximum number of dialogs after one action; then the page's script is ended."""
+MAX_SHOWN_DIALOGS = 3
+"""Maximum number of dialogs after one action that the model is told of."""
+
+_HANDLERS: Mapping[str, Callable[[Tab, Params], None]] = {
+    "Runtime.executionContextCreated": Tab._on_world,
+    "Runtime.executionContextDestroyed": Tab._on_world_gone,
+    "Runtime.executionContextsCleared": Tab._on_worlds_cleared,
+    "Page.frameStartedLoading": Tab._on_loading,
+    "Page.frameStoppedLoading": Tab._on_loaded,
+    "Page.javascriptDialogOpening": Tab._on_dialog,
+    "Page.fileChooserOpened": Tab._on_file_chooser,
+    "Page.downloadWillBegin": Tab._on_download,
+    "Fetch.requestPaused": Tab._on_request,
+    "Inspector.targetCrashed": Tab._on_crash,
+}
+
+
+def _ignore(future: asyncio.Future[Params]) -> None:
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,54 @@
+"""The options of the environment `browser`."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from agentfly.config import Settings
+from agentfly.environments.browser.address import parse_rules
+
+SiteName = Literal["miniwob", "office", "webshop", "own"]
+
+
+class BrowserOptions(Settings):
+    """Site, tasks and observations of the browser."""
+
+    site: SiteName = "miniwob"
+    """Where the tasks are: MiniWoB's pages, a generated office with forms and tables, the shop of
+    the environment `webshop`, or pages of your own."""
+    tasks: tuple[str, ...] | str = "learnable"
+    """MiniWoB's tasks, or kinds of the office's: names, `all`, or `learnable` for those that the
+    scripted expert solves."""
+    held_out: tuple[str, ...] = ()
+    """Tasks that are only evaluated, in addition to held-out seeds of the others."""
+    episodes: int = Field(default=100, ge=1)
+    """Number of seeds of each task to train on."""
+    eval_episodes: int = Field(default=5, ge=1)
+    """Number of held-out seeds of each task."""
+    level: Literal["easy", "medium", "hard"] = "easy"
+    """Size of the office's tables, or of the shop's catalog."""
+    rows: Path | None = None
+    """File of tasks on pages of your own: `start`, `instruction` and `check` in JavaScript."""
+    eval_rows: Path | None = None
+    """File of held-out tasks; default `rows`."""
+    check: str | None = None
+    """Function of your own, as `module:name`, that scores a page in place of the rows' `check`."""
+    allow: tuple[str, ...] = ()
+    """Addresses that may be loaded besides the task's own pages, such as `*.example.com`."""
+    part_chars: int = Field(default=4000, ge=200, le=20_000)
+    """Maximum characters of a page in one observation; `scroll` shows the other parts."""
+    changes_only: bool = False
+    """Whether observations show only what has changed since the last one of the same page."""
+    screenshots: bool = False
+    """Whether tools return an image of the page too."""
+    headed: bool = False
+    """Whether the browser has a window, for people."""
+    max_turns: int = Field(default=15, ge=1)
+    """Maximum number of turns of a task."""
+
+    @field_validator("allow")
+    @classmethod
+    def _readable(cls, allow: tuple[str, ...]) -> tuple[str, ...]:
+        parse_rules(allow)
+        return allow

@@ -1,0 +1,88 @@
+"""The rows of tasks: which to train on, and which are held out."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from agentfly.environments.browser.experts.miniwob import EXPERTS
+from agentfly.environments.browser.options import BrowserOptions
+from agentfly.environments.browser.sites import miniwob
+from agentfly.environments.browser.sites.office_data import TASKS
+from agentfly.environments.browser.sites.own import read_rows
+from agentfly.errors import ConfigError
+from agentfly.runtime.names import look_up
+
+Row = dict[str, Any]
+
+HELD_OUT_SEED = 1_000_000
+"""The first seed that is never trained on."""
+
+
+def training_rows(options: BrowserOptions) -> list[Row]:
+    """Return the rows to train on."""
+    if options.site == "webshop":
+        return _shop_rows(options, held_out=False)
+    if options.site == "own":
+        return read_rows(_required(options.rows), has_check=options.check is not None)
+    names = [name for name in chosen_tasks(options) if name not in options.held_out]
+    if not names:
+        raise ConfigError("all tasks are held out: name some more in `tasks`")
+    return list(_seeded(options.site, names, range(options.episodes)))
+
+
+def held_out_rows(options: BrowserOptions) -> list[Row]:
+    """Return the held-out rows: other seeds of the same tasks, and the tasks held out."""
+    if options.site == "webshop":
+        return _shop_rows(options, held_out=True)
+    if options.site == "own":
+        rows = _required(options.eval_rows or options.rows)
+        return read_rows(rows, has_check=options.check is not None)
+    names = dict.fromkeys([*chosen_tasks(options), *map(_look_up(options), options.held_out)])
+    seeds = range(HELD_OUT_SEED, HELD_OUT_SEED + options.eval_episodes)
+    return list(_seeded(options.site, names, seeds))
+
+
+def chosen_tasks(options: BrowserOptions) -> list[str]:
+    """Return the names of the chosen tasks, the held-out ones among them."""
+    chosen = options.tasks
+    if chosen in ("all", "learnable"):
+        if options.site == "office":
+            return list(TASKS)
+        return list(miniwob.task_names() if chosen == "all" else EXPERTS)
+    names = [chosen] if isinstance(chosen, str) else chosen
+    return list(dict.fromkeys(map(_look_up(options), names)))
+
+
+def _look_up(options: BrowserOptions) -> Any:
+    if options.site == "miniwob":
+        return miniwob.look_up_task
+
+    def find(name: str) -> str:
+        look_up(name, TASKS, "office task")
+        return name
+
+    return find
+
+
+def _seeded(site: str, names: Iterable[str], seeds: range) -> Iterable[Row]:
+    """Yield every task with every seed, all tasks of a seed together."""
+    names = list(names)
+    for seed in seeds:
+        for name in names:
+            yield {"id": f"{site}-{name}-{seed}", "site": site, "task": name, "seed": seed}
+
+
+def _shop_rows(options: BrowserOptions, *, held_out: bool) -> list[Row]:
+    from agentfly.environments.browser.sites.webshop import shop_options
+    from agentfly.environments.webshop.shop import held_out_tasks, training_tasks
+
+    rows = (held_out_tasks if held_out else training_tasks)(shop_options(options))
+    return [{"site": "webshop", **row} for row in rows]
+
+
+def _required(rows: Any) -> Any:
+    if rows is None:
+        raise ConfigError(
+            'site = "own" needs a file of tasks: rows = "tasks.jsonl", each with start, '
+            "instruction and check"
+        )
+    return rows

@@ -1,0 +1,72 @@
+"""Experts in a real Chromium, through the real agent."""
+
+import asyncio
+
+import pytest
+from tests.environments.kit_play import play
+
+from agentfly.environments import Kit
+from agentfly.environments.browser import BROWSER, BrowserOptions
+from agentfly.environments.browser.experts.miniwob import EXPERTS
+from agentfly.environments.browser.options import SiteName
+from agentfly.types import Task
+
+pytestmark = pytest.mark.browser
+
+SEEDS = 20
+AT_ONCE = 4
+
+
+async def rewards(kit: Kit) -> dict[str, float | None]:
+    """Let the expert play every row; return the rewards by task and seed."""
+    rows = [dict(row) for row in kit.tasks()]
+    found: dict[str, float | None] = {}
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def one(row: dict[str, object]) -> None:
+        async with places:
+            found[Task.from_row(row).id] = (await play(kit, row, kit.expert)).reward
+
+    async with asyncio.TaskGroup() as group:
+        for row in rows:
+            group.create_task(one(row))
+    return found
+
+
+async def test_experts_of_some_tasks_get_full_reward() -> None:
+    names = ("click-checkboxes", "enter-date", "email-inbox-reply", "social-media", "use-slider-2")
+    kit = BROWSER.make(BrowserOptions(tasks=names, episodes=2, max_turns=60))
+    assert set((await rewards(kit)).values()) == {1.0}
+
+
+@pytest.mark.parametrize("level", ["easy", "medium"])
+async def test_the_expert_solves_every_kind_of_the_office(level: str) -> None:
+    options = BrowserOptions.model_validate(
+        {"site": "office", "level": level, "episodes": 2, "max_turns": 40}
+    )
+    assert set((await rewards(BROWSER.make(options))).values()) == {1.0}
+
+
+async def test_the_shop_gives_the_reward_of_the_text_version() -> None:
+    pytest.importorskip("bm25s")
+    from agentfly.environments.webshop import WEBSHOP, WebShopOptions
+
+    site: SiteName = "webshop"
+    kit = BROWSER.make(BrowserOptions(site=site, max_turns=40))
+    text = WEBSHOP.make(WebShopOptions(level="easy", max_turns=40))
+    shown, written = list(kit.eval_tasks())[:4], list(text.eval_tasks())[:4]
+    assert [row["id"] for row in shown] == [row["id"] for row in written]
+    for ours, theirs in zip(shown, written, strict=True):
+        in_browser = await play(kit, ours, kit.expert)
+        in_text = await play(text, theirs, text.expert)
+        assert in_browser.reward == in_text.reward
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+async def test_experts_solve_every_seed_of_their_tasks() -> None:
+    assert len(EXPERTS) >= 30
+    kit = BROWSER.make(BrowserOptions(episodes=SEEDS, max_turns=80))
+    found = await rewards(kit)
+    assert len(found) == SEEDS * len(EXPERTS)
+    assert [name for name, reward in found.items() if reward != 1.0] == []

@@ -1,0 +1,245 @@
+"""What needs no Chromium: lines of pages, addresses, the office, rows of tasks."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentfly.environments import load_environment
+from agentfly.environments.browser.address import AddressRules, Verdict, complete_url, parse_rules
+from agentfly.environments.browser.chromium.filter_proxy import FilterProxy
+from agentfly.environments.browser.chromium.keyboard import KEY_NAMES, parse_key
+from agentfly.environments.browser.experts.miniwob import EXPERTS
+from agentfly.environments.browser.options import BrowserOptions
+from agentfly.environments.browser.sites import make_site
+from agentfly.environments.browser.sites.miniwob import MiniWobSite, task_names
+from agentfly.environments.browser.sites.office import HOST, OfficeSite
+from agentfly.environments.browser.sites.office_data import TASKS
+from agentfly.environments.browser.sites.own import read_score
+from agentfly.environments.browser.sites.site import PageRequest
+from agentfly.environments.browser.snapshot import Item, Snapshot, read_items
+from agentfly.environments.browser.tasks import held_out_rows, training_rows
+from agentfly.environments.index import INDEX
+from agentfly.errors import ConfigError, EnvError
+
+texts = st.text(max_size=30)
+
+
+@given(
+    st.builds(
+        Item,
+        id=st.integers(1, 999),
+        role=st.sampled_from(["button", "combobox"]),
+        name=texts,
+        value=st.none() | texts,
+        states=st.lists(st.sampled_from(["checked", "read only"]), unique=True).map(tuple),
+        options=st.lists(texts, max_size=3).map(tuple),
+    )
+    | st.builds(Item, id=st.integers(1, 999), role=st.just("text"), name=texts)
+)
+def test_a_line_is_read_back_whatever_a_page_writes(item: Item) -> None:
+    assert "\n" not in item.line
+    (found,) = read_items(f"Page: x\n{item.line}\nPart 1 of 2.")
+    assert found == item
+
+
+def page(*items: Item, document: str = "a") -> Snapshot:
+    return Snapshot(url="http://a.test/", title="", document=document, items=items, cut=False)
+
+
+def test_changes_name_what_is_new_different_and_gone() -> None:
+    before = page(Item(id=1, role="text", name="a"), Item(id=2, role="text", name="b"))
+    after = page(Item(id=1, role="text", name="A"), Item(id=3, role="button", name="c"))
+    assert after.changes(before) == '+ [1] "A"\n+ [3] button "c"\n- [2]'
+    assert after.changes(after) == "Nothing changed."
+
+
+@given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 100))
+def test_parts_hold_every_line_once_and_keep_the_limit(lengths: list[int], most: int) -> None:
+    shown = page(*(Item(id=n, role="text", name="x" * size) for n, size in enumerate(lengths)))
+    parts = shown.parts(most)
+    assert [n for first, last in parts for n in range(first, last)] == list(range(len(lengths)))
+    for first, last in parts:
+        assert last - first <= 1 or sum(len(one) + 1 for one in shown.lines[first:last]) <= most
+
+
+@pytest.mark.parametrize(
+    ("url", "verdict"),
+    [
+        ("http://a.test/x", Verdict.SERVE),
+        ("https://shop.example/x", Verdict.FETCH),
+        ("https://cdn.shop.example/x", Verdict.FETCH),
+        ("http://localhost:3000/", Verdict.FETCH),
+        ("http://localhost:3001/", Verdict.REFUSE),
+        ("http://localhost/", Verdict.REFUSE),
+        ("https://localhost:3000/", Verdict.REFUSE),
+        ("https://shop.example:8443/", Verdict.REFUSE),
+        ("https://shop.example.evil.test/", Verdict.REFUSE),
+        ("https://notshop.example/", Verdict.REFUSE),
+        ("http://a.test@evil.test/", Verdict.REFUSE),
+        ("http://user@a.test/", Verdict.REFUSE),
+        ("file:///etc/passwd", Verdict.REFUSE),
+        ("javascript:alert(1)", Verdict.REFUSE),
+        ("chrome://settings", Verdict.REFUSE),
+        ("http://169.254.169.254/", Verdict.REFUSE),
+        ("http://[::1/", Verdict.REFUSE),
+        ("", Verdict.REFUSE),
+    ],
+)
+def test_only_named_addresses_are_loaded(url: str, verdict: Verdict) -> None:
+    allowed = parse_rules(["*.shop.example", "http://localhost:3000"])
+    rules = AddressRules(served=frozenset({"a.test"}), allowed=allowed)
+    assert rules.verdict(url) is verdict
+
+
+@pytest.mark.parametrize("rule", ["", "a b", "ftp://a.test", "a.test:x", "*", "*.", "http://"])
+def test_a_rule_that_names_no_host_is_refused(rule: str) -> None:
+    with pytest.raises(ConfigError, match="is no rule for addresses"):
+        parse_rules([rule])
+
+
+def test_addresses_are_completed_as_a_person_means_them() -> None:
+    here = "http://a.test/b/c"
+    given_urls = ["d", "/d", "?x=1", "b.test/d", "http://c.test", "about:blank", "b.test:80/x"]
+    assert [complete_url(one, here) for one in given_urls] == [
+        "http://a.test/b/d",
+        "http://a.test/d",
+        "http://a.test/b/c?x=1",
+        "http://b.test/d",
+        "http://c.test",
+        "about:blank",
+        "http://b.test:80/x",
+    ]
+
+
+async def test_the_proxy_connects_only_where_it_may() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + head.split(b"\r\n")[0])
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        rules = AddressRules(allowed=parse_rules([f"127.0.0.1:{port}"]))
+        async with FilterProxy(rules) as proxy:
+            said = await _ask(proxy, f"GET http://127.0.0.1:{port}/a?b HTTP/1.1")
+            assert said.endswith(b"GET /a?b HTTP/1.1")
+            for refused in (
+                f"GET http://127.0.0.1:{port + 1}/ HTTP/1.1",
+                f"GET http://localhost:{port}/ HTTP/1.1",
+                "CONNECT example.test:443 HTTP/1.1",
+                "nonsense",
+            ):
+                assert b"403" in await _ask(proxy, refused)
+
+
+async def _ask(proxy: FilterProxy, line: str) -> bytes:
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", int(proxy.address.rpartition(":")[2])
+    )
+    writer.write(f"{line}\r\nHost: x\r\n\r\n".encode())
+    said = await reader.read()
+    writer.close()
+    return said
+
+
+def test_every_named_key_is_found_by_any_spelling() -> None:
+    for name in KEY_NAMES:
+        for spelled in (name, name.lower(), f"Shift+{name}"):
+            found = parse_key(spelled)
+            assert found is not None
+            assert found.key == (" " if name == "Space" else name)
+    assert [parse_key(name) for name in ("", "Hyper+a", "Nokey")][1:] == [None, None]
+
+
+@pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.parametrize("level", ["easy", "hard"])
+def test_the_right_form_of_the_office_gets_full_marks(kind: str, level: str) -> None:
+    site = OfficeSite(kind, 7, level)
+    task = site.office.task
+    again = OfficeSite(kind, 7, level)
+    assert again.office == site.office
+    shown = site.respond(PageRequest(url=f"http://{HOST}{task.form}"))
+    for name in task.wanted:
+        assert f'name="{name}"' in shown.body.decode()
+    body = "&".join(f"{name}={value}" for name, value in task.wanted.items() if value)
+    sent = PageRequest(url=f"http://{HOST}{task.form}", method="POST", body=body)
+    assert site.respond(sent).headers["Location"].endswith("/done")
+    assert site.office.score == 1.0
+
+
+def test_another_form_of_the_office_gets_nothing_and_ends_the_task() -> None:
+    site = OfficeSite("lookup", 1, "easy")
+    url = f"http://{HOST}"
+    site.respond(PageRequest(url=f"{url}/request", method="POST", body="answer=x"))
+    wanted = site.office.task.wanted["answer"]
+    site.respond(PageRequest(url=f"{url}/answer", method="POST", body=f"answer={wanted}"))
+    assert site.office.score == 0.0
+
+
+def test_tables_of_the_office_can_be_turned_page_by_page() -> None:
+    site = OfficeSite("count", 3, "hard")
+    names = set[str]()
+    for number in range(1, 7):
+        body = site.respond(PageRequest(url=f"http://{HOST}/staff?page={number}")).body.decode()
+        names |= {person.name for person in site.office.people if f">{person.name}<" in body}
+        assert ("Next page" in body) == (number < 6)
+    assert len(names) == 60
+
+
+def test_rows_of_training_and_evaluation_share_no_seed() -> None:
+    options = BrowserOptions(
+        tasks=("click-test", "enter-text"), held_out=("click-link",), episodes=3, eval_episodes=2
+    )
+    train, held_out = training_rows(options), held_out_rows(options)
+    assert [row["task"] for row in train] == ["click-test", "enter-text"] * 3
+    assert {row["task"] for row in held_out} == {"click-test", "enter-text", "click-link"}
+    assert not {row["seed"] for row in train} & {row["seed"] for row in held_out}
+    assert len({row["id"] for row in train + held_out}) == len(train + held_out)
+
+
+def test_all_pages_of_miniwob_are_tasks() -> None:
+    assert len(task_names()) == 130
+    assert len(training_rows(BrowserOptions(tasks="all", episodes=1))) == 130
+    assert set(EXPERTS) <= set(task_names())
+    with pytest.raises(ConfigError, match="Did you mean 'click-button'"):
+        training_rows(BrowserOptions(tasks="click-buton"))
+
+
+def test_miniwob_serves_its_own_files_only() -> None:
+    site = MiniWobSite("click-test", 1)
+    assert b"<html" in site.respond(PageRequest(url=site.start)).body
+    for path in ("/../__init__.py", "/miniwob/none.html", "/%2e%2e/environment.py", "/"):
+        assert site.respond(PageRequest(url=f"http://miniwob.test{path}")).status == 404
+
+
+def test_rows_of_your_own_are_checked_before_a_browser_starts(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    row = {"start": "http://localhost:3000/", "instruction": "Do it.", "check": "true"}
+    file.write_text(json.dumps(row))
+    (found,) = training_rows(BrowserOptions(site="own", rows=file))
+    site = make_site(found, BrowserOptions(site="own", allow=("cdn.example",)))
+    assert site.rules.verdict("http://cdn.example/x.js") is Verdict.FETCH
+    assert site.rules.verdict("http://localhost:3000/cart") is Verdict.FETCH
+    for bad in ({**row, "check": None}, {**row, "start": "file:///etc"}, {"instruction": ""}):
+        file.write_text(json.dumps(bad))
+        with pytest.raises(ConfigError):
+            training_rows(BrowserOptions(site="own", rows=file))
+    with pytest.raises(ConfigError, match="needs a file of tasks"):
+        training_rows(BrowserOptions(site="own"))
+    with pytest.raises(EnvError, match="a number from 0 to 1"):
+        read_score(7, "http://a.test")
+
+
+def test_without_chromium_the_way_to_install_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGENTFLY_CHROMIUM", "/nowhere/chromium")
+    assert "/nowhere/chromium" in (INDEX["browser"].requires() or "")
+    monkeypatch.delenv("AGENTFLY_CHROMIUM")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", "/nowhere")
+    assert "apt-get install chromium" in (INDEX["browser"].requires() or "")
+    with pytest.raises(ConfigError, match="apt-get install chromium"):
+        load_environment("browser")

@@ -1,0 +1,174 @@
+"""Browser processes: many contexts, isolation, deaths, and nothing left behind."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from tests.environments.browser.browser_site import LocalSite, ids_of, start
+from tests.environments.kit_play import play
+from tests.patience import until, wait_until
+
+from agentfly.environments import Scene, call
+from agentfly.environments.browser import BROWSER, BrowserOptions, BrowserSession
+from agentfly.environments.browser.chromium import browser as browsers
+from agentfly.environments.browser.chromium import memory
+from agentfly.environments.browser.chromium.connection import BrowserLostError
+from agentfly.environments.browser.chromium.pool import browser_pool
+from agentfly.environments.browser.experts.view import Play
+from agentfly.errors import EnvError
+from agentfly.runtime.background import run_blocking
+from agentfly.types import StopReason, Task
+
+pytestmark = pytest.mark.browser
+
+
+async def test_sixteen_chains_at_once_share_a_browser_and_nothing_else(site: LocalSite) -> None:
+    body = """<title>Jar</title><button>Show</button><p id="out"></p><script>
+        const mine = new URLSearchParams(location.search).get("mine");
+        if (mine) { document.cookie = "a=" + mine; localStorage.setItem("b", mine); }
+        document.querySelector("button").onclick = () => {
+          out.textContent = document.cookie + " " + JSON.stringify(localStorage);
+        };</script>"""
+    site.pages["/jar"] = body
+    sessions = [BrowserSession() for _ in range(16)]
+
+    async def visit(number: int, session: BrowserSession) -> str:
+        await start(session, site.task("/jar", body))
+        shown = await session.open(f"/jar?mine={number}")
+        with ids_of(shown) as find:
+            return (await session.click(find("Show"))).observation
+
+    async with asyncio.TaskGroup() as group:
+        visits = [group.create_task(visit(n, session)) for n, session in enumerate(sessions)]
+    assert len(browser_pool().browsers) == 1
+    for number, done in enumerate(visits):
+        assert f'"a={number} {{\\"b\\":\\"{number}\\"}}"' in done.result()
+    again = await start(sessions[0], site.task("/jar", body))
+    with ids_of(again) as find:
+        assert '"{}"' in (await sessions[0].click(find("Show"))).observation
+    async with asyncio.TaskGroup() as group:
+        for session in sessions:
+            group.create_task(session.close())
+
+
+def _until_lost(scene: Scene) -> Play:
+    """Kill the browser in the middle of a chain, then go on."""
+    del scene
+    yield call("read")
+    for browser in browser_pool().browsers:
+        assert browser.pid is not None
+        os.kill(browser.pid, signal.SIGKILL)
+    while True:
+        yield call("read")
+
+
+async def test_a_killed_browser_fails_its_chain_and_is_replaced() -> None:
+    kit = BROWSER.make(BrowserOptions(tasks=("click-test",), episodes=1))
+    (row,) = kit.tasks()
+    lost = await play(kit, row, _until_lost)
+    assert lost.stop is StopReason.ENV_CRASHED
+    assert lost.reward is None
+    assert "ended by SIGKILL" in (lost.error or "")
+    solved = await play(kit, row, kit.expert)
+    assert solved.reward == 1.0
+
+
+async def test_a_browser_that_hangs_is_replaced(
+    site: LocalSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(browsers, "HANG_SECONDS", 1.0)
+    run_blocking(browser_pool().close())
+    session = BrowserSession()
+    task = site.task("/calm", "<p>Calm</p>")
+    await start(session, task)
+    (browser,) = browser_pool().browsers
+    assert browser.pid is not None
+    os.kill(browser.pid, signal.SIGSTOP)
+    with pytest.raises(BrowserLostError, match="did not answer"):
+        await session.read()
+    assert not session.healthy()
+    monkeypatch.undo()
+    assert "Calm" in (await start(session, task)).observation
+    await session.close()
+
+
+async def test_a_page_that_takes_too_much_memory_is_left(
+    site: LocalSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "PAGE_MB", 200.0)
+    session = BrowserSession()
+    body = """<p>Here</p><button onclick='window.all = [];
+        setInterval(() => all.push(new Uint8Array(2e7).fill(1)), 20)'>Eat</button>"""
+    first = await start(session, site.task("/eat", body))
+    with ids_of(first) as find:
+        seen = (await session.click(find("Eat"))).observation
+    while "The page was left: it crashed or took too much memory" not in seen:
+        seen = (await session.read()).observation
+    assert "Calm" in (await start(session, site.task("/calm", "<p>Calm</p>"))).observation
+    await session.close()
+
+
+OWNER = """
+import asyncio
+from agentfly.environments.browser import BrowserSession
+from agentfly.environments.browser.chromium.pool import browser_pool
+from agentfly.types import Seed, Task
+async def main():
+    session = BrowserSession()
+    task = Task.from_row({"site": "miniwob", "task": "click-test", "seed": 1})
+    await session.reset(task, Seed(0))
+    print(browser_pool().browsers[0].pid, flush=True)
+    await asyncio.sleep(1000)
+asyncio.run(main())
+"""
+
+
+def test_nothing_is_left_of_a_killed_owner() -> None:
+    owner = subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE)
+    assert owner.stdout is not None
+    group = int(owner.stdout.readline())
+    assert len(_in_group(group)) > 3
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    wait_until(lambda: not _in_group(group))
+    folders = Path(tempfile.gettempdir())
+    assert list(folders.glob(f"agentfly-browser-{owner.pid}-*"))
+    with browsers._profile_folder():
+        assert not list(folders.glob(f"agentfly-browser-{owner.pid}-*"))
+
+
+def _in_group(group: int) -> list[int]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group and fields[0] != "Z":
+            found.append(int(entry.name))
+    return found
+
+
+async def test_closing_the_pool_ends_every_process(site: LocalSite) -> None:
+    session = BrowserSession()
+    await start(session, site.task("/calm", "<p>Calm</p>"))
+    pids = [browser.pid for browser in browser_pool().browsers]
+    run_blocking(browser_pool().close())
+    await until(lambda: not any(_in_group(pid) for pid in pids if pid))
+    with pytest.raises(EnvError, match="closed"):
+        await session.read()
+    await session.close()
+
+
+async def test_a_site_that_can_not_be_reached_fails_the_chain(site: LocalSite) -> None:
+    session = BrowserSession()
+    row = {"start": "http://127.0.0.1:9/", "instruction": "x", "check": "true"}
+    with pytest.raises(EnvError, match="can't be opened"):
+        await start(session, Task.from_row(row))
+    await session.close()
