@@ -165,7 +165,7 @@ async def test_a_page_of_a_hundred_megabytes_is_bounded(
     assert "Calm" in first.observation
     after = await session.open("/flood")
     assert len(after.observation) < 6000
-    assert "Calm" in (await session.open("/calm")).observation
+    assert "Calm" in (await session.open(f"{site.address}/calm")).observation
 
 
 async def test_forbidden_addresses_are_never_asked(

@@ -12,6 +12,8 @@ MAX_TEXT = 10_000
 """Maximum characters that one action types."""
 MAX_READ = 4000
 """Maximum characters of an item's text in one answer."""
+MAX_HOVER_CHECKS = 25
+"""Maximum number of times to wait until an element stays in its place under the mouse."""
 MAX_LISTED = 12
 """Maximum number of options that are listed after a wrong one."""
 
@@ -63,9 +65,13 @@ class PageActions:
         at = await self._run("locate", id)
         await self._tab.move_mouse(at)
         # The page may react to the mouse: a picture for it is loaded, a menu opens.
-        if self._tab.pending or await self._tab.run("locate", id, self._document) != at:
+        for _ in range(MAX_HOVER_CHECKS):
+            again = await self._tab.run("locate", id, self._document)
+            if again == at and not self._tab.pending:
+                break
             await self._tab.settled()
-            at = await self._run("locate", id)
+            at = again
+        self._require(at, id)
         await self._tab.click(at)
 
     async def type(self, id: int, text: str) -> None:
