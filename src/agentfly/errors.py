@@ -8,6 +8,7 @@
     ├── HttpError              a server refused, broke off or answered something unexpected
     ├── CallbackError          a user's callback raised: the run stops
     ├── RunError               a run can't go on: too many of its chains failed, the disk is full
+    │   └── LearnerLostError   one of the learner's processes died
     └── ChainError             ends one chain, never the others
         ├── AgentError         the agent's own code raised
         ├── TrainingDataError  a trajectory carries no token ids to train on
@@ -58,6 +59,10 @@ class CallbackError(AgentFlyError):
 
 class RunError(AgentFlyError):
     """Reason why a run can't go on; it can be resumed from what it has saved."""
+
+
+class LearnerLostError(RunError):
+    """Loss of one of a learner's processes: the run goes on from its last checkpoint."""
 
 
 class ChainError(AgentFlyError):

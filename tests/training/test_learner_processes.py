@@ -9,9 +9,11 @@ import pytest
 from tests.training.small_trainer import one_source, settings, train
 
 from agentfly.config import RunSettings
-from agentfly.errors import ConfigError, RunError
+from agentfly.errors import ConfigError, LearnerLostError, RunError
 from agentfly.observe import read_metrics
-from agentfly.training.learner.peers import LearnerRank
+from agentfly.observe.findings import read_findings
+from agentfly.training import trainer
+from agentfly.training.learner.peers import LearnerRank, serve_store
 from agentfly.training.learner.sharded_learner import Setup, ShardedLearner
 
 TABLES: dict[str, dict[str, Any]] = {
@@ -72,34 +74,65 @@ def children() -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("moment", ["learning", "sampling"])
-def test_a_process_that_dies_ends_the_run_with_a_reason(
-    moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And the run resumes, without it if need be."""
-    real, steps = ShardedLearner._call, []
+def kill_once(monkeypatch: pytest.MonkeyPatch, *, learning: int, before: bool) -> None:
+    """Kill the other processes right before or after some call of `learn`."""
+    real, calls = ShardedLearner._call, []
 
     def deadly(self: ShardedLearner, method: str, *arguments: Any) -> Any:
-        steps.append(method)
-        if steps.count("learn_from") == 2 and moment == "learning":
-            for pid in children():
-                os.kill(pid, signal.SIGKILL)
+        calls.append(method)
+        now = method == "learn_from" and calls.count(method) == learning
+        if now and before:
+            kill_children()
         result = real(self, method, *arguments)
-        if steps.count("learn_from") == 1 and moment == "sampling":
-            for pid in children():
-                os.kill(pid, signal.SIGKILL)
+        if now and not before:
+            kill_children()
         return result
 
     monkeypatch.setattr(ShardedLearner, "_call", deadly)
-    now = chosen(tmp_path, "grpo", processes=2, steps=3)
-    now = now.model_copy(update={"checkpoint": now.checkpoint.model_copy(update={"every": 1})})
-    with pytest.raises(RunError, match=r"lost one of its processes.*--resume"):
-        train(one_source(), chosen=now)
+
+
+def kill_children() -> None:
+    for pid in children():
+        os.kill(pid, signal.SIGKILL)
+
+
+def saving_each_step(folder: Path, **learner: int) -> RunSettings:
+    now = chosen(folder, "grpo", processes=2, steps=3)
+    return now.model_copy(
+        update={
+            "checkpoint": now.checkpoint.model_copy(update={"every": 1}),
+            "learner": now.learner.model_copy(update=learner),
+        }
+    )
+
+
+@pytest.mark.parametrize("before", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_run_that_loses_a_learner_process_goes_on_from_its_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, before: bool
+) -> None:
+    kill_once(monkeypatch, learning=2, before=before)
+    assert train(one_source(), chosen=saving_each_step(tmp_path)).steps == 3
     assert not children()
-    monkeypatch.undo()
-    again = chosen(tmp_path, "grpo", processes=1, steps=2)
-    if moment == "learning":
-        assert train(one_source(), chosen=again, resume=True).steps == 2
+    run = tmp_path / "small"
+    assert [record.step for record in read_metrics(run / "metrics.jsonl")] == [1, 2, 3]
+    (finding,) = [f for f in read_findings(run / "findings.json") if f.kind == "learner_lost"]
+    assert "1 of at most 3 times" in finding.sentence
+    assert "went on after step 1: the learner lost one of its processes" in finding.sentence
+    assert "learner process 1 ended with code -9" in finding.sentence
+    assert finding.sentence in (run / "log.txt").read_text()
+
+
+def test_the_number_of_restarts_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    resumed: list[bool] = []
+
+    def always_lost(*_: object, resume: bool, **__: object) -> object:
+        resumed.append(resume)
+        raise LearnerLostError("the learner lost one of its processes: it was unplugged")
+
+    monkeypatch.setattr(trainer, "open_run", always_lost)
+    with pytest.raises(LearnerLostError, match=r"unplugged\. .*taken up 2 times.*--resume"):
+        train(one_source(), chosen=saving_each_step(tmp_path, max_restarts=2))
+    assert resumed == [False, True, True]
 
 
 def test_a_process_that_can_t_start_is_reported(
@@ -131,3 +164,17 @@ def test_an_algorithm_that_can_t_be_sent_is_refused(tmp_path: Path) -> None:
 def test_an_impossible_place_is_refused(place: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         LearnerRank(**place)
+
+
+def test_the_store_listens_at_its_own_address_only() -> None:
+    store = serve_store("127.0.0.1")
+    port = f":{store.port:04X}"
+    lines = [line.split() for name in ("tcp", "tcp6") for line in listed(name)]
+    assert [fields[1] for fields in lines if fields[1].endswith(port) and fields[3] == "0A"] == [
+        f"0100007F{port}"
+    ]
+
+
+def listed(name: str) -> list[str]:
+    """Return the sockets of this machine, as the kernel lists them."""
+    return Path("/proc/net", name).read_text().splitlines()[1:]

@@ -14,6 +14,7 @@ from agentfly.cluster.actor_pools import ActorPools
 from agentfly.cluster.connection import connected
 from agentfly.cluster.heavy_tasks import HeavyTasks
 from agentfly.cluster.nodes import Nodes
+from agentfly.cluster.process_group import ProcessGroups, Target
 from agentfly.cluster.worker import ClusterWorker, WorkerLostError, Workers
 from agentfly.cluster.worker_actor import WorkerReport
 from agentfly.config import ClusterSettings
@@ -55,6 +56,10 @@ class RayCluster:
         return ReplicatedEngine(
             make_actor_engines(spec, self.workers, self.settings, trusted=trust_remote_code)
         )
+
+    def process_groups(self, target: Target) -> ProcessGroups:
+        """Return the nodes as hosts of processes that are placed all together or not at all."""
+        return ProcessGroups(self.workers, self.settings, target)
 
     def offload(
         self, function: Callable[..., Any], heavy: Heavy, name: str

@@ -143,8 +143,20 @@ class Workers:
         need: Need,
         variables: dict[str, str] | None = None,
         node: Node | None = None,
+        strategy: Any = None,
     ) -> ClusterWorker:
-        """Start a worker on the node that suits it best; raise EnvError where none has room."""
+        """Start a worker on the node that suits it best; raise EnvError where none has room.
+
+        Args:
+            actor_class: The actor, made of `args`.
+            *args: What it is made of.
+            kind: Begins its name.
+            purpose: Workers of one purpose are spread over the nodes.
+            need: Resources that it reserves.
+            variables: Of its environment.
+            node: Where it goes.
+            strategy: Ray's strategy that puts it there; by default it is bound to the node.
+        """
         node = node or self.nodes.choose(need, purpose)
         actor = (
             _remote(actor_class)
@@ -153,7 +165,7 @@ class Workers:
                 max_concurrency=MAX_CONCURRENT,
                 max_restarts=0,
                 max_task_retries=0,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
+                scheduling_strategy=strategy or NodeAffinitySchedulingStrategy(node.id, soft=False),
                 runtime_env={"env_vars": variables} if variables else None,
             )
             .remote(import_paths(), *args)

@@ -67,6 +67,9 @@ class LoraSettings(Settings):
     """An adapter's output is scaled by alpha / rank."""
     targets: tuple[str, ...] | None = None
     """Names of the layers to adapt; by default all linear layers except the head."""
+    base_bits: Literal[4, 8] | None = None
+    """Round the frozen base to so many bits per weight, by bitsandbytes; by default it stays in
+    float32. With one learner process only."""
 
 
 class ModelSettings(Settings):
@@ -271,7 +274,9 @@ class LearnerSettings(Settings):
     """Keep the reference in the machine's memory instead of the GPU's; without effect on
     processors."""
     timeout_seconds: float = Field(default=600.0, gt=0)
-    """Seconds that a process waits for the others before the run ends with an error."""
+    """Seconds that a process waits for the others before it considers them lost."""
+    max_restarts: int = Field(default=3, ge=0)
+    """Times that a run goes on from its last checkpoint after it lost a process of its learner."""
 
     @property
     def sharded(self) -> bool:
@@ -330,7 +335,7 @@ class EnvironmentSettings(Settings):
 
 
 class ClusterSettings(Settings):
-    """A Ray cluster, on which environments, engines and heavy tools and rewards run.
+    """A Ray cluster for environments, engines, learner processes, and heavy tools and rewards.
 
     Without this table nothing uses Ray.
     """
@@ -346,6 +351,10 @@ class ClusterSettings(Settings):
     """CPUs that an engine replica reserves on its node, and as many threads for torch."""
     engine_gpus: float | None = Field(default=None, ge=0)
     """GPUs that a replica reserves; by default 1 if the nodes have any."""
+    learner_cpus: float = Field(default=1.0, gt=0)
+    """CPUs that each of several learner processes reserves, and as many threads for torch."""
+    learner_gpus: float | None = Field(default=None, ge=0)
+    """GPUs that each of them reserves; by default 1 if the nodes have any."""
     weights: Literal["objects", "folder"] = "objects"
     """Transport of new weights to local engines: Ray's object store, in chunks, or a `folder` that
     all nodes can read. vLLM servers always read a folder."""

@@ -61,6 +61,8 @@ class FindingKind(StrEnum):
     """Updates were left out, because an advantage, a loss or a gradient was NaN or infinite."""
     NOTHING_LEARNED = "nothing_learned"
     """No update changed the weights in the whole run."""
+    LEARNER_LOST = "learner_lost"
+    """The learner lost one of its processes, and was started again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +160,16 @@ class Findings:
         if tools:
             found = unseen_tools_finding(source, model, tools)
             self._report(0, source, [(found.kind, found.sentence, found.way_out)])
+
+    def take_restart(self, step: int, reason: str, *, restarts: int, limit: int) -> None:
+        """Report that the run was taken up again, at the step of its last checkpoint."""
+        self.found = [old for old in self.found if old.kind != FindingKind.LEARNER_LOST]
+        text = (
+            f"The learner was started again, {restarts} of at most {limit} times "
+            f"(learner.max_restarts), and the run went on after step {step}: {reason}.",
+            "Its log says more; a process that was killed often had too little memory.",
+        )
+        self._report(step, "default", [(FindingKind.LEARNER_LOST, *text)])
 
     def _tasks_of(self, source: str) -> list[Task]:
         return [task for task in self.tasks if task.source == source]

@@ -29,6 +29,7 @@ def log_to(path: Path, *, show: ShowLine | None = None) -> Iterator[None]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     file = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
+    file.setLevel(logging.INFO)
     file.setFormatter(logging.Formatter(FORMAT, "%Y-%m-%d %H:%M:%S"))
     with ExitStack() as stack:
         stack.callback(file.close)

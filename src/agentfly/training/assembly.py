@@ -27,7 +27,7 @@ from agentfly.training.checkpoint import Checkpoints
 from agentfly.training.health import require_healthy, require_no_timeouts
 from agentfly.training.learner.memory import engine_cache, free_memory, report_memory
 from agentfly.training.learner.policy import Policy
-from agentfly.training.learner_processes import open_learner
+from agentfly.training.learner_processes import LearnerHosts, open_learner, serve_place
 from agentfly.training.loop import Loop
 from agentfly.training.publisher import publishing
 from agentfly.training.rollout_stages import (
@@ -79,7 +79,9 @@ async def open_run(
                 progress.message(describe_resume(folder, step))
             if undone := folder.set_aside_trajectories_after(step):
                 _log.info("chains of steps that are taken again were moved to %s", undone)
-            learner = await stack.enter_async_context(open_learner(parts, folder.path))
+            cluster = await stack.enter_async_context(_cluster(settings, folder))
+            hosts = _learner_hosts(settings, cluster)
+            learner = await stack.enter_async_context(open_learner(parts, folder.path, hosts=hosts))
             policy = learner.policy
             on_cluster = placed_on_cluster(settings.engine, settings.cluster)
             here = samples_here(settings.engine) and not on_cluster
@@ -89,7 +91,6 @@ async def open_run(
             cache = engine_cache(needed, free)
             report_memory(needed, free, cache=cache if here else 0)
             finished = restore_state(saved, learner) if saved else []
-            cluster = await stack.enter_async_context(_cluster(settings, folder))
             spec = _engine_spec(policy, task_mix, settings, folder)
             spec = replace(spec, version=step, cache_bytes=cache)
             engine = _engine(spec, parts, cluster if on_cluster else None)
@@ -331,6 +332,11 @@ async def _cluster(settings: RunSettings, folder: RunFolder) -> AsyncIterator["R
         settings.cluster, log_folder=folder.workers_folder, concurrency=concurrency
     ) as cluster:
         yield cluster
+
+
+def _learner_hosts(settings: RunSettings, cluster: "RayCluster | None") -> LearnerHosts | None:
+    alone = settings.learner.processes == 1
+    return None if cluster is None or alone else cluster.process_groups(serve_place)
 
 
 @asynccontextmanager

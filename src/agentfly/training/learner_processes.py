@@ -13,14 +13,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 from agentfly.agents.run_parts import RunParts
 from agentfly.config import RunSettings
-from agentfly.errors import ConfigError, RunError
+from agentfly.errors import ConfigError, LearnerLostError, RunError
 from agentfly.runtime.process import Child, start
 from agentfly.training.learner.learner import LocalLearner
 from agentfly.training.learner.peers import (
@@ -32,14 +32,15 @@ from agentfly.training.learner.peers import (
     torchrun_rank,
 )
 from agentfly.training.learner.policy import Policy, device_of
-from agentfly.training.learner.sharded_learner import Setup, ShardedLearner, take_part
+from agentfly.training.learner.sharded_learner import LOST, Setup, ShardedLearner, take_part
 from agentfly.training.run_state import determinism
 
 LIFETIME = 90 * 24 * 3600.0
 """Longest run, in seconds: a learner process is never older."""
 WATCH_SECONDS = 0.2
 """Interval of checks whether all processes are there."""
-LOOPBACK = "127.0.0.1"
+CAUSE_SECONDS = 20.0
+"""Longest wait for the notice of which process ended: that of a node's death takes seconds."""
 ENTRY = f"from {__name__} import main; main()"
 """Program of a process that is started here. As a module it would be imported twice."""
 
@@ -47,28 +48,50 @@ ENTRY = f"from {__name__} import main; main()"
 class LearnerProcesses(Protocol):
     """The other processes of a learner, as far as rank 0 can watch them."""
 
+    @property
+    def logs(self) -> str:
+        """Where to read what they print."""
+
+    @property
+    def first_gpu(self) -> int | None:
+        """Number of the GPU that is kept for rank 0; None where it may take its own."""
+
     def ended(self) -> str | None:
         """Return which of them ended, and how; None while all of them run."""
 
 
-StartProcesses = Callable[[str, int, Path], AbstractAsyncContextManager[LearnerProcesses]]
-"""From the address of rank 0, the number of all processes and a folder for logs to ranks 1, 2, …,
-each running `serve_learner`; they are ended with the block."""
+class LearnerHosts(Protocol):
+    """Machines on which the other processes of a learner can be started."""
+
+    @property
+    def host(self) -> str:
+        """Address of this machine as the others reach it."""
+
+    def start(
+        self, count: int, address: str, log_folder: Path
+    ) -> AbstractAsyncContextManager[LearnerProcesses]:
+        """Start ranks 1, 2, … of `count`, each running `serve_learner`; end them with the block.
+
+        Args:
+            count: All processes, rank 0 included.
+            address: Address of rank 0's store.
+            log_folder: For what they print.
+        """
 
 
 @asynccontextmanager
 async def open_learner(
-    parts: RunParts, log_folder: Path, *, start_others: StartProcesses | None = None
+    parts: RunParts, log_folder: Path, *, hosts: LearnerHosts | None = None
 ) -> AsyncIterator[LocalLearner | ShardedLearner]:
     """Make the learner of a run: here, or here and in other processes, which end with the block.
 
     Args:
         parts: Settings and algorithm.
         log_folder: For the logs of other processes.
-        start_others: Starts them elsewhere; by default they are started on this machine.
+        hosts: Where they are started; by default on this machine.
     """
     settings, place = parts.settings, torchrun_rank()
-    if place is None and not settings.learner.sharded and start_others is None:
+    if place is None and not settings.learner.sharded:
         policy = Policy.load(settings.model, seed=settings.seed)
         yield LocalLearner(
             policy, parts.algorithm, settings, sampler_matches=policy.samples_exactly
@@ -81,12 +104,13 @@ async def open_learner(
             _require_count(place, settings)
             store, others = None, None
         else:
-            host = LOOPBACK if start_others is None else _own_address()
-            store = serve_store(host)
-            count, address = settings.learner.processes, f"{host}:{store.port}"
-            place = LearnerRank(rank=0, world_size=count, address=address)
-            begin = start_others or started_here
-            others = await stack.enter_async_context(begin(address, count, log_folder))
+            where = hosts or ThisMachine()
+            store = serve_store(where.host)
+            count, address = settings.learner.processes, f"{where.host}:{store.port}"
+            others = await stack.enter_async_context(where.start(count, address, log_folder))
+            place = LearnerRank(
+                rank=0, world_size=count, address=address, host=where.host, gpu=others.first_gpu
+            )
             await _all_joined(store, count, others, settings.learner.timeout_seconds)
         peers = stack.enter_context(joined(place, terms, store=store))
         learner = ShardedLearner(setup, peers)
@@ -103,12 +127,6 @@ def _require_count(place: LearnerRank, settings: RunSettings) -> None:
         )
 
 
-def _own_address() -> str:
-    import socket
-
-    return socket.gethostbyname(socket.gethostname())
-
-
 async def _all_joined(store: Any, count: int, others: LearnerProcesses, seconds: float) -> None:
     """Wait until every process is there, or one of them has ended before that."""
     try:
@@ -119,15 +137,13 @@ async def _all_joined(store: Any, count: int, others: LearnerProcesses, seconds:
     except TimeoutError as error:
         raise RunError(
             f"learner processes {absent(store, count)} did not join within {seconds:g} s "
-            "(learner.timeout_seconds): see learner_N.log in the run's folder"
+            f"(learner.timeout_seconds): see {others.logs}"
         ) from error
 
 
 def _require_running(others: LearnerProcesses) -> None:
     if ended := others.ended():
-        raise RunError(
-            f"{ended} before it joined the others: see learner_N.log in the run's folder"
-        )
+        raise RunError(f"{ended} before it joined the others: see {others.logs}")
 
 
 @asynccontextmanager
@@ -141,50 +157,73 @@ async def _watched(learner: ShardedLearner, others: LearnerProcesses | None) -> 
             finally:
                 watching.cancel()
     except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+        if not isinstance(learner.failure, LearnerLostError):
+            raise errors.exceptions[0] from None
+        # What else failed, such as a publish, failed because of it.
+        raise await _with_cause(learner.failure, others) from None
+
+
+async def _with_cause(lost: LearnerLostError, others: LearnerProcesses | None) -> LearnerLostError:
+    """Return the loss with the process that ended, which is often noticed a little later."""
+    if others is None:
+        return lost
+    for _ in range(round(CAUSE_SECONDS / WATCH_SECONDS)):
+        if ended := others.ended():
+            return LearnerLostError(f"{LOST}: {ended}, see {others.logs}")
+        await asyncio.sleep(WATCH_SECONDS)
+    return lost
 
 
 async def _watch(learner: ShardedLearner, others: LearnerProcesses | None) -> None:
     while True:
         ended = others.ended() if others else None
-        if ended:
+        if others and ended:
             raise learner.note_lost(ended)
         if learner.failure is not None:
             raise learner.failure
         await asyncio.sleep(WATCH_SECONDS)
 
 
-@asynccontextmanager
-async def started_here(
-    address: str, count: int, log_folder: Path
-) -> AsyncIterator["ChildProcesses"]:
-    """Start ranks 1, 2, … on this machine."""
-    # Only processes of this machine talk to each other.
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    threads = str(max(1, (os.cpu_count() or 1) // count))
-    environment = {"OMP_NUM_THREADS": threads, **os.environ}
-    children: dict[int, Child] = {}
-    async with AsyncExitStack() as stack:
-        for rank in range(1, count):
-            place = ["--rank", rank, "--world-size", count, "--address", address]
-            log = stack.enter_context((log_folder / f"learner_{rank}.log").open("ab"))
-            child = await start(
-                [sys.executable, "-c", ENTRY, *map(str, place)],
-                name=f"learner process {rank}",
-                lifetime=LIFETIME,
-                env=environment,
-                stdout=log,
-                stderr=log,
-            )
-            children[rank] = await stack.enter_async_context(child)
-        yield ChildProcesses(children)
+class ThisMachine:
+    """Starts the other processes of a learner here; they talk by the loopback interface only."""
+
+    host = "127.0.0.1"
+
+    @asynccontextmanager
+    async def start(
+        self, count: int, address: str, log_folder: Path
+    ) -> AsyncIterator["ChildProcesses"]:
+        """Start ranks 1, 2, …; see `LearnerHosts`."""
+        threads = str(max(1, (os.cpu_count() or 1) // count))
+        environment = {"OMP_NUM_THREADS": threads, **os.environ}
+        children: dict[int, Child] = {}
+        async with AsyncExitStack() as stack:
+            for rank in range(1, count):
+                place = {"rank": rank, "world-size": count, "address": address, "host": self.host}
+                options = [
+                    text for key, value in place.items() for text in (f"--{key}", str(value))
+                ]
+                log = stack.enter_context((log_folder / f"learner_{rank}.log").open("ab"))
+                child = await start(
+                    [sys.executable, "-c", ENTRY, *options],
+                    name=f"learner process {rank}",
+                    lifetime=LIFETIME,
+                    env=environment,
+                    stdout=log,
+                    stderr=log,
+                )
+                children[rank] = await stack.enter_async_context(child)
+            yield ChildProcesses(children, log_folder)
 
 
 class ChildProcesses:
     """Learner processes that were started here."""
 
-    def __init__(self, children: dict[int, Child]) -> None:
+    first_gpu = None
+
+    def __init__(self, children: dict[int, Child], log_folder: Path) -> None:
         self.children = children
+        self.logs = str(log_folder / "learner_N.log")
 
     def ended(self) -> str | None:
         """Return which of them ended, and how; None while all of them run."""
@@ -203,6 +242,11 @@ def serve_learner(place: LearnerRank) -> None:
         take_part(peers, prepare=determinism)
 
 
+def serve_place(**place: Any) -> None:
+    """Do so at the place that these keywords describe."""
+    serve_learner(LearnerRank(**place))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one process."""
     parser = argparse.ArgumentParser(description=main.__doc__)
@@ -211,4 +255,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--address", required=True, help="host:port of rank 0's store")
     parser.add_argument("--local-rank", type=int)
     parser.add_argument("--local-world-size", type=int)
-    serve_learner(LearnerRank(**vars(parser.parse_args(arguments))))
+    parser.add_argument("--gpu", type=int)
+    parser.add_argument("--host", help="address of this machine's interface to the others")
+    serve_place(**vars(parser.parse_args(arguments)))

@@ -1,6 +1,7 @@
 """The facade: agents, tasks and settings become better weights."""
 
 import asyncio
+import gc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,10 +11,11 @@ from agentfly.algorithms import Algorithm
 from agentfly.chat import MaskPolicy
 from agentfly.config import RunSettings
 from agentfly.engines import EngineMaker
+from agentfly.errors import LearnerLostError
 from agentfly.observe import RunProgress
 from agentfly.runtime.stop_signals import exit_on_stop_signals
 from agentfly.training.assembly import open_run
-from agentfly.training.learner.peers import torchrun_rank
+from agentfly.training.learner.peers import started_again, torchrun_rank
 from agentfly.training.learner_processes import serve_learner
 from agentfly.training.task_mix import TaskMix, read_sources, warn_ignored_settings
 from agentfly.training.train_result import TrainResult
@@ -93,9 +95,31 @@ def train(
 async def _run(
     parts: RunParts, task_mix: TaskMix, progress: RunProgress, *, resume: bool
 ) -> TrainResult:
+    """Train to the end; a learner that loses a process goes on from the run's last checkpoint."""
     place = torchrun_rank()
     if place is not None and place.rank > 0:
         serve_learner(place)
         raise SystemExit(0)  # The run's result is rank 0's alone.
-    async with open_run(parts, task_mix, progress=progress, resume=resume) as loop:
-        return await loop.run()
+    # Processes that torchrun started, only torchrun can start again, all of them.
+    limit = parts.settings.learner.max_restarts if place is None else 0
+    resume = resume or started_again()
+    restarts, reason = 0, ""
+    while True:
+        try:
+            async with open_run(parts, task_mix, progress=progress, resume=resume) as loop:
+                if reason:
+                    loop.findings.take_restart(loop.step, reason, restarts=restarts, limit=limit)
+                return await loop.run()
+        except LearnerLostError as error:
+            if restarts == limit:
+                raise LearnerLostError(_at_the_limit(error, restarts)) from error
+            reason = str(error)
+        restarts, resume = restarts + 1, True
+        gc.collect()  # The lost learner's memory is needed for the next.
+
+
+def _at_the_limit(error: LearnerLostError, restarts: int) -> str:
+    tried = f" The run was taken up {restarts} times before (learner.max_restarts)." * bool(
+        restarts
+    )
+    return f"{error}.{tried} Continue with --resume"

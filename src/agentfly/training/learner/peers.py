@@ -5,8 +5,11 @@ over the same processes, on GPUs by NCCL. A learner in one process has no peers,
 returns what it was given.
 """
 
+import fcntl
 import json
 import os
+import socket
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -67,6 +70,10 @@ class LearnerRank:
     """Number among the processes of its machine, which is that of its GPU; by default its rank."""
     local_world_size: int | None = None
     """Number of processes on its machine; by default all of them."""
+    gpu: int | None = None
+    """Number of its GPU, among those that it sees; by default its number on its machine."""
+    host: str | None = None
+    """Address of its machine's interface to the others; by default torch finds one."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.world_size:
@@ -99,6 +106,11 @@ def torchrun_rank() -> LearnerRank | None:
         local_rank=int(os.environ["LOCAL_RANK"]),
         local_world_size=int(os.environ["LOCAL_WORLD_SIZE"]),
     )
+
+
+def started_again() -> bool:
+    """Return whether torchrun has started all processes again, after it lost one of them."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
 
 
 class Peers:
@@ -199,7 +211,9 @@ def joined(
     terms = terms or Terms.load(store.get(TERMS))
     device, within = terms.device, timedelta(seconds=terms.settings.timeout_seconds)
     if device == "cuda":
-        torch.cuda.set_device(place.node_rank)
+        torch.cuda.set_device(place.node_rank if place.gpu is None else place.gpu)
+    if place.host is not None:
+        os.environ["GLOO_SOCKET_IFNAME"] = interface_of(place.host)
     dist.init_process_group(
         "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo",
         store=store,
@@ -217,8 +231,42 @@ def joined(
 
 
 def serve_store(host: str) -> Any:
-    """Serve the store at a free port, which its attribute `port` names."""
-    return TCPStore(host, 0, None, is_master=True, wait_for_workers=False, timeout=JOINING)
+    """Serve the store at a free port of one address; its attribute `port` names the port."""
+    # By itself the store would listen on all interfaces, and whoever reaches it can write to it.
+    listening = socket.create_server((host, 0))
+    port = listening.getsockname()[1]
+    return TCPStore(
+        *(host, port, None),
+        is_master=True,
+        wait_for_workers=False,
+        timeout=JOINING,
+        master_listen_fd=listening.detach(),
+    )
+
+
+_GET_ADDRESS = 0x8915
+"""Linux's SIOCGIFADDR."""
+
+
+def interface_of(host: str) -> str:
+    """Return the name of the network interface that has an IPv4 address.
+
+    >>> interface_of("127.0.0.1")
+    'lo'
+    """
+    wanted, found = socket.inet_aton(host), []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(asking, _GET_ADDRESS, struct.pack("256s", name.encode()))
+            except OSError:  # It has none.
+                continue
+            found.append(f"{name} {socket.inet_ntoa(answer[20:24])}")
+            if answer[20:24] == wanted:
+                return name
+    raise ConfigError(
+        f"no network interface of this machine has the address {host}: it has {', '.join(found)}"
+    )
 
 
 def absent(store: Any, world_size: int) -> list[int]:

@@ -27,7 +27,7 @@ from torch.distributed import DistError
 from agentfly.algorithms import Algorithm, make_algorithm
 from agentfly.chat import MaskPolicy
 from agentfly.config import RunSettings
-from agentfly.errors import ConfigError, RunError
+from agentfly.errors import ConfigError, LearnerLostError, RunError
 from agentfly.training.learner.learner import LocalLearner
 from agentfly.training.learner.memory import Memory
 from agentfly.training.learner.peers import Peers
@@ -39,6 +39,8 @@ BEATS_PER_TIMEOUT = 10
 
 READ_ALL, BEAT = "read_all", "beat"
 """Calls that are no methods of a learner."""
+
+LOST = "the learner lost one of its processes"
 
 _NOTHING: Any = None
 """Passed by processes that only receive."""
@@ -186,13 +188,17 @@ class ShardedLearner:
                 finally:
                     self._lock.release()
 
-    def note_lost(self, reason: str) -> RunError:
+    def note_lost(self, reason: str) -> LearnerLostError:
         """Note that other processes can't be reached; every later call raises this error."""
-        self.failure = self.failure or RunError(
-            f"the learner lost one of its processes: {reason}. What it logged is in the run's "
-            "folder, learner_N.log; continue with --resume"
-        )
-        return self.failure
+        if isinstance(self.failure, LearnerLostError):
+            return self.failure
+        lost = LearnerLostError(f"{LOST}: {reason}")
+        self.failure = lost
+        return lost
+
+    def note_failed(self, error: Exception) -> None:
+        """Note that a call failed here: the others wait for what never comes."""
+        self.failure = self.failure or RunError(f"an earlier call of the learner failed: {error}")
 
 
 class _Together:
@@ -208,11 +214,13 @@ class _Together:
             raise self._learner.failure
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        # After any error the others wait for what never comes: no later call can reach them.
-        lost = self._learner.note_lost(str(error)) if isinstance(error, Exception) else None
-        self._learner._lock.release()
-        if error is not None and lost is not None and _is_lost(error):
-            raise lost from error
+        try:
+            if isinstance(error, Exception) and _is_lost(error):
+                raise self._learner.note_lost(str(error)) from error
+            if isinstance(error, Exception):
+                self._learner.note_failed(error)
+        finally:
+            self._learner._lock.release()
 
 
 def _is_lost(error: BaseException) -> bool:
