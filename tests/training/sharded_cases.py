@@ -48,6 +48,13 @@ CASES: dict[str, dict[str, Any]] = {
     "tied-one-row": {"algorithm": GRPO, "model": "llama-tied", "tokens_per_microbatch": 10_000},
 }
 """Each with train settings of its own."""
+ROUNDED: dict[str, Any] = {
+    "algorithm": PPO,
+    "precision": "bfloat16",
+    "gradient_checkpointing": True,
+    "tokens_per_microbatch": 90,
+}
+"""Computed in bfloat16, recomputed in the backward pass, and summed over several rows."""
 
 METRICS = ("loss", "grad_norm", "critic/loss", "kl/reference", "mismatch/kl")
 
@@ -92,6 +99,24 @@ def gradients_of(case: dict[str, Any], peers: Peers | None = None) -> dict[str, 
     return {n: whole(g) for n, g in zip(names, kept[0], strict=True)}
 
 
+def kept_between_rows(case: dict[str, Any], peers: Peers) -> list[list[str]]:
+    """Return the kinds of gradients that there are after each row's backward pass."""
+    learner, found = learner_of(case, peers), list[list[str]]()
+    real = torch.Tensor.backward
+
+    def noting(self: torch.Tensor, *args: Any, **options: Any) -> None:
+        real(self, *args, **options)
+        gradients = [parameter.grad for parameter in learner.policy.trained]
+        found.append(sorted({type(gradient).__name__ for gradient in gradients}))
+
+    torch.Tensor.backward = noting  # type: ignore[method-assign, assignment]
+    try:
+        learner.learn(make_groups(seed=5, groups=3))
+    finally:
+        torch.Tensor.backward = real  # type: ignore[method-assign]
+    return found
+
+
 def run(peers: Peers, folder: Path) -> None:
     """Go through all cases; then save, and continue what one process saved."""
     found: dict[str, Any] = {"curves": {}, "weights": {}, "gradients": {}}
@@ -107,6 +132,12 @@ def run(peers: Peers, folder: Path) -> None:
             found["curves"][f"continued-{name}"] = curve(again, range(STEPS, STEPS + 2))
         if name in ("grpo", "ppo-lora"):
             found["gradients"][name] = gradients_of(case, peers)
+    learner = learner_of(ROUNDED, peers)
+    with kept_gradients() as kept:
+        found["curves"]["rounded"] = curve(learner, range(STEPS))
+    tensors = [*learner.policy.trained, *(gradient for update in kept for gradient in update)]
+    found["rounded_dtypes"] = {tensor.dtype for tensor in tensors}
+    found["between_rows"] = kept_between_rows(CASES["qwen2-small-rows"], peers)
     found["memory"] = peers.all_of(
         {layers: memory_of(layers, peers, folder / f"published-{layers}") for layers in LAYERS}
     )

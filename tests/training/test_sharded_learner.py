@@ -15,6 +15,7 @@ from tests.training.sharded_cases import (
     CASES,
     LAYERS,
     PROCESSES,
+    ROUNDED,
     STEPS,
     curve,
     deep_learner,
@@ -78,6 +79,21 @@ def test_two_processes_give_the_gradient_of_one(name: str, found: dict[str, Any]
     largest = max(float(gradient.abs().max()) for gradient in expected.values())
     for parameter, gradient in expected.items():
         torch.testing.assert_close(got[parameter], gradient, rtol=0, atol=1e-5 * largest)
+
+
+def test_two_processes_compute_in_bfloat16_and_keep_and_sum_in_float32(
+    found: dict[str, Any],
+) -> None:
+    assert found["rounded_dtypes"] == {torch.float32}
+    exact = curve(learner_of({**ROUNDED, "precision": "float32"}), range(STEPS))
+    for got, wanted in zip(found["curves"]["rounded"], exact, strict=True):
+        assert got == pytest.approx(wanted, rel=0.1, abs=0.02)
+        assert got["critic/loss"] != pytest.approx(wanted["critic/loss"], rel=1e-5)
+
+
+def test_gradients_are_spread_after_each_row(found: dict[str, Any]) -> None:
+    assert len(found["between_rows"]) > 2
+    assert all(kinds == ["DTensor"] for kinds in found["between_rows"])
 
 
 @pytest.mark.parametrize("name", SAVED)

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 from agentfly.algorithms import Algorithm, LossInput, objective
 from agentfly.config import TrainSettings
-from agentfly.training.learner.minibatch import Microbatch, Minibatch, countdown
+from agentfly.training.learner.minibatch import Microbatch, Minibatch
 from agentfly.training.learner.optimizer import Optimizer
 from agentfly.training.learner.pack import PackedRow
 from agentfly.training.learner.packed_forward import Forward, Targets
 from agentfly.training.learner.peers import Peers
 from agentfly.training.learner.policy import Policy, adapters_off
-from agentfly.training.learner.sharding import backward, shard
+from agentfly.training.learner.sharding import shard
 from agentfly.training.learner.step_metrics import StepRecorder
 from agentfly.training.learner.token_batch import TokenTargets
 
@@ -48,9 +48,9 @@ class Actor:
         if not (known.credited_N.any() or self._algorithm.penalizes):
             return
         loss = 0.0
-        for left, part in countdown(minibatch.own_rows):
+        for part in minibatch.own_rows:
             found = self._loss(part, minibatch, known, record)
-            backward(self._forward, found, last=left == 0)
+            found.backward()
             loss += found.item()
         record.means["loss"].append(self._peers.sum(loss))
         record.updates.append(self.optimizer.update(lr))

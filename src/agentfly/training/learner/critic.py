@@ -10,13 +10,13 @@ from agentfly.algorithms import Critic as CriticOptions
 from agentfly.algorithms import value_loss
 from agentfly.config import TrainSettings
 from agentfly.training.learner.body import make_body
-from agentfly.training.learner.minibatch import Microbatch, Minibatch, countdown
+from agentfly.training.learner.minibatch import Microbatch, Minibatch
 from agentfly.training.learner.optimizer import Optimizer
 from agentfly.training.learner.pack import PackedRow
 from agentfly.training.learner.packed_forward import Forward, Targets, value_head
 from agentfly.training.learner.peers import Peers
 from agentfly.training.learner.policy import CRITIC, Policy, adapter_active, adapter_parameters
-from agentfly.training.learner.sharding import backward, fill, shard
+from agentfly.training.learner.sharding import fill, shard
 from agentfly.training.learner.step_metrics import StepRecorder
 from agentfly.training.learner.token_batch import TokenTargets
 
@@ -64,11 +64,11 @@ class Critic:
     ) -> None:
         """Go over all rows, then change the weights once."""
         total, loss = minibatch.denominators.num_tokens, 0.0
-        for left, part in countdown(minibatch.own_rows):
+        for part in minibatch.own_rows:
             # A checkpointed layer is computed again in the backward pass.
             with self._model.active():
                 found = self._loss(part, total, known.take(part.tokens_K))
-                backward(self._model.root, found, last=left == 0)
+                found.backward()
             loss += found.item()
         record.means["critic/loss"].append(self._peers.sum(loss))
         update = self.optimizer.update(lr)

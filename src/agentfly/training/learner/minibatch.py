@@ -5,7 +5,7 @@ model; the others still count in the denominators, which are sums over all chain
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 
@@ -68,7 +68,6 @@ class Packing:
         hands = share([len(part.row.token_ids) for part in rows], self.peers.size)
         own = [rows[index] for index in hands[self.peers.rank]]
         missing = max(map(len, hands)) - len(own)
-        # The last pass is one with gradients of its own, where there is any.
         return [_empty(self.device)] * missing + own
 
     def _fair(self, batch: Batch) -> int:
@@ -144,11 +143,6 @@ class Plan:
             for part in minibatch.rows:
                 unknown_N[minibatch.tokens[part.tokens_K]] = False
         return peers.total(numbers_N).masked_fill(unknown_N, torch.nan)
-
-
-def countdown(rows: Sequence[Microbatch]) -> Iterator[tuple[int, Microbatch]]:
-    """Yield each row with the number of those after it."""
-    yield from zip(reversed(range(len(rows))), rows, strict=True)
 
 
 def make_plan(

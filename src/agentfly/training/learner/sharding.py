@@ -1,12 +1,14 @@
 """Weights that are spread over several processes by FSDP2, and the ways back to whole tensors.
 
 Each layer is gathered when it is needed, in the dtype that it is computed in, and released after
-it; the weights that the optimizer changes stay in float32, and gradients are summed in float32.
+it; the weights that the optimizer changes stay in float32. Gradients are summed in float32 with the
+backward pass of each row, layer by layer, and each process keeps its own part of the sums only.
 Losses are divided by global denominators, so that gradients are summed over processes, never
 averaged.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -53,7 +55,8 @@ def shard(
         fully_shard(module, **options)
     for layer in layers_of(causal_lm):
         fully_shard(layer, mp_policy=rounded, **options)
-    fully_shard(root, mp_policy=rounded, **options)
+    # Its inputs are tokens, and temperatures that are not to be rounded.
+    fully_shard(root, mp_policy=replace(rounded, cast_forward_inputs=False), **options)
     for module in root.modules():
         if isinstance(module, FSDPModule):
             module.set_gradient_divide_factor(1.0)
@@ -64,13 +67,6 @@ def layers_of(causal_lm: Any) -> list[nn.Module]:
     """Find the layers that transformers never splits over devices."""
     names = set(getattr(causal_lm, "_no_split_modules", None) or ())
     return [module for module in causal_lm.modules() if type(module).__name__ in names]
-
-
-def backward(module: nn.Module, loss: Tensor, *, last: bool) -> None:
-    """Add a loss's gradients; those of several processes are summed with the last one."""
-    if isinstance(module, FSDPModule):
-        module.set_requires_gradient_sync(last)
-    loss.backward()
 
 
 def release(module: nn.Module) -> None:
