@@ -45,11 +45,26 @@ def missing_requirements(model: ModelSettings, track: TrackSettings) -> Iterator
     if model.device == "cuda" and not _has_gpu():
         text = "torch finds no GPU here: choose 'cpu' or 'auto'"
         yield Problem(key="model.device", text=text)
+    if model.lora is not None and model.lora.base_bits is not None:
+        purpose = f"A base in {model.lora.base_bits} bits"
+        if text := missing_packages(["bitsandbytes"], extra="quantized", purpose=purpose):
+            yield Problem(key="model.lora.base_bits", text=text)
     for place, name in enumerate(track.trackers):
         if find_spec(name) is None:
             extra = "train" if name == "tensorboard" else name
             text = f"{name!r} is not installed: pip install 'agentfly[{extra}]', or take it out"
             yield Problem(key=f"track.trackers.{place}", text=text)
+
+
+def learner_problems(settings: RunSettings) -> Iterator[Problem]:
+    """Yield what several learner processes can't do."""
+    lora = settings.model.lora
+    if settings.learner.sharded and lora is not None and lora.base_bits is not None:
+        text = (
+            f"a base in {lora.base_bits} bits can't be spread over processes or offloaded: leave "
+            "out [learner], or base_bits"
+        )
+        yield Problem(key="model.lora.base_bits", text=text)
 
 
 def cluster_problems(settings: RunSettings) -> Iterator[Problem]:

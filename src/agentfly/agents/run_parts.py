@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING
 
 from agentfly.agents.agent import Agent
 from agentfly.agents.argument_checks import may_score
-from agentfly.agents.preflight import cluster_problems, find_existing, missing_requirements
+from agentfly.agents.preflight import (
+    cluster_problems,
+    find_existing,
+    learner_problems,
+    missing_requirements,
+)
 from agentfly.agents.registry import find_mask
 from agentfly.agents.source import Source, require_trainable
 from agentfly.agents.source_parts import SourceParts, resolve_source
@@ -83,6 +88,7 @@ def resolve_run(
         found = _given_sources(sources, problems, base)
     problems.add(*missing_requirements(settings.model, settings.track))
     problems.add(*cluster_problems(settings))
+    problems.add(*learner_problems(settings))
     own_engine = settings.engine.name not in ENGINES.builtin
     if engine is None or not own_engine:
         deterministic = settings.deterministic

@@ -5,7 +5,7 @@ Low-rank adapters by peft may be trained instead of the weights themselves (arXi
 
 import shutil
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,13 @@ from agentfly.models.loading import no_progress_bars, tokenizer_files
 from agentfly.runtime.extra import import_extra
 from agentfly.training.learner.model_files import LazyTensor, write_config, write_tensors
 from agentfly.training.learner.peers import Peers
+from agentfly.training.learner.quantized_base import (
+    dequantized,
+    quantize_base,
+    quantized_layers,
+    shape_of,
+    state_name,
+)
 from agentfly.training.learner.sharding import fill, whole
 from agentfly.types import AdapterFolder, NamedTensors, SharedTensors, Weights, WeightsFolder
 
@@ -59,6 +66,12 @@ class Policy:
         if settings.lora is None:
             causal_lm.requires_grad_(requires_grad=True)
         else:
+            if settings.lora.base_bits is not None:
+                device = device_of(settings.device)
+                dtype = dtype_of(settings, device)
+                quantize_base(
+                    causal_lm, settings.lora.base_bits, compute_dtype=dtype, device=device
+                )
             self._wrapped = add_adapters(causal_lm, settings.lora, seed=seed)
 
     @classmethod
@@ -66,10 +79,12 @@ class Policy:
         """Load a model by its name, in float32, onto the device that the settings say."""
         trusted = settings.trust_remote_code
         folder = resolve_model(settings.name, trust_remote_code=trusted)
+        quantized = settings.lora is not None and settings.lora.base_bits is not None
         causal_lm = load_model(
             folder,
             dtype=torch.float32,
-            device=device_of(settings.device),
+            # A base that is to be rounded goes to the device layer by layer.
+            device=torch.device("cpu") if quantized else device_of(settings.device),
             trust_remote_code=trusted,
         )
         return cls(causal_lm, folder=folder, settings=settings, seed=seed)
@@ -83,9 +98,7 @@ class Policy:
     @property
     def compute_dtype(self) -> torch.dtype:
         """Dtype of matrix products."""
-        wanted = self.settings.precision
-        fast = wanted == "bfloat16" or (wanted == "auto" and bfloat16_pays(self.device))
-        return torch.bfloat16 if fast else torch.float32
+        return dtype_of(self.settings, self.device)
 
     @property
     def sampling_dtype(self) -> torch.dtype | None:
@@ -214,16 +227,27 @@ class Policy:
         by one: all processes must read the same ones, in the same order.
         """
         found = []
-        for name, tensor in self.causal_lm.state_dict().items():
+        for name, like, read in self._base_tensors():
             layer, _, kind = name.rpartition(".base_layer.")
             if layer and kind == "weight":
                 owner = self.causal_lm.get_submodule(layer)
-                found.append(LazyTensor(f"{layer}.weight", tensor, partial(_merged, tensor, owner)))
+                found.append(LazyTensor(f"{layer}.weight", like, partial(_merged, read, owner)))
             elif layer:
-                found.append(LazyTensor(f"{layer}.{kind}", tensor, partial(whole, tensor)))
+                found.append(LazyTensor(f"{layer}.{kind}", like, lambda read=read: whole(read())))
             elif not any(part.startswith("lora_") for part in name.split(".")):
-                found.append(LazyTensor(name, tensor, partial(whole, tensor)))
+                found.append(LazyTensor(name, like, lambda read=read: whole(read())))
         return found
+
+    def _base_tensors(self) -> Iterator[tuple[str, Tensor, Callable[[], Tensor]]]:
+        """Yield what the state dict holds: name, a tensor of its shape, and a way to read it."""
+        quantized = quantized_layers(self.causal_lm)
+        for name, tensor in self.causal_lm.state_dict().items():
+            layer, kind = state_name(name, quantized) or ("", "")
+            if kind == "weight":
+                rounded = quantized[layer]
+                yield name, shape_of(rounded), partial(dequantized, rounded)
+            elif kind in ("", "bias"):
+                yield name, tensor, partial(Tensor.detach, tensor)
 
     def save_adapters(self, folder: Path, peers: Peers) -> None:
         """Write the adapters alone, as peft reads them, with the name of their base model."""
@@ -244,6 +268,13 @@ def device_of(wanted: str) -> torch.device:
     if wanted == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(wanted)
+
+
+def dtype_of(settings: ModelSettings, device: torch.device) -> torch.dtype:
+    """Return the dtype of matrix products on a device."""
+    wanted = settings.precision
+    fast = wanted == "bfloat16" or (wanted == "auto" and bfloat16_pays(device))
+    return torch.bfloat16 if fast else torch.float32
 
 
 def weight_forms(policy: Policy, peers: Peers) -> Sequence[type[Weights]]:
@@ -317,10 +348,10 @@ def _with_adapter(saved: str) -> str:
     return f"{layer}.default.{kind}" if kind == "weight" else f"{layer}.{kind}.default"
 
 
-def _merged(weight: Tensor, layer: Any) -> Tensor:
+def _merged(read: Callable[[], Tensor], layer: Any) -> Tensor:
     """Return a layer's weight with its adapter added, without changing the layer."""
     with torch.no_grad():
-        return whole(weight + layer.get_delta_weight("default"))
+        return whole(read() + layer.get_delta_weight("default"))
 
 
 @contextmanager
