@@ -21,8 +21,10 @@ from agentfly.training.learner.memory import (
     estimate_memory,
     free_memory,
     kept_bytes,
+    measure_sizes,
     report_memory,
 )
+from agentfly.training.learner.model_estimate import model_sizes, process_memory
 from agentfly.training.learner.pack import PackedRow, pack
 from agentfly.training.learner.packed_forward import Forward, Targets, targets_of
 from agentfly.types import Sample
@@ -85,6 +87,19 @@ def test_the_estimate_needs_no_weights_but_only_their_shapes() -> None:
     with FakeTensorMode():
         without_values = estimate()
     assert without_values == estimate()
+
+
+def test_two_short_models_tell_the_size_of_a_deep_one(tmp_path: Path) -> None:
+    model = hf.LlamaForCausalLM(hf.LlamaConfig(**{**SMALL, "num_hidden_layers": 7}))
+    model.config.save_pretrained(tmp_path)
+    deep = measure_sizes(Forward(model, dtype=torch.float32, checkpointing=True))
+    told = model_sizes(tmp_path, None, dtype=torch.float32, checkpointing=True)
+    for name in ("trained", "layers", "fixed", "per_token", "recomputed_per_token", "at_work"):
+        assert getattr(told, name) == pytest.approx(getattr(deep, name)), name
+    rows = {"reference": True, "critic": False}
+    one, four = (process_memory(told, None, 512, n, torch.float32, **rows) for n in (1, 4))
+    assert one.weights == 8 * told.trained == 4 * four.weights
+    assert four.state == one.state / 4
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -20,6 +20,7 @@ from agentfly.cli.command import (
 from agentfly.cli.report import reported
 from agentfly.cli.trust import Trust, require_trust
 from agentfly.config import Problem, RunSettings, SettingsError, load_settings, to_toml
+from agentfly.models.zoo import config_folder
 from agentfly.observe.findings import count
 
 NOTHING_LEARNED = 3
@@ -85,7 +86,7 @@ def train(
 
 
 def _print_verdict(parts: RunParts) -> None:
-    """Print on stderr whether a run is ready, and why not; exit with code 2 if it is not."""
+    """Print on stderr what a run takes and whether it is ready; exit with code 2 if it is not."""
     from agentfly.agents.rehearsal import rehearse
 
     rehearsals = asyncio.run(rehearse(parts))
@@ -99,11 +100,25 @@ def _print_verdict(parts: RunParts) -> None:
         typer.secho(f"not ready: {problem}", fg=typer.colors.RED, err=True)
     if problems:
         raise typer.Exit(2)
+    _print_memory(parts)
     if any(one.warnings for one in rehearsals):
         said = "ready to start, but it may learn nothing: see the warning above"
         typer.secho(said, fg=typer.colors.YELLOW, err=True)
         return
     typer.secho("ready: nothing is in the way of this run", fg=typer.colors.GREEN, err=True)
+
+
+def _print_memory(parts: RunParts) -> None:
+    """Print on stderr what the run takes in each learner process, if its model's sizes are here."""
+    settings = parts.settings
+    folder = config_folder(settings.model.name)
+    if folder is None or settings.model.trust_remote_code:
+        unknown = f"memory: not estimated, the config.json of {settings.model.name} is not here"
+        typer.echo(unknown, err=True)
+        return
+    from agentfly.training.learner.model_estimate import estimate_run
+
+    typer.echo(f"memory: {estimate_run(folder, settings, parts.algorithm)}", err=True)
 
 
 def _load(file: Path, overrides: Sequence[str], *, trust: bool) -> RunParts:

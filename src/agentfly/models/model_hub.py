@@ -47,6 +47,16 @@ def download(name: str, *, trust_remote_code: bool = False) -> Path:
     return folder
 
 
+def cached_config(name: str) -> Path | None:
+    """Return the folder with the config.json of a hub model, if it was downloaded before."""
+    try:
+        from huggingface_hub import try_to_load_from_cache
+    except ImportError:
+        return None
+    found = try_to_load_from_cache(name, "config.json")
+    return Path(found).parent if isinstance(found, str) else None
+
+
 def has_all_weights(folder: Path) -> bool:
     """Return whether a folder has a model's settings and all its weights.
 

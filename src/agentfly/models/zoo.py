@@ -150,6 +150,22 @@ def resolve_model(
     raise ConfigError(_unknown(text))
 
 
+def config_folder(name: str | Path) -> Path | None:
+    """Return a folder with the config.json of a model, if it is here already.
+
+    >>> config_folder("tiny").joinpath("config.json").exists()
+    True
+    >>> config_folder("nobody/nothing") is None
+    True
+    """
+    text, folder = str(name), Path(name).expanduser()
+    if (folder / "config.json").is_file():
+        return folder.absolute()
+    if text in zoo.names():
+        return shipped_folder() if _ZOO[text].build is None else model_cache.present(text)
+    return model_hub.cached_config(text) if _HUB_ID.fullmatch(text) else None
+
+
 def _inner(folder: Path) -> str:
     """Return where a run's folder keeps its models, if it is one."""
     inside = [

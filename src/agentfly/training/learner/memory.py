@@ -7,13 +7,15 @@ short rows give both parts, for any model, in any precision.
 
 import logging
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from agentfly.config import TrainSettings
 from agentfly.errors import CallbackError, RunError
@@ -68,6 +70,63 @@ class Memory:
         return self.state + self.fixed + self.per_token * self.tokens + self.copy
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """What the estimate needs to know of a model."""
+
+    trained: float
+    """Number of trained parameters."""
+    frozen: float
+    """Number of the others."""
+    layers: int
+    fixed: float
+    """Bytes that are kept of any row until its backward pass."""
+    per_token: float
+    """Bytes that are kept of each token."""
+    recomputed_per_token: float
+    """The same without checkpointing: what comes back, layer by layer, in the backward pass."""
+    at_work: float
+    """Bytes that are whole at a time where weights are spread over processes."""
+    vocabulary: int
+    scores: Callable[[int], int]
+    """From the tokens of a row to the bytes of attention's scores at a time."""
+
+    def extended(self, longer: "Sizes", layers: int) -> "Sizes":
+        """Return the sizes of a model of many layers, from this one and one with a layer more."""
+        grown = {
+            name: _at(layers - self.layers, getattr(self, name), getattr(longer, name))
+            for name in ("trained", "frozen", "fixed", "per_token", "recomputed_per_token")
+        }
+        return replace(longer, layers=layers, **grown)
+
+
+def _at(distance: int, here: float, next_to_it: float) -> float:
+    return here + distance * (next_to_it - here)
+
+
+def measure_sizes(forward: Forward) -> Sizes:
+    """Measure a model before its weights are spread over processes."""
+    module = forward.body.module
+    fixed, per_token = _kept(forward)
+    module.eval()  # Layers are checkpointed in training mode only.
+    _, not_checkpointed = _kept(forward)
+    module.train()
+    numbers = dict.fromkeys((True, False), 0)
+    for parameter in module.parameters():
+        numbers[parameter.requires_grad] += parameter.numel()
+    return Sizes(
+        trained=numbers[True],
+        frozen=numbers[False],
+        layers=module.config.get_text_config(decoder=True).num_hidden_layers,
+        fixed=fixed,
+        per_token=per_token,
+        recomputed_per_token=not_checkpointed,
+        at_work=_at_work(forward),
+        vocabulary=forward.vocabulary,
+        scores=partial(_scores, forward.body.shares_prefixes, module.config, module.device),
+    )
+
+
 def estimate_memory(
     forward: Forward, trained: Iterable[Tensor], tokens: int, *, processes: int = 1
 ) -> Memory:
@@ -77,42 +136,40 @@ def estimate_memory(
         forward: The policy's forward pass, before its weights are spread over processes.
         trained: All parameters that are trained, also before that.
         tokens: Of a full row.
-        processes: Over which gradients and averages are spread. Until the last row of an update,
-            each process keeps whole gradients besides; the layers at work are gathered.
+        processes: Over which gradients and averages are spread.
     """
-    fixed, per_token = _kept(forward)
-    logits = 4 * tokens * forward.vocabulary
+    numbers = sum(parameter.numel() for parameter in trained)
+    return memory_of(measure_sizes(forward), numbers, tokens, processes=processes)
+
+
+def memory_of(sizes: Sizes, trained: float, tokens: int, *, processes: int = 1) -> Memory:
+    """Return what an update of so many parameters takes in each process."""
+    logits = 4 * tokens * sizes.vocabulary
     # The head is done when the layers begin.
-    chunks = max(CHUNKS_AT_ONCE * min(logits, CHUNK_BYTES), _scores(forward, tokens))
-    alone = Memory(
-        state=BYTES_PER_PARAMETER * sum(parameter.numel() for parameter in trained),
-        fixed=fixed + chunks,
-        per_token=per_token + _working(forward, per_token),
+    chunks = max(CHUNKS_AT_ONCE * min(logits, CHUNK_BYTES), sizes.scores(tokens))
+    return Memory(
+        state=BYTES_PER_PARAMETER * trained / processes,
+        fixed=sizes.fixed + chunks + sizes.at_work * (processes > 1),
+        per_token=sizes.per_token + _working(sizes),
         tokens=tokens,
     )
-    return spread_over(alone, forward, processes)
 
 
-def spread_over(alone: Memory, forward: Forward, processes: int) -> Memory:
-    """Return what each of several processes needs, instead of one alone."""
-    if processes == 1:
-        return alone
-    gradients = alone.state * 4 / BYTES_PER_PARAMETER
-    return replace(
-        alone,
-        state=alone.state / processes + gradients,
-        fixed=alone.fixed + _gathered(forward),
-    )
+def _at_work(forward: Forward) -> float:
+    """Return what is whole at a time: embeddings, head and norms, and two layers.
 
+    Their weights are gathered, and their gradients made in the dtype of computation; the gradients
+    are copied to float32 before they are summed over processes.
+    """
+    size, module = forward.dtype.itemsize, forward.body.module
+    layers = layers_of(module)
+    inside = {id(p) for layer in layers for p in layer.parameters()}
+    outside = [p for p in module.parameters() if id(p) not in inside]
 
-def _gathered(forward: Forward) -> float:
-    """Return what gathered weights take: embeddings, head and norms, and two layers at a time."""
-    layers = [
-        sum(p.numel() for p in layer.parameters()) for layer in layers_of(forward.body.module)
-    ]
-    everything = sum(p.numel() for p in forward.body.module.parameters())
-    outside = everything - sum(layers)
-    return float(forward.dtype.itemsize * (outside + 2 * max(layers, default=0)))
+    def whole(parameters: Iterable[nn.Parameter]) -> int:
+        return sum((size + (size + 4) * p.requires_grad) * p.numel() for p in parameters)
+
+    return float(whole(outside) + 2 * max((whole(one.parameters()) for one in layers), default=0))
 
 
 def _kept(forward: Forward) -> tuple[float, float]:
@@ -122,27 +179,22 @@ def _kept(forward: Forward) -> tuple[float, float]:
     return short - PROBE_TOKENS * per_token, per_token
 
 
-def _working(forward: Forward, per_token: float) -> float:
+def _working(sizes: Sizes) -> float:
     """Return what the backward pass takes for each token in the one layer that it is at.
 
     The gradients of the layer's activations take about as much as these, and if the layer is
     checkpointed, the activations are there besides.
     """
-    module = forward.body.module
-    module.eval()  # Layers are checkpointed in training mode only.
-    _, not_checkpointed = _kept(forward)
-    module.train()
-    layers: int = module.config.get_text_config(decoder=True).num_hidden_layers
-    return (1 + (per_token < not_checkpointed)) * not_checkpointed / layers
+    checkpointed = sizes.per_token < sizes.recomputed_per_token
+    return (1 + checkpointed) * sizes.recomputed_per_token / sizes.layers
 
 
-def _scores(forward: Forward, tokens: int) -> int:
+def _scores(in_chunks: bool, config: Any, device: torch.device, tokens: int) -> int:  # noqa: FBT001
     """Return what the scores of attention take at a time."""
-    if not forward.body.shares_prefixes:
-        return 0  # The model's own attention is not in chunks.
-    module = forward.body.module
-    heads: int = module.config.get_text_config(decoder=True).num_attention_heads
-    return kernel_for(module.device).working_bytes(heads, tokens)
+    if not in_chunks:
+        return 0  # The model's own attention, which is in none.
+    heads: int = config.get_text_config(decoder=True).num_attention_heads
+    return kernel_for(device).working_bytes(heads, tokens)
 
 
 def kept_bytes(forward: Forward, tokens: int) -> int:
