@@ -25,13 +25,14 @@ pytestmark = [
 ]
 
 
-def start(folder: Path) -> "subprocess.Popen[bytes]":
+def start(folder: Path, *more: str, steps: int = STEPS) -> "subprocess.Popen[bytes]":
     changes = [
         f"folder={folder}",
-        f"train.steps={STEPS}",
+        f"train.steps={steps}",
         "rollout.num_chains=6",
         "eval.at_start=false",
         "eval.at_end=false",
+        *more,
     ]
     command = [sys.executable, "-m", "agentfly.cli", "train", str(EXAMPLE), *changes]
     with (folder / "output.txt").open("wb") as output:
@@ -96,3 +97,24 @@ def test_it_learns_though_its_server_is_killed(tmp_path: Path) -> None:
     assert sum(measured[-3:]) / 3 >= sum(measured[:3]) / 3 + 0.2
     assert not [pid for pid, _, session in processes() if session in (first, second)]
     assert not (folder / "published").exists()
+
+
+def test_a_server_samples_ahead_of_the_learner_within_the_bound(tmp_path: Path) -> None:
+    steps, bound = 4, 1
+    folder, output = tmp_path / "quickstart_vllm", tmp_path / "output.txt"
+    run = start(tmp_path, f"rollout.max_staleness={bound}", steps=steps)
+    try:
+        run.wait()
+    finally:
+        run.kill()
+        run.wait()
+    assert run.returncode == 0, output.read_text()[-3000:]
+    print(f"rewards: {rewards(folder)}")
+    assert len(rewards(folder)) == steps
+    lags = set()
+    for step in range(1, steps + 1):
+        for chain in read_trajectories(folder / "trajectories" / f"step_{step}.jsonl"):
+            completions = [turn.completion for turn in chain.turns if turn.completion]
+            versions = [version for one in completions for version, _ in one.versions]
+            lags |= {step - 1 - version for version in versions}
+    assert lags == {0, bound}, "it samples ahead, and never further than the bound"
