@@ -105,11 +105,11 @@ def kept_between_rows(case: dict[str, Any], peers: Peers) -> list[list[str]]:
     real = torch.Tensor.backward
 
     def noting(self: torch.Tensor, *args: Any, **options: Any) -> None:
-        real(self, *args, **options)
+        real(self, *args, **options)  # type: ignore[no-untyped-call]
         gradients = [parameter.grad for parameter in learner.policy.trained]
         found.append(sorted({type(gradient).__name__ for gradient in gradients}))
 
-    torch.Tensor.backward = noting  # type: ignore[method-assign, assignment]
+    torch.Tensor.backward = noting  # type: ignore[method-assign]
     try:
         learner.learn(make_groups(seed=5, groups=3))
     finally:
@@ -133,8 +133,9 @@ def run(peers: Peers, folder: Path) -> None:
         if name in ("grpo", "ppo-lora"):
             found["gradients"][name] = gradients_of(case, peers)
     learner = learner_of(ROUNDED, peers)
+    found["curves"]["rounded"] = curve(learner, range(STEPS))
     with kept_gradients() as kept:
-        found["curves"]["rounded"] = curve(learner, range(STEPS))
+        learner.learn(make_groups(seed=5, groups=3))
     tensors = [*learner.policy.trained, *(gradient for update in kept for gradient in update)]
     found["rounded_dtypes"] = {tensor.dtype for tensor in tensors}
     found["between_rows"] = kept_between_rows(CASES["qwen2-small-rows"], peers)

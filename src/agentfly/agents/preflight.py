@@ -43,12 +43,11 @@ def missing_requirements(model: ModelSettings, track: TrackSettings) -> Iterator
     """Yield what the settings need and this machine lacks: a model, a GPU, a tracker's package."""
     yield from _tried("model.name", _find_model, model.name, None)
     if model.device == "cuda" and not _has_gpu():
-        text = "torch finds no GPU here: choose 'cpu' or 'auto'"
-        yield Problem(key="model.device", text=text)
+        yield Problem(key="model.device", text="torch finds no GPU here: choose 'cpu' or 'auto'")
     if model.lora is not None and model.lora.base_bits is not None:
         purpose = f"A base in {model.lora.base_bits} bits"
-        if text := missing_packages(["bitsandbytes"], extra="quantized", purpose=purpose):
-            yield Problem(key="model.lora.base_bits", text=text)
+        if lacking := missing_packages(["bitsandbytes"], extra="quantized", purpose=purpose):
+            yield Problem(key="model.lora.base_bits", text=lacking)
     for place, name in enumerate(track.trackers):
         if find_spec(name) is None:
             extra = "train" if name == "tensorboard" else name

@@ -15,7 +15,7 @@ from agentfly.errors import LearnerLostError
 from agentfly.observe import RunProgress
 from agentfly.runtime.stop_signals import exit_on_stop_signals
 from agentfly.training.assembly import open_run
-from agentfly.training.learner.peers import started_again, torchrun_rank
+from agentfly.training.learner.peers import attempt, torchrun_rank
 from agentfly.training.learner_processes import serve_learner
 from agentfly.training.task_mix import TaskMix, read_sources, warn_ignored_settings
 from agentfly.training.train_result import TrainResult
@@ -102,7 +102,8 @@ async def _run(
         raise SystemExit(0)  # The run's result is rank 0's alone.
     # Processes that torchrun started, only torchrun can start again, all of them.
     limit = parts.settings.learner.max_restarts if place is None else 0
-    resume = resume or started_again()
+    started_again = attempt() > 0 and (parts.settings.folder / parts.settings.name).exists()
+    resume = resume or started_again
     restarts, reason = 0, ""
     while True:
         try:

@@ -93,15 +93,20 @@ class Sizes:
 
     def extended(self, longer: "Sizes", layers: int) -> "Sizes":
         """Return the sizes of a model of many layers, from this one and one with a layer more."""
-        grown = {
-            name: _at(layers - self.layers, getattr(self, name), getattr(longer, name))
-            for name in ("trained", "frozen", "fixed", "per_token", "recomputed_per_token")
-        }
-        return replace(longer, layers=layers, **grown)
+        further = layers - self.layers
 
+        def grown(here: float, next_to_it: float) -> float:
+            return here + further * (next_to_it - here)
 
-def _at(distance: int, here: float, next_to_it: float) -> float:
-    return here + distance * (next_to_it - here)
+        return replace(
+            longer,
+            layers=layers,
+            trained=grown(self.trained, longer.trained),
+            frozen=grown(self.frozen, longer.frozen),
+            fixed=grown(self.fixed, longer.fixed),
+            per_token=grown(self.per_token, longer.per_token),
+            recomputed_per_token=grown(self.recomputed_per_token, longer.recomputed_per_token),
+        )
 
 
 def measure_sizes(forward: Forward) -> Sizes:

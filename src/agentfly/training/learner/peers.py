@@ -108,9 +108,9 @@ def torchrun_rank() -> LearnerRank | None:
     )
 
 
-def started_again() -> bool:
-    """Return whether torchrun has started all processes again, after it lost one of them."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+def attempt() -> int:
+    """Return how often torchrun has started all processes again, after it lost one of them."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 class Peers:
@@ -277,8 +277,12 @@ def absent(store: Any, world_size: int) -> list[int]:
 
 def _join_store(place: LearnerRank) -> Any:
     host, _, port = place.address.rpartition(":")
-    # torchrun's own process serves it already.
-    served = place.rank == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    return TCPStore(
-        host, int(port), None, is_master=served, wait_for_workers=False, timeout=JOINING
+    # torchrun's own process serves it already, and through all restarts.
+    served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    store = TCPStore(
+        *(host, int(port), None),
+        is_master=place.rank == 0 and not served,
+        wait_for_workers=False,
+        timeout=JOINING,
     )
+    return dist.PrefixStore(f"agentfly/attempt_{attempt()}", store) if served else store

@@ -233,9 +233,9 @@ class Policy:
                 owner = self.causal_lm.get_submodule(layer)
                 found.append(LazyTensor(f"{layer}.weight", like, partial(_merged, read, owner)))
             elif layer:
-                found.append(LazyTensor(f"{layer}.{kind}", like, lambda read=read: whole(read())))
+                found.append(LazyTensor(f"{layer}.{kind}", like, partial(_whole, read)))
             elif not any(part.startswith("lora_") for part in name.split(".")):
-                found.append(LazyTensor(name, like, lambda read=read: whole(read())))
+                found.append(LazyTensor(name, like, partial(_whole, read)))
         return found
 
     def _base_tensors(self) -> Iterator[tuple[str, Tensor, Callable[[], Tensor]]]:
@@ -346,6 +346,10 @@ def _with_adapter(saved: str) -> str:
     """
     layer, _, kind = saved.removeprefix("base_model.model.").rpartition(".")
     return f"{layer}.default.{kind}" if kind == "weight" else f"{layer}.{kind}.default"
+
+
+def _whole(read: Callable[[], Tensor]) -> Tensor:
+    return whole(read())
 
 
 def _merged(read: Callable[[], Tensor], layer: Any) -> Tensor:
