@@ -65,7 +65,11 @@ def train(
             _print_verdict(parts)
             return
         from agentfly.training import train as run
+        from agentfly.training.learner.peers import torchrun_rank
 
+        place = torchrun_rank()
+        if place is not None and place.rank > 0:
+            run(parts)  # It takes part in the learner, and rank 0 reports.
         arguments = [*(overrides or ()), *(["--trust"] if trust else ())]
         command = shlex.join(["agentfly", "train", str(file), *arguments])
         folder = parts.settings.folder / parts.settings.name

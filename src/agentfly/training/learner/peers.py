@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import TCPStore
+from torch._C._distributed_c10d import PrefixStore, TCPStore
 from torch.distributed.device_mesh import init_device_mesh
 
 from agentfly.config import LearnerSettings
@@ -285,4 +285,4 @@ def _join_store(place: LearnerRank) -> Any:
         wait_for_workers=False,
         timeout=JOINING,
     )
-    return dist.PrefixStore(f"agentfly/attempt_{attempt()}", store) if served else store
+    return PrefixStore(f"agentfly/attempt_{attempt()}", store) if served else store
