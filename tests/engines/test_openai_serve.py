@@ -26,7 +26,7 @@ pytest.importorskip("openai")
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-STARTUP_SECONDS = 100.0
+STARTUP_SECONDS = PATIENCE
 QUICK = Retry(attempts=2, first_wait=0.05)
 QUESTION = [Message(role="user", content="What is 12*34?")]
 GREEDY = SamplingParams(temperature=0.0, max_tokens=40)
@@ -65,7 +65,7 @@ async def serving(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ser
         child = await start(
             [program, "serve", model, *options],
             name="transformers serve",
-            lifetime=300,
+            lifetime=3 * PATIENCE,
             env=environment,
             stdout=file,
             stderr=file,

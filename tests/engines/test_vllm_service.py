@@ -18,7 +18,7 @@ from tests.engines.http_standin import standing_in
 from tests.engines.test_vllm_engine import PROMPT, sample
 from tests.engines.test_vllm_weights import weights_folder
 from tests.engines.vllm_standin import FakeVllm
-from tests.patience import until
+from tests.patience import PATIENCE, until
 
 from agentfly.config import EngineSettings
 from agentfly.engines import EngineSpec, make_engine
@@ -230,7 +230,7 @@ async def test_closed_while_it_starts_nothing_is_left(tmp_path: Path, python: st
     async with service(tmp_path, python=python, arguments=("--sick",)) as engine:
         waiting = asyncio.get_running_loop().create_task(sample(engine))
         await until(lambda: "listening" in log_of(tmp_path))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await engine.close()
             with pytest.raises(EngineError, match="closed"):
                 await waiting

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 import pytest
+from tests.patience import PATIENCE
 from tests.resources.http_requests import ask
 from tests.resources.pool_environments import Box, soon, until
 from tests.resources.server_fuzzer import Attack, Fuzzer
@@ -207,7 +208,7 @@ async def attack_in_turn(turns: Any, targets: tuple[Target, ...]) -> None:
         target = targets[turn % len(targets)]
         attack = target.fuzzer.attack()
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 text = await exchange(target.url, attack)
         except TimeoutError:
             pytest.fail(f"request {turn} was left waiting: {attack.sent[:500]!r}")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 from tests.sandbox.test_sandbox_life import gone
 
 from agentfly.runtime.process_registry import FOLDER_VARIABLE, Identity
@@ -121,7 +122,7 @@ def test_every_sandbox_is_in_a_cgroup_of_its_own(
         made = folders(groups) - before
         (limit,) = {int((path / "memory.max").read_text()) for path in made}
         assert 143 << 20 <= limit < 400 << 20, "all limits together, and what is shared"
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while not all(map(processes_in, made)):  # noqa: ASYNC110 - no event tells of a spare
                 await asyncio.sleep(0.05)
         await sandbox.close()

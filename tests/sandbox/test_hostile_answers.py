@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.patience import PATIENCE
 from tests.sandbox import hostile_answers as hostile
 from tests.sandbox.escape_runner import descendants
 
@@ -347,7 +348,7 @@ async def test_no_ending_is_waited_for_in_vain() -> None:
     boxes = [await server.spawn(LIMITS, seed=0) for _ in range(3)]
     assert isinstance(await boxes[0].end(), Ending)
     await boxes[1].close()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while len(server._endings) > 1:  # noqa: ASYNC110 - no event tells
             await asyncio.sleep(0.01)
     with pytest.raises(TimeoutError):

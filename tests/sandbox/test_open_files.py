@@ -98,7 +98,7 @@ while refused is None and len(boxes) < 256:
 again = await refusal(server.spawn(SandboxLimits(), seed=0))
 answers = [await answer(box) for box in boxes]
 await boxes.pop().close()
-async with asyncio.timeout(30):
+async with asyncio.timeout(300):
     while await refusal(server.spawn(SandboxLimits(), seed=0)):
         await asyncio.sleep(0.05)
 print(json.dumps({"alive": len(boxes), "refused": refused, "again": again, "answers": answers}))

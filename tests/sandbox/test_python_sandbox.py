@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from tests.patience import PATIENCE
 from typer.testing import CliRunner
 
 from agentfly.cli.main import app
@@ -30,8 +31,9 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[PythonSandbox
 async def test_it_says_whether_it_is_healthy(sandbox: PythonSandbox) -> None:
     assert await sandbox.healthy()
     await sandbox.run("import os, threading; threading.Timer(0.1, os._exit, [1]).start()")
-    await asyncio.sleep(0.5)
-    assert not await sandbox.healthy()
+    async with asyncio.timeout(PATIENCE):
+        while await sandbox.healthy():  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0.01)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.patience import PATIENCE
 from tests.sandbox.escape_runner import descendants
 
 from agentfly import Agent, ScriptedEngine, tool
@@ -38,7 +39,7 @@ def own_servers(monkeypatch: pytest.MonkeyPatch) -> WarmServers:
 
 
 async def gone(processes: list[Identity]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while any(process.alive for process in processes):  # noqa: ASYNC110 - no event tells
             await asyncio.sleep(0.05)
 
@@ -79,7 +80,7 @@ async def test_a_close_that_is_cancelled_before_a_full_queue_still_kills(
 
 async def there_are(number: int, parent: int) -> None:
     """Wait until a process has so many below it: a server its sandboxes, two of them spare."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while len(descendants(parent)) != number:  # noqa: ASYNC110 - no event tells
             await asyncio.sleep(0.05)
 

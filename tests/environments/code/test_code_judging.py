@@ -6,6 +6,7 @@ import sys
 from typing import Any, cast
 
 import pytest
+from tests.patience import PATIENCE
 from tests.sandbox.escape_runner import descendants
 
 from agentfly.environments.code.judging import (
@@ -222,7 +223,7 @@ async def test_judging_leaves_nothing_behind() -> None:
     await judge(SQUARE, [Check(source="assert f(1) == 1"), Program(stdin="", stdout="")])
     with pytest.raises(RewardError):
         await judge(SQUARE, [Check(source="f(lambda: 1)")])
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while len(descendants(os.getpid())) > before:  # noqa: ASYNC110 - no event tells
             await asyncio.sleep(0.05)
 
