@@ -1,8 +1,8 @@
-"""Running Python in processes that have imported torch and transformers already.
+"""Running Python in processes that have imported torch, transformers and this package already.
 
-The imports take three seconds of processor time for each new interpreter, so one interpreter
-imports what the programs share and forks a process for each of them. Nothing of this project is
-imported beforehand: a program that lacks an import still fails.
+The imports take four seconds of processor time for each new interpreter, so one interpreter
+imports what the programs share and forks a process for each of them. A program that lacks an import
+still fails: its own names are those that it imports itself.
 """
 
 import json
@@ -22,6 +22,8 @@ import json, os, runpy, signal, sys, traceback
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 import transformers.models.llama.modeling_llama
+import agentfly.agents, agentfly.environments, agentfly.training
+import agentfly.engines.local, agentfly.resources, agentfly.sandbox
 
 def become(asked):
     os.setsid()
@@ -30,6 +32,8 @@ def become(asked):
     os.environ.clear()
     os.environ.update(asked["environment"])
     os.chdir(asked["cwd"])
+    added = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[1:1] = [path for path in added if path and path not in sys.path]
     write = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     for number, mode in enumerate((os.O_RDONLY, write, write)):
         opened = os.open(asked["streams"][number], mode)
@@ -46,7 +50,7 @@ def run(asked):
         sys.argv[1:] = asked["arguments"]
         runpy.run_module(asked["module"], run_name="__main__", alter_sys=True)
     else:
-        sys.argv = [asked["path"]]
+        sys.argv = [asked["path"], *asked["arguments"]]
         sys.path[0] = os.path.dirname(asked["path"])
         runpy.run_path(asked["path"], run_name="__main__")
 
@@ -96,13 +100,22 @@ class WarmPython:
 
     def run(self, program: Path, *, cwd: Path) -> str:
         """Run a program as `python -W error program` would, and return its standard output."""
+        done = self.finish(program, cwd=cwd)
+        said = f"{done.stdout}\n{done.stderr}"
+        assert done.returncode == 0, f"{program.name} ended with code {done.returncode}:\n{said}"
+        return done.stdout
+
+    def finish(
+        self, program: Path, *arguments: str, cwd: Path
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run a program to its end, whichever that is."""
         output, errors = self._folder / "output.txt", self._folder / "errors.txt"
         streams = (os.devnull, output, errors)
-        code = self._fork(path=program, cwd=cwd, streams=streams).wait()
-        printed = output.read_text()
-        said = f"{printed}\n{errors.read_text()}"
-        assert code == 0, f"{program.name} ended with code {code}:\n{said}"
-        return printed
+        process = self._fork(path=program, arguments=arguments, cwd=cwd, streams=streams)
+        code = process.wait()
+        return subprocess.CompletedProcess(
+            [str(program), *arguments], code, output.read_text(), errors.read_text()
+        )
 
     @contextmanager
     def agentfly(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.patience import PATIENCE
+from tests.warm_python import WarmPython
 
 PACKAGE = Path(__file__).with_name("vowel_game")
 SETTINGS = """\
@@ -62,12 +63,29 @@ def run(
     return done
 
 
-def test_a_run_trains_with_what_the_package_brings(site: Path, tmp_path: Path) -> None:
-    file, notes = tmp_path / "run.toml", tmp_path / "notes.txt"
+@pytest.fixture
+def notes(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file for what the package does, in processes that have it on their path."""
+    path = tmp_path / "notes.txt"
+    monkeypatch.setenv("VOWEL_GAME_NOTES", str(path))
+    monkeypatch.setenv("PYTHONPATH", str(site), prepend=os.pathsep)
+    return path
+
+
+def train(python: WarmPython, *arguments: str, cwd: Path) -> str:
+    """Run `agentfly train` to its end, and return what it shows."""
+    shown = cwd / "shown.txt"
+    with python.agentfly("train", *arguments, cwd=cwd, output=str(shown)) as process:
+        assert process.wait() == 0, shown.read_text()
+    return shown.read_text()
+
+
+def test_a_run_trains_with_what_the_package_brings(
+    notes: Path, tmp_path: Path, warm_python: WarmPython
+) -> None:
+    file = tmp_path / "run.toml"
     file.write_text(SETTINGS.format(folder=tmp_path / "runs"))
-    train = ["-m", "agentfly.cli", "train", str(file)]
-    done = run(train, site, VOWEL_GAME_NOTES=str(notes))
-    assert "2 steps done" in done.stdout
+    assert "2 steps done" in train(warm_python, str(file), cwd=tmp_path)
     counted = Counter(notes.read_text().split("\n"))
     # Two steps, each with two groups of two chains of one turn.
     assert counted["environment"] == counted["engine"] == 8
@@ -75,13 +93,14 @@ def test_a_run_trains_with_what_the_package_brings(site: Path, tmp_path: Path) -
     assert (tmp_path / "runs" / "plugged" / "checkpoints" / "step_2").is_dir()
 
 
-def test_a_dry_run_fills_in_and_checks_what_the_package_takes(site: Path, tmp_path: Path) -> None:
+def test_a_dry_run_fills_in_and_checks_what_the_package_takes(
+    notes: Path, tmp_path: Path, warm_python: WarmPython
+) -> None:
     file = tmp_path / "run.toml"
     file.write_text(SETTINGS.format(folder=tmp_path / "runs").replace("scale = 3.0", ""))
-    dry_run = ["-m", "agentfly.cli", "train", str(file), "--dry-run"]
-    done = run(dry_run, site, VOWEL_GAME_NOTES=str(tmp_path / "notes.txt"))
-    assert "scale = 2.0" in done.stdout
-    assert "ready: nothing is in the way" in done.stderr
+    shown = train(warm_python, str(file), "--dry-run", cwd=tmp_path)
+    assert "scale = 2.0" in shown
+    assert "ready: nothing is in the way" in shown
 
 
 CODE = """

@@ -22,7 +22,9 @@ SCRIPT = Path(small_run.__file__)
 STEPS = 4
 STEPS_OPTION = ("--steps", str(STEPS))
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["transformers.models.llama.modeling_llama", small_run.__name__])
+FORKS.set_forkserver_preload(
+    ["transformers.models.llama.modeling_llama", "agentfly.training", small_run.__name__]
+)
 """Processes that are killed are forked from one that has imported what takes longest."""
 
 
@@ -87,7 +89,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("moment", ["tool:5", "publish:2", "rename:2", "renamed:1"])
+@pytest.mark.parametrize(
+    "moment", ["tool:5", "publish:2", pytest.param("rename:2", marks=pytest.mark.slow), "renamed:1"]
+)
 def test_killed_at_a_chosen_moment_it_ends_with_the_same_weights(
     undisturbed: Path, tmp_path: Path, moment: str
 ) -> None:
@@ -98,7 +102,9 @@ def test_killed_at_a_chosen_moment_it_ends_with_the_same_weights(
     assert_no_task_was_lost_or_repeated(tmp_path)
 
 
-@pytest.mark.parametrize("moment", ["tool:12", "train:3", "renamed:2"])
+@pytest.mark.parametrize(
+    "moment", ["tool:12", "train:3", pytest.param("renamed:2", marks=pytest.mark.slow)]
+)
 def test_killed_while_it_samples_ahead_it_loses_and_repeats_no_task(
     tmp_path: Path, moment: str
 ) -> None:

@@ -40,7 +40,8 @@ def curve(folder: Path) -> list[dict[str, float]]:
     return [{n: r.metrics[n] for n in shown if n in r.metrics} for r in records]
 
 
-@pytest.mark.parametrize("name", [pytest.param("grpo", marks=pytest.mark.slow), "ppo"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TABLES)
 def test_a_run_on_two_processes_then_one_then_two_has_the_curve_of_one(
     name: str, tmp_path: Path
 ) -> None:

@@ -1,14 +1,12 @@
 """Nothing stands still: it is named, recorded with all stacks, and ended."""
 
 import asyncio
-import os
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 from tests.patience import PATIENCE
+from tests.warm_python import WarmPython
 
 from agentfly import Agent, Limits, ScriptedEngine, reward, tool
 from agentfly.chat import CHATML_TOKENS, ByteTokenizer
@@ -111,17 +109,11 @@ STUCK = """
     ],
 )
 def test_what_can_not_be_ended_from_within_ends_with_the_process(
-    tmp_path: Path, wait: str, found: str
+    tmp_path: Path, warm_python: WarmPython, wait: str, found: str
 ) -> None:
-    script = textwrap.dedent(STUCK).replace("{wait}", wait)
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        env={**os.environ},
-        check=False,
-    )
+    program = tmp_path / "stuck.py"
+    program.write_text(textwrap.dedent(STUCK).replace("{wait}", wait))
+    done = warm_python.finish(program, str(tmp_path), cwd=tmp_path)
     assert done.returncode == EXIT_CODE, done.stderr
     assert found in done.stderr
     report = (tmp_path / "1.txt").read_text()
