@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import gc
 import os
 import signal
 import sys
@@ -19,6 +20,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # One thread computes a tiny model faster than two threads that wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# All that is imported for the tests stays: to look through it for garbage takes seconds each time.
+gc.disable()
+
 # A machine may be slow because of its other work: that is no fault of the code under test.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
@@ -29,6 +33,12 @@ def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPython
     """An interpreter that has imported torch, and forks a process for each program."""
     with started(tmp_path_factory.mktemp("warm_python")) as python:
         yield python
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector away from everything that was imported."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -33,11 +33,12 @@ def run(given: argparse.Namespace) -> None:
     import torch
 
     torch.set_num_threads(1)
+    from tests.training.calling_kind import Calling
+
     from agentfly import Agent, Limits, SamplingParams, reward, tool
     from agentfly.config import RunSettings
     from agentfly.observe import RunProgress
     from agentfly.training import Source, Trainer
-    from agentfly.types import Message
 
     deaths = Deaths(given.kill)
 
@@ -55,25 +56,6 @@ def run(given: argparse.Namespace) -> None:
     def vowels(final_response: str) -> float:
         """Count vowels: random weights can learn to write more of them."""
         return sum(letter in "aeiou" for letter in final_response) / (1 + len(final_response))
-
-    class Calling:
-        """Answers every first turn with a call, whatever the model wrote, so that tools run."""
-
-        def open(self, task: Any, tools: Any, observation: Any) -> list[Message]:
-            del tools, observation
-            return [Message(role="user", content=task.fields["question"])]
-
-        def read(self, message: Message) -> Message:
-            from agentfly.types import ToolCall
-
-            if "<again>" in message.content or len(message.content) % 2:
-                return message
-            call = ToolCall(id="c", name="note", arguments='{"text": "ok"}')
-            return Message(role="assistant", content=message.content, tool_calls=(call,))
-
-        def reply(self, calls: Any, results: Any) -> list[Message]:
-            del calls
-            return [Message(role="user", content=result.observation) for result in results]
 
     deaths.install()
     settings = RunSettings.model_validate(
