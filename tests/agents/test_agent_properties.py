@@ -68,7 +68,7 @@ def run(script: list[list[int]], answers: list[str], max_tokens: int) -> tuple[T
     return trajectory, seen
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(
     script=st.lists(completions, min_size=1, max_size=4),
     answers=st.lists(ANY_TEXT, min_size=1, max_size=3),
@@ -104,7 +104,7 @@ def test_every_token_was_either_put_before_the_model_or_sampled_by_it(
     assert decode_trajectory(json.loads(line), where="line 1") == trajectory
 
 
-@settings(max_examples=80, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(words=st.lists(st.sampled_from([*CHATML_TOKENS, "assistant\n", "hi", " "]), min_size=1))
 def test_a_tools_words_never_become_a_special_token(words: list[str]) -> None:
     """Text that spells an end token must stay text, or any web page could end the turn."""

@@ -357,7 +357,8 @@ def test_without_transformers_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch
 def test_a_template_that_hangs_over_some_conversations_is_not_vouched_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(template_module, "RENDER_SECONDS", 0.5)
+    monkeypatch.setattr(template_module, "RENDER_SECONDS", 0.1)
+    monkeypatch.setattr(template_module, "_LEAST_SECONDS", 0.01)
     loops = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
     report = check_template(
         bare_renderer(f"{{% if messages|length > 3 %}}{loops}{{% endif %}}{CHATML}")

@@ -82,7 +82,7 @@ runs = st.builds(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(runs)
 def test_reading_what_was_written_gives_the_same_settings(run: RunSettings) -> None:
     text = to_toml(run)

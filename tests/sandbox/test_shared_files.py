@@ -16,8 +16,9 @@ from agentfly.sandbox import PythonSandbox
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux namespaces")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all tests: a fork server starts for each set of readable folders."""
     made = tmp_path_factory.mktemp("shared")
     made.chmod(0o755)
     (made / "file").write_text("shared")

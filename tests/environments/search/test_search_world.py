@@ -1,6 +1,7 @@
 """The generated world: questions mean what they say, and can't be answered from memory."""
 
 from collections.abc import Generator
+from functools import cache
 from random import Random
 
 import pytest
@@ -123,9 +124,14 @@ def test_gold_is_always_right_and_random_hardly_ever() -> None:
     assert mean(play(kit, kit.random, 60)) <= 0.1
 
 
+@cache
+def known_world() -> World:
+    return World(people=SMALL.people, short=False, seed=0)
+
+
 def without_search(scene: Scene) -> Generator[Say, str, None]:
     """All that can be known by heart: the grammar, and every fact of the half to train on."""
-    world = World(people=SMALL.people, short=False, seed=0)
+    world = known_world()
     question = parse_question(scene.observation)
     assert question is not None
     kinds = {entity.name: entity.kind for entity in world.train.entities}

@@ -154,9 +154,8 @@ def require_all_sorts(done: Counter[str], steps: int) -> None:
     assert done["refused"] > steps / 100
 
 
-@pytest.mark.timeout(300)
-def test_a_hundred_thousand_random_steps_of_500_sessions() -> None:
-    require_all_sorts(fuzz(100_000, threads=4), 100_000)
+def test_twenty_thousand_random_steps_of_500_sessions() -> None:
+    require_all_sorts(fuzz(20_000, threads=4), 20_000)
 
 
 @pytest.mark.slow
