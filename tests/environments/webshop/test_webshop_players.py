@@ -143,8 +143,8 @@ async def test_turns_carry_the_key_of_the_state_in_which_they_act(actions: str) 
 async def test_gold_paths_of_official_goals(official_folder: Path) -> None:
     kit = kit_of(data=str(official_folder), observation="text", max_turns=30)
     held_out = some(kit.eval_tasks, 500)
-    # One goal of each of forty products.
-    rows = list({row["asin"]: row for row in held_out}.values())[:40]
+    # One goal of each of twenty products.
+    rows = list({row["asin"]: row for row in held_out}.values())[:20]
     assert await rewards(kit, kit.gold, rows) == [1.0] * 20
 
 
