@@ -1,11 +1,18 @@
 """`agentfly chat` in a real terminal, as a person would use it."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 from tests.cli.terminal import warm_agentfly
 from tests.warm_python import WarmPython
 from typer.testing import CliRunner
 
 from agentfly.cli.main import app
+from agentfly.config import RunSettings, to_toml
+from agentfly.models import resolve_model
+from agentfly.observe.run_folder import RunFolder
+from agentfly.training.checkpoint import Checkpoints
 
 
 def test_ctrl_c_stops_the_turn_and_not_the_program(warm_python: WarmPython) -> None:
@@ -21,8 +28,24 @@ def test_ctrl_c_stops_the_turn_and_not_the_program(warm_python: WarmPython) -> N
         assert process.wait() == 0
 
 
-def test_a_model_calls_its_tool_and_the_result_is_shown(warm_python: WarmPython) -> None:
-    arguments = ("tiny", "--tools", "calculator", "--temperature", "0")
+def copy_tiny(folder: Path) -> None:
+    shutil.copytree(resolve_model("tiny"), folder, dirs_exist_ok=True)
+
+
+def test_the_model_of_a_run_has_its_tools_and_a_result_is_shown(
+    tmp_path: Path, warm_python: WarmPython
+) -> None:
+    settings = RunSettings.model_validate(
+        {
+            "name": "sums",
+            "model": {"name": "tiny"},
+            "source": [{"tasks": "none.jsonl", "tools": ["calculator"], "reward": "numeric_match"}],
+        }
+    )
+    (tmp_path / "none.jsonl").write_text('{"question": "What is 1+1?", "answer": "2"}\n')
+    with RunFolder.create(tmp_path / "sums", config=to_toml(settings), base=tmp_path) as run:
+        Checkpoints(run.checkpoints_folder).save(3, copy_tiny)
+    arguments = (str(tmp_path / "sums"), "--temperature", "0")
     with warm_agentfly(warm_python, "chat", *arguments) as (terminal, process):
         terminal.wait_for("> ")
         terminal.type("What is 23*41?\n")

@@ -17,6 +17,7 @@ RISEN = 0.7
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_the_reward_rises(tmp_path: Path) -> None:
     overrides = [
         f"folder={tmp_path}",

@@ -16,10 +16,11 @@ from agentfly.agents.trial_file import read_trials
 from agentfly.agents.worked_example import call_opening
 from agentfly.chat import TemplateRenderer
 from agentfly.errors import ConfigError, FormatError
+from agentfly.observe.recorded_run import RecordedRun
 from agentfly.rewards import numeric_match
 from agentfly.tools import calculator
 from agentfly.tools.builtin import calculate
-from agentfly.training.tool_trial import needs_trial
+from agentfly.training.tool_trial import needs_trial, where_none_is_found
 from agentfly.types import Message, Task
 
 NUMBERS = (23, 31, 47, 52, 68, 75, 84, 96)
@@ -83,7 +84,8 @@ def test_a_model_that_does_not_is_shown_a_solved_task_and_a_resumed_run_the_same
     assert call.tool_calls[0].name == "compute"
     assert result.content == task.fields["answer"]
     assert task.fields["answer"] in answer.content
-    assert any(f"solved task '{task.id}'" in line for line in shown.lines)
+    assert any(f"the solution of task '{task.id}'" in line for line in shown.lines)
+    assert len(list(RecordedRun(run).trial_file.read())) == 17, "16 that were sampled, one copied"
     decided = (run / "example.json").read_bytes()
 
     again = Shown()
@@ -148,6 +150,21 @@ def test_a_call_is_begun_in_the_models_own_format() -> None:
     assert begun is not None
     assert begun.endswith('"expression": "')
     assert '"compute"' in begun
+
+
+def test_where_no_example_is_found_the_message_has_the_rows_to_write() -> None:
+    said = where_none_is_found(compute.spec)
+    for part in ('kind = "tags"', "<compute>…</compute>", "<information>RESULT", "--trial"):
+        assert part in said
+
+    @tool
+    def convert(amount: float, unit: str) -> str:
+        """Convert."""
+        return f"{amount} {unit}"
+
+    said = where_none_is_found(convert.spec)
+    for part in ('kind = "react"', "Action: convert", "Observation: RESULT", "Final Answer"):
+        assert part in said
 
 
 def test_a_damaged_file_is_reported(tmp_path: Path) -> None:

@@ -271,6 +271,12 @@ class Agent:
         other.model = given.open(engine, trust_remote_code=False)
         return other
 
+    def with_chat_model(self, model: ChatModel) -> Self:
+        """Return a copy that speaks through a chat model, such as a scripted player."""
+        other = copy.copy(self)
+        other.model = Model(chat_model=model)
+        return other
+
     def with_example(self, example: WorkedExample) -> Self:
         """Return a copy of the agent that shows an example before every conversation."""
         other = copy.copy(self)

@@ -56,6 +56,8 @@ class RunParts:
     """Whether the settings name the algorithm, so that another process can make the same one."""
     engine: EngineMaker | None = None
     """Maker of a user's own engine; None for the built-in one that the settings name."""
+    base: Path | None = None
+    """Folder of relative paths and modules; None for the working directory."""
 
 
 def resolve_run(
@@ -116,6 +118,7 @@ def resolve_run(
         mask=found_mask,
         algorithm_named=algorithm is None,
         engine=engine or (ENGINES.find(settings.engine.name, base=base) if own_engine else None),
+        base=base,
     )
 
 

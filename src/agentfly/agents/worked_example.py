@@ -1,6 +1,8 @@
 """Worked examples for models that call no tools by themselves, found by trial.
 
-The model's turns are begun for it, the first with the opening of a call in its own format:
+First, pieces of the question are tried as arguments (`copied_call`), which needs no model. Where no
+such call solves a task, the model's turns are begun for it, the first with the opening of a call in
+its own format:
 
     user       What is 57*83?
     assistant  {"name": "calculator", "arguments": {"expression": "…      completed by the model
@@ -16,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from agentfly.agents.agent import Agent
+from agentfly.agents.copied_call import find_copied_call
 from agentfly.agents.kind import WorkedExample
 from agentfly.chat import TemplateRenderer
 from agentfly.types import (
@@ -55,7 +58,7 @@ async def find_example(
     seed: int,
     on_trajectory: Callable[[Trajectory], None] | None = None,
 ) -> WorkedExample | None:
-    """Return the best chain that solves one of the tasks by one call; None where none does.
+    """Return a chain that solves one of the tasks by one call; None where none does.
 
     Args:
         agent: With an engine of its own and a template's renderer.
@@ -63,6 +66,10 @@ async def find_example(
         seed: Seed of sampling.
         on_trajectory: Called with each chain as it ends.
     """
+    for spec in agent.tools.specs[:MAX_TOOLS]:
+        chain = await find_copied_call(agent, tasks, spec, seed=seed, on_trajectory=on_trajectory)
+        if chain is not None:
+            return _example(chain)
     for spec in agent.tools.specs[:MAX_TOOLS]:
         primed = _primed(agent, spec)
         if primed is None:

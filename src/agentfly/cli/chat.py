@@ -1,23 +1,31 @@
 """`agentfly chat`: talk to a model that can call tools."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from agentfly.agents import Agent
-from agentfly.agents.registry import find_tools
+from agentfly.agents.registry import find_kind, find_tools
+from agentfly.agents.trained_agent import TrainedAgent, find_trained
 from agentfly.cli.command import TemplateOptions, cli_errors, read_options
+from agentfly.cli.trust import require_trust
 from agentfly.config import EngineSettings
 from agentfly.config.validation_errors import refuse_if_any
 from agentfly.engines.factory import engine_problems
+from agentfly.errors import ConfigError
+from agentfly.tasks import load_tasks
 from agentfly.types import (
+    AgentKind,
     Event,
     Message,
     Observed,
     SamplingParams,
     TokenSampled,
+    Tool,
     Trajectory,
 )
 
@@ -27,11 +35,27 @@ with suppress(ImportError):
 
 
 def chat(  # noqa: PLR0913 - one option each
-    model: Annotated[str, typer.Argument(help="A folder, a built-in model, or a hub id.")],
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A folder, a built-in model, a hub id; or a run, by folder or name, with its "
+            "tools, kind and examples."
+        ),
+    ],
     tools: Annotated[
-        str, typer.Option(help="Comma-separated: calculator, or module:name of your own.")
-    ] = "",
+        str | None, typer.Option(help="Comma-separated: calculator, or module:name of your own.")
+    ] = None,
     system: Annotated[str | None, typer.Option(help="The system prompt.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="How calls are written: tools, tags, react, code.")
+    ] = None,
+    examples: Annotated[
+        str | None,
+        typer.Option(help="A file of rows whose `messages` are shown before every question."),
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Which source of a run; by default its first.")
+    ] = None,
     temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.7,
     max_tokens: Annotated[int, typer.Option(help="Maximum tokens of one turn.")] = 512,
     max_turns: Annotated[int, typer.Option(help="Maximum turns per question.")] = 8,
@@ -43,6 +67,10 @@ def chat(  # noqa: PLR0913 - one option each
     ] = None,
     *,
     template_option: TemplateOptions = None,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Run the code that a run's settings name, without asking."),
+    ] = False,
     trust_remote_code: Annotated[
         bool,
         typer.Option("--trust-remote-code", help="Run Python code that comes with the model."),
@@ -50,37 +78,98 @@ def chat(  # noqa: PLR0913 - one option each
 ) -> None:
     """Talk to a model in the terminal, and watch it call its tools.
 
+    A run's model is used as it was trained: with the tools, the kind, the system prompt and the
+    worked examples of the run, unless you give others.
+
     Ctrl-C stops what the model is saying; Ctrl-D or /exit ends the conversation; /new begins one.
-    """
+
+    \b
+        agentfly chat smollm2-135m-instruct --tools calculator
+        agentfly chat sums                  # the newest weights of the run runs/sums
+        agentfly chat runs/sums/checkpoints/step_10
+    """  # noqa: D301 - a real \\b keeps lines apart
     with cli_errors():
         sampler = EngineSettings(name=engine, urls=(url,) if url else ())
         refuse_if_any([*engine_problems(sampler)], None)
-        names = [name.strip() for name in tools.split(",") if name.strip()]
+        role = _given_role(tools, system, kind, examples)
+        trained = find_trained(model)
+        if trained is not None:
+            role = _trained_role(trained, source, role, trust=trust)
         agent = Agent(
-            model,
-            tools=[tool for name in names for tool in find_tools(name)],
-            system_prompt=system,
+            str(trained.model) if trained else model,
+            tools=role.tools or (),
+            system_prompt=role.system_prompt,
+            kind=role.kind or "tools",
             sampling=SamplingParams(temperature=temperature, max_tokens=max_tokens),
             max_turns=max_turns,
             engine=sampler,
             trust_remote_code=trust_remote_code,
-            template_options=read_options(template_option),
+            template_options=read_options(template_option)
+            or (trained.settings.model.template_options if trained else None),
         )
         agent.setup()  # the weights are read now, not at the first question
     with asyncio.Runner() as runner:
         try:
-            Conversation(agent, runner).run()
+            Conversation(agent, runner, opening=role.opening or ()).run()
         finally:
             runner.run(agent.close())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Role:
+    """What an agent is besides its model; None is what nobody has chosen."""
+
+    tools: Sequence[Tool] | None
+    system_prompt: str | None
+    kind: AgentKind | str | None
+    opening: Sequence[Message] | None
+    """Messages before every conversation."""
+
+
+def _given_role(
+    tools: str | None, system: str | None, kind: str | None, examples: str | None
+) -> _Role:
+    names = [name.strip() for name in (tools or "").split(",") if name.strip()]
+    rows = load_tasks(examples) if examples else ()
+    return _Role(
+        tools=None if tools is None else [tool for name in names for tool in find_tools(name)],
+        system_prompt=system,
+        kind=kind and find_kind(kind),
+        opening=[message for row in rows for message in row.messages] if examples else None,
+    )
+
+
+def _trained_role(trained: TrainedAgent, source: str | None, given: _Role, *, trust: bool) -> _Role:
+    """Return the role that a run has trained, with what the user has chosen in its place."""
+    if given.tools is not None and given.kind is not None:
+        return given
+    config = trained.run / "config.toml"
+    require_trust(trained.settings, config, base=trained.base, trust=trust)
+    parts = trained.parts(source)
+    if parts.environment is not None and hasattr(parts.environment.factory, "reset"):
+        raise ConfigError(
+            f"the run {trained.run} was trained in an environment that begins the conversation, "
+            "and a chat has none: its chains are shown by `agentfly show`. To talk to the model "
+            f"alone, choose what it is given: agentfly chat {trained.model} --tools '' --kind tools"
+        )
+    return _Role(
+        tools=parts.tools if given.tools is None else given.tools,
+        system_prompt=given.system_prompt or parts.system_prompt,
+        kind=given.kind or parts.kind,
+        opening=trained.opening(source) if given.opening is None else given.opening,
+    )
 
 
 class Conversation:
     """The history of one chat and the loop that reads questions."""
 
-    def __init__(self, agent: Agent, runner: asyncio.Runner) -> None:
+    def __init__(
+        self, agent: Agent, runner: asyncio.Runner, *, opening: Sequence[Message] = ()
+    ) -> None:
         self._agent = agent
         self._runner = runner
-        self._history: list[Message] = []
+        self._opening = opening
+        self._history = [*opening]
         self._questions = 0
 
     def run(self) -> None:
@@ -97,7 +186,7 @@ class Conversation:
             if said == "/exit":
                 return
             if said == "/new":
-                self._history = []
+                self._history = [*self._opening]
             elif said:
                 self._answer(said)
 
@@ -112,15 +201,14 @@ class Conversation:
         except KeyboardInterrupt:
             typer.secho("\n  (stopped)", dim=True)
             return
-        self._remember(result.trajectories[0])
+        self._remember(asked, result.trajectories[0])
 
-    def _remember(self, trajectory: Trajectory) -> None:
+    def _remember(self, asked: Sequence[Message], trajectory: Trajectory) -> None:
         typer.echo()
         if trajectory.error:
             typer.secho(f"  ({trajectory.stop}: {trajectory.error})", fg=typer.colors.RED)
             return
-        own_prompt = 1 if trajectory.messages[0].role == "system" else 0
-        self._history = list(trajectory.conversation[own_prompt:])
+        self._history = [*asked, *trajectory.conversation[len(trajectory.messages) :]]
 
 
 def show(event: Event) -> None:

@@ -35,6 +35,9 @@ def show(  # noqa: PLR0913 - each is an option of the command
     held_out: Annotated[
         bool, typer.Option("--held-out", help="The held-out chains of the evaluation after it.")
     ] = False,
+    trial: Annotated[
+        bool, typer.Option("--trial", help="The chains that were tried before the first step.")
+    ] = False,
     tokens: Annotated[
         bool,
         typer.Option("--tokens", help="Show each token with its mask and log-probability."),
@@ -74,6 +77,7 @@ def show(  # noqa: PLR0913 - each is an option of the command
         agentfly show sums 3
         agentfly show sums 3 --tokens
         agentfly show sums --held-out --step 0
+        agentfly show sums --trial          # does the model call its tools?
         agentfly show chains.jsonl          # what Agent.run(save_to=...) wrote
     """  # noqa: D301 - a real \\b keeps lines apart
     with cli_errors():
@@ -82,10 +86,11 @@ def show(  # noqa: PLR0913 - each is an option of the command
             min_reward=min_reward, max_reward=max_reward, stop=stop, tool=tool, text=text
         )
         console = Console(soft_wrap=False)
+        file = found.trial_file if trial else found.chain_file(step, held_out=held_out)
         if chain is None:
-            _show_table(found.chain_file(step, held_out=held_out), wanted, console, limit)
+            _show_table(file, wanted, console, limit)
         else:
-            one = _find(found, chain, step=step, held_out=held_out)
+            one = _find(found, chain, file, others=not trial and step is None)
             _show_one(found, one, console, tokens=tokens, trust=trust)
 
 
@@ -108,17 +113,16 @@ def _rows(file: ChainFile, wanted: ChainFilter) -> Iterator[ChainRow]:
             yield ChainRow.of(number, chain, question=question(chain))
 
 
-def _find(run: RecordedRun, chain: str, *, step: int | None, held_out: bool) -> Trajectory:
-    """Return a chain by its number in a file, or by its id in this or, without a step, any file."""
-    file = run.chain_file(step, held_out=held_out)
+def _find(run: RecordedRun, chain: str, file: ChainFile, *, others: bool) -> Trajectory:
+    """Return a chain by its number in a file, or by its id there or, with `others`, in any file."""
     if chain.isdigit():
         found = next(islice(file.read(), int(chain) - 1, None), None) if int(chain) else None
     else:
-        others = run.chain_files if step is None else ()
-        files = (file, *(other for other in reversed(others) if other != file))
+        further = run.chain_files if others else ()
+        files = (file, *(other for other in reversed(further) if other != file))
         found = next((one for each in files if (one := each.find(chain)) is not None), None)
     if found is None:
-        where = file.title if step is not None or chain.isdigit() else f"the run {run.name}"
+        where = file.title if not others or chain.isdigit() else f"the run {run.name}"
         raise ConfigError(
             f"there is no chain {chain!r} in {where}: expected an id or a number that "
             f"`agentfly show {run.path}` lists"

@@ -32,13 +32,21 @@ def require_trust(
     file: Path,
     *,
     overrides: Sequence[str] = (),
+    base: Path | None = None,
     trust: bool,
 ) -> None:
     """Ask before running code that came with a file from another folder; refuse in a pipe.
 
     Code in the working directory, and what was given on the command line, is the user's own.
+
+    Args:
+        settings: Settings that name code.
+        file: Their file, for the question.
+        overrides: What was given on the command line.
+        base: Folder in which modules are searched, if it is not the file's own.
+        trust: Do not ask.
     """
-    folder, here = file.parent.resolve(), Path().resolve()
+    folder, here = (base or file.parent).resolve(), Path().resolve()
     further = [Path(text) for text in overrides if is_toml_file(text)]
     if trust or {folder, *(path.parent.resolve() for path in further)} == {here}:
         return

@@ -401,8 +401,8 @@ class SourceSettings(Settings):
     """Kind of agent: tools, react, code, tags, or `module:name`."""
     example: Literal["auto", "never"] = "auto"
     """Worked example before every conversation. With `auto` a short trial at the start of the run
-    finds out whether the model calls its tools; if it does not, and one of its chains solves a task
-    once a call is begun for it, that chain is shown before all others."""
+    finds out whether the model calls its tools; if it does not, a call that solves one of the tasks
+    is searched for, and shown before all others."""
     tools: tuple[str, ...] = ()
     """Built-in tools by name, or `module:name` of your own."""
     reward: str | None = None

@@ -157,6 +157,17 @@ class RecordedRun:
         return chosen[-1]
 
     @property
+    def trial_file(self) -> "ChainFile":
+        """Chains that were tried before the first step; ConfigError if there are none."""
+        path = self.path / "trajectories" / "trial.jsonl"
+        if not path.exists():
+            raise ConfigError(
+                f"{self.path} has no trial: a run tries its model only if it has tools of the kind "
+                "'tools', tasks without a worked example, and example = \"auto\". Leave --trial out"
+            )
+        return ChainFile(path=path, step=0, held_out=False, name="trial before step 1")
+
+    @property
     def tokenizer_folder(self) -> Path | None:
         """Folder with the tokenizer of the run's model; None if it saved none."""
         folders = [self.path / "model", *self.path.glob("checkpoints/step_*")]

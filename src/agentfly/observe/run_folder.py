@@ -1,7 +1,8 @@
 """A run is a folder of plain files.
 
 runs/demo/
-    run.json                 the version of this layout; written last, so that a run has it
+    run.json                 the version of this layout, and the folder of its modules and files;
+                             written last, so that a run has it
     config.toml              the settings, complete
     metrics.jsonl            one line per step
     evaluation.json          all numbers of an evaluation, which has no other files of its own
@@ -9,7 +10,7 @@ runs/demo/
     findings.json            what keeps it from learning, if anything does
     events.jsonl             what happened in the chains, as it happened
     ledger.jsonl             which tasks were issued, finished, trained on
-    trajectories/step_3.jsonl.gz
+    trajectories/step_3.jsonl.gz     and trial.jsonl, the chains that were tried before step 1
     trajectories/advantages_3.jsonl.gz   what the tokens of these chains were trained with
     undone/1/step_4.jsonl.gz     chains of steps that the first resumed run took again
     checkpoints/step_10/
@@ -62,15 +63,23 @@ class RunFolder:
         self._lock = lock
 
     @classmethod
-    def create(cls, path: str | Path, *, config: str) -> Self:
-        """Start a new run; `config` is its complete settings, as TOML."""
+    def create(cls, path: str | Path, *, config: str, base: Path | None = None) -> Self:
+        """Start a new run.
+
+        Args:
+            path: Folder of the run.
+            config: Its complete settings, as TOML.
+            base: Folder in which the modules and files that the settings name are.
+        """
         path = Path(path)
         path.mkdir(parents=True, exist_ok=True)
         run = cls(path, _locked(path))
         try:
             _require_new(path)
             _write(path / CONFIG, config)
-            _write(path / MARK, json.dumps({"v": FORMAT_VERSION, "kind": cls.KIND}) + "\n")
+            mark = {"v": FORMAT_VERSION, "kind": cls.KIND}
+            where = {"base": str(base.absolute())} if base else {}
+            _write(path / MARK, json.dumps(mark | where) + "\n")
         except BaseException:
             run.close()
             raise
@@ -101,6 +110,11 @@ class RunFolder:
     def example_file(self) -> Path:
         """Worked examples of the run's sources, and why they have them."""
         return self.path / "example.json"
+
+    @property
+    def trial_file(self) -> Path:
+        """Chains of the trial before the first step."""
+        return self.trajectories_folder / "trial.jsonl"
 
     @property
     def findings_file(self) -> Path:

@@ -68,7 +68,9 @@ async def open_run(
     with fetching(settings, progress):
         task_mix = for_run(task_mix, settings)
     async with AsyncExitStack() as stack:
-        folder = stack.enter_context(enter_run_folder(settings, progress, resume=resume))
+        folder = stack.enter_context(
+            enter_run_folder(settings, progress, resume=resume, base=parts.base)
+        )
         stack.enter_context(determinism(settings))
         with remove_unless_started(folder, resume=resume):
             checkpoints = Checkpoints(folder.checkpoints_folder, keep=settings.checkpoint.keep)
@@ -214,6 +216,7 @@ async def _chain_runner(
             task_mix.sources,
             task_mix.tasks,
             file=folder.example_file,
+            chains_file=folder.trial_file,
             seed=settings.seed,
             begun=begun,
             progress=progress,

@@ -47,12 +47,12 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def enter_run_folder(
-    settings: AnySettings, progress: RunProgress, *, resume: bool
+    settings: AnySettings, progress: RunProgress, *, resume: bool, base: Path | None = None
 ) -> Iterator[RunFolder]:
     """Open a run's folder with its log and progress bars, and report errors of its disk."""
     with (
         report_disk_errors(settings.folder / settings.name),
-        open_folder(settings, resume=resume) as folder,
+        open_folder(settings, resume=resume, base=base) as folder,
         progress,
         log_to(folder.log_file, show=progress.message),
     ):
@@ -72,11 +72,11 @@ def fetching(settings: AnySettings, progress: RunProgress) -> Iterator[None]:
         yield
 
 
-def open_folder(settings: AnySettings, *, resume: bool) -> RunFolder:
+def open_folder(settings: AnySettings, *, resume: bool, base: Path | None = None) -> RunFolder:
     """Create the run's folder, or take it up with settings that make it no other run."""
     path, config = settings.folder / settings.name, to_toml(settings)
     if not resume:
-        return RunFolder.create(path, config=config)
+        return RunFolder.create(path, config=config, base=base)
     folder = RunFolder.open(path)
     try:
         require_same_run(to_toml(_started_with(folder.config_file, settings)), config)

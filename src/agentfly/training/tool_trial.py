@@ -1,19 +1,29 @@
 """A short trial at the start of a run: does the model call its tools, and does an example help?
 
-The decision is made once and kept with the run, in example.json: a resumed run reads the file.
+The decision is made once and kept with the run, in example.json: a resumed run reads the file. The
+chains are kept in trajectories/trial.jsonl, and `agentfly show RUN --trial` shows them.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from agentfly.agents import Agent
-from agentfly.agents.kind import ToolCalling
+from agentfly.agents.kind import ReAct, Tags, ToolCalling, WorkedExample
 from agentfly.agents.source import Source
 from agentfly.agents.trial_file import Trial, read_trials, write_trials
 from agentfly.agents.worked_example import NUM_CHAINS as CHAINS_WITH_OPENING
 from agentfly.agents.worked_example import find_example
-from agentfly.observe import RunProgress, summarize
-from agentfly.types import SamplingParams, Task, ToolStatus, Trajectory
+from agentfly.observe import RunProgress, TrajectoryWriter, summarize
+from agentfly.types import (
+    SamplingParams,
+    Task,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    ToolStatus,
+    Trajectory,
+)
 
 NUM_TASKS = 8
 """Tasks of each source that are tried."""
@@ -32,6 +42,7 @@ async def with_examples(
     tasks: Sequence[Task],
     *,
     file: Path,
+    chains_file: Path,
     seed: int,
     begun: bool,
     progress: RunProgress,
@@ -43,17 +54,14 @@ async def with_examples(
         sources: All sources of the run.
         tasks: Tasks of all sources.
         file: Where the decision is kept.
+        chains_file: Where the chains of the trial are kept.
         seed: Seed of the trial.
         begun: Steps were taken already: without a file the run goes on without examples.
         progress: Where the outcome is shown.
     """
     trials = read_trials(file)
     if not trials and not begun:
-        for source in sources:
-            own = [task for task in tasks if task.source == source.name][:NUM_TASKS]
-            if needs_trial(source, own):
-                trial = await try_tools(agents[source.name], own, seed=seed, progress=progress)
-                trials[source.name] = trial
+        trials = await _try_sources(agents, sources, tasks, chains_file, seed, progress)
         if trials:
             write_trials(file, trials)
     examples = {name: trial.example for name, trial in trials.items() if trial.example}
@@ -61,6 +69,35 @@ async def with_examples(
         name: agent.with_example(examples[name]) if name in examples else agent
         for name, agent in agents.items()
     }
+
+
+async def _try_sources(
+    agents: Mapping[str, Agent],
+    sources: Sequence[Source],
+    tasks: Sequence[Task],
+    chains_file: Path,
+    seed: int,
+    progress: RunProgress,
+) -> dict[str, Trial]:
+    tried: dict[str, list[Task]] = {}
+    for source in sources:
+        own = [task for task in tasks if task.source == source.name][:NUM_TASKS]
+        if needs_trial(source, own):
+            tried[source.name] = own
+    if not tried:
+        return {}
+    with _new_chains_file(chains_file) as writer:
+        return {
+            name: await try_tools(
+                agents[name], own, seed=seed, progress=progress, keep=writer.write
+            )
+            for name, own in tried.items()
+        }
+
+
+def _new_chains_file(path: Path) -> TrajectoryWriter:
+    path.unlink(missing_ok=True)  # of a trial that was interrupted
+    return TrajectoryWriter(path)
 
 
 def needs_trial(source: Source, tasks: Sequence[Task]) -> bool:
@@ -78,9 +115,19 @@ def needs_trial(source: Source, tasks: Sequence[Task]) -> bool:
 
 
 async def try_tools(
-    agent: Agent, tasks: Sequence[Task], *, seed: int, progress: RunProgress
+    agent: Agent,
+    tasks: Sequence[Task],
+    *,
+    seed: int,
+    progress: RunProgress,
+    keep: Callable[[Trajectory], None],
 ) -> Trial:
     """Let the model attempt a few tasks, and look for an example if it calls no tools."""
+
+    def count_chain(chain: Trajectory) -> None:
+        keep(chain)
+        progress.chains_done(1)
+
     progress.message(f"trying {len(tasks) * NUM_CHAINS} chains: does the model call its tools?")
     sampling = SamplingParams(
         temperature=agent.sampling.temperature,
@@ -93,7 +140,7 @@ async def try_tools(
         max_turns=2,
         sampling=sampling,
         seed=seed,
-        on_trajectory=lambda _: progress.chains_done(1),
+        on_trajectory=count_chain,
     )
     chains = result.trajectories
     calling = sum(map(_calls_a_tool, chains))
@@ -102,24 +149,52 @@ async def try_tools(
     if calling >= MIN_CALLING * len(chains) or solved >= MIN_SOLVED:
         progress.message(f"{said}: no example is needed")
         return Trial(chains=len(chains), calling=calling, example=None)
-    progress.message(f"{said}: a call is begun for it, to find one that solves a task")
+    progress.message(f"{said}: looking for a call that solves a task, to show it one")
     progress.trial_started(len(tasks) * CHAINS_WITH_OPENING)
-    example = await find_example(
-        agent, tasks, seed=seed, on_trajectory=lambda _: progress.chains_done(1)
-    )
-    if example is None:
-        progress.message(
-            "no chain solved a task by a call: the run goes on without an example, and may learn "
-            "nothing. Put one or two worked examples into the messages of the tasks, with "
-            'kind = "tags" for tools of one parameter; show the model some calls first (agentfly '
-            "sft); or take a larger model"
-        )
-    else:
-        progress.message(
-            f"a chain that solved task {example.task_id!r} is shown before every conversation, "
-            'as a worked example; it is kept in example.json, and example = "never" leaves it out'
-        )
+    example = await find_example(agent, tasks, seed=seed, on_trajectory=count_chain)
+    tool = agent.tools.specs[0]
+    progress.message(_announce(example) if example else where_none_is_found(tool))
     return Trial(chains=len(chains), calling=calling, example=example)
+
+
+def _announce(example: WorkedExample) -> str:
+    return (
+        f"the solution of task {example.task_id!r} is shown before every conversation, as a "
+        'worked example; it is kept in example.json, and example = "never" leaves it out'
+    )
+
+
+def where_none_is_found(tool: ToolSpec) -> str:
+    """Say what to do where no call that was tried solves a task."""
+    return (
+        "no call that was tried solves a task (`agentfly show RUN --trial` shows them): the run "
+        "goes on without an example, and may learn nothing. Write a worked example yourself: "
+        f"{_recipe(tool)}. First tool in the documentation is a complete file. Or show the "
+        "model some calls first (agentfly sft), or take a larger model"
+    )
+
+
+def _recipe(tool: ToolSpec) -> str:
+    """Say what to put into rows and settings, in the form that suits the tool."""
+    required = list(tool.parameters.get("required", ()))
+    name, answer = "react", "Final Answer: RESULT"
+    kind: ReAct | Tags = ReAct()
+    if len(required) == 1:
+        name, kind, answer = "tags", Tags(), "The answer is RESULT."
+    arguments = json.dumps(dict.fromkeys(required, "…"), ensure_ascii=False)
+    call = ToolCall(id="", name=tool.name, arguments=arguments)
+    said = kind.format([tool]).write([call])
+    (reply,) = kind.reply([call], [ToolResult(observation="RESULT")])
+    turns = [
+        ("user", "a question"),
+        ("assistant", said),
+        ("user", reply.content),
+        ("assistant", answer),
+        ("user", "the row's own question"),
+    ]
+    row = {"messages": [{"role": role, "content": text} for role, text in turns]}
+    shown = json.dumps(row, ensure_ascii=False)
+    return f'kind = "{name}" in [[source]], and rows such as {shown}'
 
 
 def _calls_a_tool(chain: Trajectory) -> bool:
