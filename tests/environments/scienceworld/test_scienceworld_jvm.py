@@ -27,6 +27,7 @@ from agentfly.environments.scienceworld.simulator.java import package_folder
 from agentfly.environments.scienceworld.simulator.jvm_pool import JvmPool, jvm_pool
 from agentfly.environments.scienceworld.simulator.py4j_client import RemoteError
 from agentfly.environments.scienceworld.simulator.world import World
+from agentfly.environments.scienceworld.tasks import effective_simplifications
 from agentfly.errors import ConfigError, EnvError
 from agentfly.resources import EnvironmentManager
 from agentfly.runtime.process_registry import records
@@ -72,6 +73,45 @@ def test_worlds_fill_jvms_up_to_a_bound(pool: JvmPool, monkeypatch: pytest.Monke
     pool.close()
     assert not any(map(is_running, pids))
     assert not [record for record in records() if record.child and record.child.pid in pids]
+
+
+def test_worlds_of_other_simplifications_have_other_jvms(
+    pool: JvmPool, opened: Callable[[], World]
+) -> None:
+    plain, easy = opened(), opened()
+    assert plain.pid == easy.pid
+    plain.load("find-plant", 0, "")
+    easy.load("find-plant", 0, "easy")
+    assert plain.pid != easy.pid
+    assert "teleport to LOC" not in plain.templates()
+    assert [jvm.worlds for jvm in pool.jvms] == [1, 1]
+    easy.load("find-plant", 1, "")
+    assert plain.pid == easy.pid
+    assert sorted(jvm.worlds for jvm in pool.jvms) == [0, 2]
+
+
+def test_what_easy_stands_for_depends_on_the_task() -> None:
+    electrical = effective_simplifications("power-component", "easy")
+    assert effective_simplifications("boil", "easy") == electrical | {"noElectricalAction"}
+    assert effective_simplifications("boil", "openDoors,teleportAction") == {
+        "teleportAction",
+        "openDoors",
+    }
+    assert effective_simplifications("boil", "") == frozenset()
+
+
+@pytest.mark.slow
+def test_an_idle_jvm_makes_room_for_one_of_other_simplifications(
+    pool: JvmPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "MAX_JVMS", 1)
+    World(pool).close()
+    easy = World(pool, frozenset({"openDoors"}))
+    assert [jvm.simplifications for jvm in pool.jvms] == [{"openDoors"}]
+    plain = World(pool)
+    assert len(pool.jvms) == 2, "the first of a kind may exceed the bound"
+    for world in (easy, plain):
+        world.close()
 
 
 def test_nothing_is_written_where_the_run_is_nor_where_the_package_is(

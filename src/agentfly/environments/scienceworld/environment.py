@@ -13,7 +13,7 @@ from agentfly.environments.scienceworld.simulator.world import (
     StepResult,
     World,
 )
-from agentfly.environments.scienceworld.tasks import read_row
+from agentfly.environments.scienceworld.tasks import effective_simplifications, read_row
 from agentfly.errors import EnvError
 from agentfly.resources import ClientOptions, Pooling
 from agentfly.types import Seed, Step, Task
@@ -67,8 +67,9 @@ class ScienceWorld:
         """Load a task and look around. The seed is unused: the variation determines the task."""
         del seed
         with self._lock:
-            world = self._living_world()
-            world.load(*read_row(task.fields))
+            name, variation, simplified = read_row(task.fields)
+            world = self._living_world(effective_simplifications(name, simplified))
+            world.load(name, variation, simplified)
             result = world.step("look around")
             self.score, self._over = result.score, False
             first = [world.description(), result.text]
@@ -112,11 +113,11 @@ class ScienceWorld:
                 self._world.close()
                 self._world = None
 
-    def _living_world(self) -> World:
+    def _living_world(self, simplifications: frozenset[str]) -> World:
         if self._world is not None and not self._world.alive:
             self._world.close()
             self._world = None
-        self._world = self._world or World()
+        self._world = self._world or World(simplifications=simplifications)
         return self._world
 
     def _playing(self) -> World:

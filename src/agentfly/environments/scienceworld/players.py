@@ -18,7 +18,7 @@ from pathlib import Path
 
 from agentfly.environments.player import Say, Scene, call
 from agentfly.environments.scienceworld.simulator.world import World
-from agentfly.environments.scienceworld.tasks import read_row
+from agentfly.environments.scienceworld.tasks import effective_simplifications, read_row
 from agentfly.errors import EnvError
 from agentfly.models.model_cache import cache_folder
 
@@ -45,7 +45,7 @@ def gold_path(task: str, variation: int, simplifications: str) -> list[str]:
 
 
 def _search_path(task: str, variation: int, simplifications: str) -> list[str]:
-    world = World()
+    world = World(simplifications=effective_simplifications(task, simplifications))
     try:
         found = world.gold_path(task, variation, simplifications)
     finally:
@@ -101,9 +101,10 @@ def expert(scene: Scene) -> Play:
 def random(scene: Scene) -> Play:
     """Choose among the valid actions at random, without end."""
     # A world of its own lists them, so that no turn is spent on asking.
-    world = World()
+    task, variation, simplifications = read_row(scene.task.fields)
+    world = World(simplifications=effective_simplifications(task, simplifications))
     try:
-        world.load(*read_row(scene.task.fields))
+        world.load(task, variation, simplifications)
         while True:
             action = scene.random.choice(world.valid_actions())
             world.step(action)

@@ -98,9 +98,28 @@ def look_up_task(name: str) -> str:
     return name
 
 
+def effective_simplifications(task: str, simplifications: str) -> frozenset[str]:
+    """Return the simplifications in force; what `easy` stands for depends on the task.
+
+    >>> sorted(effective_simplifications("test-conductivity", "easy"))
+    ['openDoors', 'selfWateringFlowerPots', 'teleportAction']
+    """
+    chosen = frozenset(filter(None, simplifications.split(",")))
+    if "easy" not in chosen:
+        return chosen
+    return chosen - {"easy"} | (_EASY if _is_electrical(task) else _EASY | {"noElectricalAction"})
+
+
+_EASY = frozenset({"openDoors", "selfWateringFlowerPots", "teleportAction"})
+
+
+def _is_electrical(task: str) -> bool:
+    return "power-component" in task or "conductivity" in task
+
+
 def require_solvable(tasks: Iterable[str], simplifications: Collection[str]) -> None:
     """Raise ConfigError for tasks that a simplification makes unsolvable."""
-    electrical = [name for name in tasks if "power-component" in name or "conductivity" in name]
+    electrical = [name for name in tasks if _is_electrical(name)]
     if electrical and "noElectricalAction" in simplifications:
         raise ConfigError(
             f"{', '.join(electrical)} can't be solved with the simplification noElectricalAction: "

@@ -46,6 +46,8 @@ class Jvm:
     def __init__(self) -> None:
         self.lock = ReadersWriterLock()
         """Held during every call: shared for steps, exclusive for loads."""
+        self.simplifications: frozenset[str] = frozenset()
+        """Simplifications of all its worlds, which share them; set by the pool."""
         self.worlds = 0
         """Number of worlds in it; set by the pool."""
         self.idle_since = 0.0

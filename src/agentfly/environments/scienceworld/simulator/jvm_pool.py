@@ -1,4 +1,10 @@
-"""The JVMs of this process, and the choice of one for the next world."""
+"""The JVMs of this process, and the choice of one for the next world.
+
+The simulator keeps its simplifications per JVM: the last load sets those of all worlds in it, and
+they act at every step (flower pots water themselves, doors open, electrical actions vanish). So the
+worlds of one JVM all have the same ones. The rest of its shared state are counters of ids and a
+cache of routes through the house, which is the same in all tasks.
+"""
 
 import atexit
 import os
@@ -12,7 +18,8 @@ from agentfly.runtime.background import call_later
 WORLDS_PER_JVM = 8
 """Number of worlds from which a JVM is full: its loads are exclusive and wait for each other."""
 MAX_JVMS = 4
-"""Maximum number of JVMs, which bounds memory. When all are full, they take more worlds each."""
+"""Maximum number of JVMs, which bounds memory. When all are full, they take more worlds each. Only
+the first JVM of a set of simplifications may exceed it, if no JVM is idle."""
 IDLE_SECONDS = 120.0
 """Time that a JVM without worlds is kept: training steps use no environments for minutes."""
 
@@ -30,17 +37,32 @@ class JvmPool:
         with self._lock:
             return tuple(self._living())
 
-    def acquire(self) -> Jvm:
+    def acquire(self, simplifications: frozenset[str] = frozenset()) -> Jvm:
         """Return the JVM for one more world: the one with the fewest worlds, or a new one."""
         with self._lock:
-            living = self._living()
-            emptiest = min(living, key=lambda jvm: jvm.worlds, default=None)
-            full = emptiest is None or emptiest.worlds >= WORLDS_PER_JVM
-            if emptiest is None or (full and len(living) < MAX_JVMS):
-                emptiest = Jvm()
-                self._jvms.append(emptiest)
-            emptiest.worlds += 1
-            return emptiest
+            living = [jvm for jvm in self._living() if jvm.simplifications == simplifications]
+            chosen = min(living, key=lambda jvm: jvm.worlds, default=None)
+            if chosen is None or (chosen.worlds >= WORLDS_PER_JVM and self._has_room()):
+                chosen = self._started(simplifications)
+            chosen.worlds += 1
+            return chosen
+
+    def _has_room(self) -> bool:
+        """Return whether one more JVM may start; an idle one is ended for it if necessary."""
+        living = self._living()
+        if len(living) < MAX_JVMS:
+            return True
+        idle = [jvm for jvm in living if jvm.worlds == 0]
+        if idle:
+            min(idle, key=lambda jvm: jvm.idle_since).end("the simulator's JVM made room")
+        return bool(idle)
+
+    def _started(self, simplifications: frozenset[str]) -> Jvm:
+        self._has_room()
+        made = Jvm()
+        made.simplifications = simplifications
+        self._jvms.append(made)
+        return made
 
     def release(self, jvm: Jvm) -> None:
         """Note that a world has left its JVM."""

@@ -11,6 +11,7 @@ from agentfly.environments.scienceworld.simulator.py4j_client import (
     Reference,
     RemoteError,
 )
+from agentfly.environments.scienceworld.tasks import effective_simplifications
 from agentfly.errors import EnvError
 
 STEP_SECONDS = 60.0
@@ -40,9 +41,15 @@ class StepResult:
 class World:
     """A world for one task and one caller at a time. All failures are EnvErrors."""
 
-    def __init__(self, pool: JvmPool | None = None) -> None:
+    def __init__(
+        self, pool: JvmPool | None = None, simplifications: frozenset[str] = frozenset()
+    ) -> None:
+        """Enter a JVM of worlds with these simplifications; a load with others moves it."""
         self._jvm_pool = pool or jvm_pool()
-        self._jvm = self._jvm_pool.acquire()
+        self._enter(simplifications)
+
+    def _enter(self, simplifications: frozenset[str]) -> None:
+        self._jvm = self._jvm_pool.acquire(simplifications)
         self._inside = True
         try:
             self._connection = self._jvm.connect()
@@ -132,9 +139,16 @@ class World:
     def _load(
         self, task: str, variation: int, simplifications: str, *, gold: bool, seconds: float
     ) -> None:
+        self._move(effective_simplifications(task, simplifications))
         arguments = (task, variation, simplifications, gold)
         with self._simulator_errors(f"loading {task} {variation}"), self._jvm.lock.exclusive():
             self._connection.call(self._me, "load", *arguments, seconds=seconds)
+
+    def _move(self, simplifications: frozenset[str]) -> None:
+        """Leave for a JVM of these simplifications, unless it is in one."""
+        if self._jvm.simplifications != simplifications:
+            self.close()
+            self._enter(simplifications)
 
     def _texts(self, method: str) -> list[str]:
         """Call a method that returns a list of texts, and fetch them in one message."""
