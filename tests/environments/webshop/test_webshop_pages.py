@@ -85,34 +85,6 @@ def test_the_session_from_search_to_purchase(folder: str) -> None:
     assert shop.verdict is not None
 
 
-def test_the_text_form_is_as_published(folder: str) -> None:
-    shop = WebShop(data=folder, observation="text", repeat_instruction=True)
-    instruction = "Instruction: [SEP] Find me a red mug [SEP] "
-    assert shop.reset(TASK, Seed(0)).observation == f"WebShop [SEP] {instruction}Search"
-    results = shop.step("search[red mug]").observation
-    assert results.startswith(
-        f"{instruction}Back to Search [SEP] Next > [SEP] Page 1 (Total results: 12) [SEP] "
-        "B0001 [SEP] Red Mug [SEP] $5.0 [SEP] "
-    )
-    assert shop.step("click[b0001]").observation == (
-        f"{instruction}Back to Search [SEP] < Prev [SEP] color [SEP] red [SEP] blue [SEP] size "
-        "[SEP] small [SEP] large [SEP] description [SEP] Red Mug [SEP] Price: $5.0 [SEP] "
-        "Rating: N.A. [SEP] Description [SEP] Features [SEP] Reviews [SEP] Buy Now"
-    )
-    assert shop.step("click[features]").observation == (
-        f"{instruction}Back to Search [SEP] < Prev [SEP] Dishwasher safe [SEP] Made of clay"
-    )
-
-
-def test_the_rich_form_marks_buttons_and_what_is_chosen(folder: str) -> None:
-    shop = session(folder, *TO_MUG, observation="rich")
-    lines = shop.step("click[blue]").observation.splitlines()
-    assert lines[0] == "You have clicked blue."
-    assert "[button] red [button_]" in lines
-    assert "[clicked button] blue [clicked button_]" in lines
-    assert "Red Mug" in lines
-
-
 def test_what_can_be_clicked_is_listed_if_wished(folder: str) -> None:
     shop = session(folder, clickables=True, page_size=2)
     assert shop.step("search[red mug]").observation.splitlines()[-1] == (

@@ -1,12 +1,19 @@
 """Players read the same from every form of a page, also with brackets in products' texts."""
 
+from collections.abc import Callable
+
 import pytest
 
 from agentfly.environments.webshop.catalog import Catalog, Product
-from agentfly.environments.webshop.page import item_page, results_page
+from agentfly.environments.webshop.page import Page, item_page, results_page
+from agentfly.environments.webshop.page_forms import Chosen, Marks, as_compact, as_rich, as_text
 from agentfly.environments.webshop.page_reader import Result, read_results, visible_pieces
-from agentfly.environments.webshop.storefront import FORMS
 
+FORMS: dict[str, Callable[[Page, Chosen], str]] = {
+    "compact": as_compact,
+    "text": lambda page, chosen: as_text(page),
+    "rich": lambda page, chosen: as_rich(page, Marks(chosen)),
+}
 TITLES = ("Mug (Red)", "[2 Pack] Mug", "Mug (a) [b] Set", "Mug :) (9", "Mug", "(Mug) $3 off")
 VALUES = ("9 oz (pack of 2)", "(9 oz)", "9 oz [new]", "9 oz :)", "9 oz")
 

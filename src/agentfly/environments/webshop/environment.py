@@ -18,7 +18,7 @@ from agentfly.environments.webshop.navigation import (
 from agentfly.environments.webshop.options import WebShopOptions
 from agentfly.environments.webshop.page import SEARCH_PAGE, Label, Page
 from agentfly.environments.webshop.purchase import Verdict, judge
-from agentfly.environments.webshop.storefront import Storefront, open_storefront, with_instruction
+from agentfly.environments.webshop.storefront import Storefront, open_storefront
 from agentfly.errors import EnvError
 from agentfly.resources import ClientOptions, Pooling
 from agentfly.types import Seed, Step, Task
@@ -38,11 +38,11 @@ class WebShop:
     client_options: ClassVar[ClientOptions] = {
         "observation": ("compact", "text", "rich"),
         "clickables": (False, True),
-        "repeat_instruction": (False, True),
+        "repeat_instruction": (None, False, True),
         "page_size": tuple(range(1, 51)),
     }
 
-    __slots__ = ("_front", "_goal", "location", "options", "page", "verdict")
+    __slots__ = ("_front", "_goal", "_visited", "location", "options", "page", "verdict")
 
     def __init__(self, **choices: Any) -> None:
         self.options = WebShopOptions(**choices)
@@ -54,6 +54,7 @@ class WebShop:
         """Page at that location."""
         self._front: Storefront | None = None
         self._goal: Goal | None = None
+        self._visited: frozenset[str] = frozenset()
 
     def reset(self, task: Task, seed: Seed) -> Step:
         """Start a session with a task's goal. The seed is unused: nothing in the shop is random."""
@@ -63,7 +64,7 @@ class WebShop:
         front.shop.product(goal.asin)
         self._front, self._goal = front, goal
         self.location, self.page = AtSearch(), SEARCH_PAGE
-        self.verdict = None
+        self.verdict, self._visited = None, frozenset()
         return Step(observation=self._observation(), state_key=self.location.key)
 
     def step(self, action: str) -> Step:
@@ -116,14 +117,25 @@ class WebShop:
 
     def _go(self, location: Location) -> Step:
         self.location, self.page = location, self._shop_front.page(location)
-        if isinstance(location, AtEnd):
-            return self._bought(location.item)
+        match location:
+            case AtEnd(item):
+                return self._bought(item)
+            case AtItem(_, asin):
+                self._visited |= {asin}
+            case AtSearch():
+                self._visited = frozenset()
         return Step(observation=self._observation(), state_key=location.key)
 
     def _bought(self, item: AtItem) -> Step:
         shop, goal = self._shop_front.shop, self.goal
         chosen = [value for _, value in item.chosen]
-        verdict = judge(shop.product(item.asin), chosen, goal, shop.product(goal.asin))
+        verdict = judge(
+            shop.product(item.asin),
+            chosen,
+            goal,
+            shop.product(goal.asin),
+            option_match=self.options.option_match,
+        )
         self.verdict = verdict
         return Step(
             observation=self._shop_front.show(self.page, self.location),
@@ -144,13 +156,18 @@ class WebShop:
         return Step(observation=text, done=done, info=info, state_key=self.location.key)
 
     def _observation(self) -> str:
-        options, at_search = self.options, isinstance(self.location, AtSearch)
-        text = self._shop_front.show(self.page, self.location)
-        if at_search or options.repeat_instruction:
-            text = with_instruction(
-                options.observation, self.goal.instruction, text, welcome=at_search
-            )
-        return f"{text}\n{self._possible()}" if options.clickables else text
+        instruction = self.goal.instruction if self._shows_instruction() else None
+        text = self._shop_front.show(
+            self.page, self.location, instruction=instruction, visited=self._visited
+        )
+        rest = self._possible() if self.options.clickables else ""
+        return f"{text.removesuffix(chr(10))}\n{rest}" if rest else text
+
+    def _shows_instruction(self) -> bool:
+        repeated = self.options.repeat_instruction
+        if repeated is None:
+            repeated = self.options.observation != "compact"
+        return repeated or isinstance(self.location, AtSearch)
 
     def _possible(self, limit: int | None = None) -> str:
         actions = self.page.actions

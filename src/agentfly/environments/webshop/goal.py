@@ -33,6 +33,8 @@ class Goal:
     attributes: tuple[str, ...]
     options: tuple[str, ...] = ()
     """Values of options to choose."""
+    option_names: tuple[str, ...] = ()
+    """Names of those options, which the published reward compares too; none if people wrote it."""
     price_upper: float | None = None
     """Maximum price; None without a limit."""
     weight: float = 1.0
@@ -47,12 +49,19 @@ class Goal:
                 f"a WebShop task needs the fields asin, instruction and attributes, and may have "
                 f"options and price_upper; it lacks {', '.join(missing)}"
             )
+        options, names = _texts(row, "options"), _texts(row, "option_names")
+        if names and len(names) != len(options):
+            raise ConfigError(
+                f"option_names of a WebShop task has a name for each of its options, or none: got "
+                f"{len(names)} names and {len(options)} options"
+            )
         return cls(
             id=str(row.get("id", row["asin"])),
             asin=str(row["asin"]),
             instruction=str(row["instruction"]),
             attributes=_texts(row, "attributes"),
-            options=_texts(row, "options"),
+            options=options,
+            option_names=names,
             price_upper=_limit(row),
         )
 
@@ -174,6 +183,7 @@ def _of_every_combination(product: Product, request: Request, weight: float) -> 
             + _price_words(upper),
             attributes=request.attributes,
             options=values,
+            option_names=names,
             price_upper=upper,
             weight=weight,
         )

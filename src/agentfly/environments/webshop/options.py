@@ -29,6 +29,9 @@ class WebShopOptions(Settings):
     """Difficulty of the generated catalog: how many products, attributes and options it has."""
     products: int | None = Field(default=None, ge=10)
     """Number of products: the first of the files, or generated ones."""
+    option_match: Literal["published", "values"] = "published"
+    """How the reward compares options: as published, where the very value that is asked for may
+    count as missed; or value with value, where it never does."""
     actions: Literal["tools", "tool", "text"] = "tools"
     """Tools `search`, `click` and `buy`; one tool `act`; or actions in plain text."""
     observation: Literal["compact", "text", "rich"] = "compact"
@@ -36,8 +39,9 @@ class WebShopOptions(Settings):
     separators; or the published rich form."""
     clickables: bool = False
     """End every observation with a list of the actions that are possible."""
-    repeat_instruction: bool = False
-    """Put the instruction above every page, as published; else above the search page only."""
+    repeat_instruction: bool | None = None
+    """Put the instruction above every page, or above the search page only; by default above every
+    page of the published forms."""
     page_size: int = Field(default=10, ge=1, le=50)
     """Number of results per page."""
     max_turns: int = Field(default=15, ge=1)

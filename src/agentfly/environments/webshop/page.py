@@ -95,17 +95,22 @@ SEARCH_PAGE = Page(((Piece(Kind.BOX, "Search"),),))
 END_PAGE = Page(((Piece(Kind.TEXT, "Thank you for shopping with us!"),),))
 
 
-def results_page(products: Sequence[Product], number: int, size: int) -> Page:
-    """Return one page of search results."""
+def results_page(
+    products: Sequence[Product], number: int, size: int, *, published: bool = False
+) -> Page:
+    """Return one page of search results.
+
+    In the published shop every page leads to a next one, even the last.
+    """
     start = (number - 1) * size
-    buttons = [Label.BACK_TO_SEARCH]
-    if number > 1:
-        buttons.append(Label.PREVIOUS)
-    if start + size < len(products):
-        buttons.append(Label.NEXT)
     heading = Piece(Kind.TEXT, f"Page {number} (Total results: {len(products)})")
-    shown = products[start : start + size]
-    return Page((_buttons(*buttons), (heading,), *(_result(product) for product in shown)))
+    previous = [Label.PREVIOUS] if number > 1 else []
+    following = [Label.NEXT] if published or start + size < len(products) else []
+    shown = [_result(product) for product in products[start : start + size]]
+    if published:
+        moves = _buttons(*previous, *following)
+        return Page((_buttons(Label.BACK_TO_SEARCH), (heading,), moves, *shown))
+    return Page((_buttons(Label.BACK_TO_SEARCH, *previous, *following), (heading,), *shown))
 
 
 def item_page(product: Product) -> Page:
@@ -115,7 +120,7 @@ def item_page(product: Product) -> Page:
         (
             _buttons(Label.BACK_TO_SEARCH, Label.PREVIOUS),
             *(_option(name, values) for name, values in product.options),
-            (_text(product.title),),
+            (Piece(Kind.TEXT, product.title),),
             (price, NO_RATING),
             _buttons(*DETAILS),
             _buttons(Label.BUY),
@@ -123,16 +128,19 @@ def item_page(product: Product) -> Page:
     )
 
 
-def detail_page(product: Product, detail: Label) -> Page:
-    """Return one of a product's further pages."""
+def detail_page(product: Product, detail: Label, *, published: bool = False) -> Page:
+    """Return one of a product's further pages; only the published shop shows nothing for none."""
+    buttons = _buttons(Label.BACK_TO_SEARCH, Label.PREVIOUS)
     texts = {
         Label.DESCRIPTION: (product.description,),
-        Label.FEATURES: product.features,
+        # The blank is in the published page.
+        Label.FEATURES: tuple(f" {feature}" for feature in product.features),
         Label.REVIEWS: (),
     }[detail]
-    shown = tuple((_text(text),) for text in texts if text.strip())
-    nothing = ((Piece(Kind.TEXT, f"No {detail}"),),)
-    return Page((_buttons(Label.BACK_TO_SEARCH, Label.PREVIOUS), *(shown or nothing)))
+    if published:
+        return Page((buttons, *((Piece(Kind.TEXT, text),) for text in texts)))
+    shown = tuple((Piece(Kind.TEXT, text),) for text in texts if text.strip())
+    return Page((buttons, *(shown or ((Piece(Kind.TEXT, f"No {detail}"),),))))
 
 
 def _buttons(*labels: str) -> Row:
@@ -142,12 +150,8 @@ def _buttons(*labels: str) -> Row:
 @lru_cache(CACHED_ROWS)
 def _result(product: Product) -> Row:
     price = Piece(Kind.TEXT, product.price_tag)
-    return (Piece(Kind.LINK, product.asin), _text(product.title), price)
+    return (Piece(Kind.LINK, product.asin), Piece(Kind.TEXT, product.title), price)
 
 
 def _option(name: str, values: Sequence[str]) -> Row:
     return (Piece(Kind.TEXT, name), *(Piece(Kind.OPTION, value, name) for value in values))
-
-
-def _text(text: str) -> Piece:
-    return Piece(Kind.TEXT, " ".join(text.split()))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from agentfly.environments.webshop.storefront import SEPARATOR
+from agentfly.environments.webshop.page_forms import SEPARATOR
 
 _RICH = re.compile(r"\[(?:clicked )?button_?\]")
 _IN_BRACKETS = re.compile(r"(?:^|(?<= ))(?:\[(.+?)\]|\((.+?)\))(?= [\[(]|$)")
@@ -70,5 +70,5 @@ def read_results(observation: str) -> list[Result]:
         found = _RESULT.fullmatch(" ".join(title)) or _RESULT.fullmatch(" ".join(both))
         if _ASIN.fullmatch(asin) and found:
             price = float(found["price"].rpartition("$")[2])
-            results.append(Result(asin, found["title"], price))
+            results.append(Result(asin, " ".join(found["title"].split()), price))
     return results

@@ -9,10 +9,16 @@ here all content words are taken for nouns.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from agentfly.environments.webshop.catalog import Product
 from agentfly.environments.webshop.goal import Goal
-from agentfly.environments.webshop.text_match import content_words, plain_color, similarity
+from agentfly.environments.webshop.text_match import (
+    COLORS,
+    content_words,
+    plain_color,
+    similarity,
+)
 
 SIMILAR_ABOVE = 85
 """Similarity, of at most 100, above which two texts match."""
@@ -54,15 +60,27 @@ class Verdict:
         return {**shares, "success": float(self.reward == 1.0)}
 
 
-def judge(bought: Product, chosen: Iterable[str], goal: Goal, wanted: Product) -> Verdict:
+OptionMatch = Literal["published", "values"]
+
+
+def judge(
+    bought: Product,
+    chosen: Iterable[str],
+    goal: Goal,
+    wanted: Product,
+    *,
+    option_match: OptionMatch = "published",
+) -> Verdict:
     """Score a purchase with its chosen values against a goal and the product that it names."""
+    as_pairs = option_match == "published" and goal.option_names
+    options = _pairs(goal) if as_pairs else [plain_color(value) for value in goal.options]
     title_score = compare_titles(bought.title, wanted.title)
     return Verdict(
-        r_type=_type_factor(bought, wanted, title_score),
+        r_type=type_factor(bought, wanted, title_score),
         title_score=title_score,
         attribute_hits=sum(_has_attribute(bought, attribute) for attribute in goal.attributes),
         attributes=len(goal.attributes),
-        option_hits=_option_hits(list(chosen), goal.options),
+        option_hits=_option_hits(list(chosen), options),
         options=len(goal.options),
         within_price=goal.price_upper is None or bought.price <= goal.price_upper,
     )
@@ -80,7 +98,7 @@ def compare_titles(bought: str, wanted: str) -> float:
     return len(set(nouns) & set(content_words(bought))) / len(nouns)
 
 
-def _type_factor(bought: Product, wanted: Product, title_score: float) -> float:
+def type_factor(bought: Product, wanted: Product, title_score: float) -> float:
     if title_score == 0:
         return 0.0
     if title_score < 0.1:
@@ -97,9 +115,16 @@ def _has_attribute(product: Product, attribute: str) -> bool:
     return any(attribute in text.lower() for text in texts)
 
 
+def _pairs(goal: Goal) -> list[str]:
+    """Return the options as the published reward compares them: name and value as one text.
+
+    Unlike the chosen values, they are not reduced to a plain color, unless the value is one. So the
+    right value may be missed: of "tailored" only its "red" is compared.
+    """
+    pairs = zip(goal.option_names, goal.options, strict=True)
+    return [next((color for color in COLORS if color in pair), str(pair)) for pair in pairs]
+
+
 def _option_hits(chosen: Sequence[str], wanted: Sequence[str]) -> int:
     plain = [plain_color(value) for value in chosen]
-    return sum(
-        any(similarity(own, value) > SIMILAR_ABOVE for own in plain)
-        for value in map(plain_color, wanted)
-    )
+    return sum(any(similarity(own, text) > SIMILAR_ABOVE for own in plain) for text in wanted)

@@ -105,6 +105,7 @@ def _rows(shop: Shop, goals: Iterable[Goal]) -> Iterator[dict[str, Any]]:
             "name": shop.product(goal.asin).title,
             "attributes": list(goal.attributes),
             "options": list(goal.options),
+            "option_names": list(goal.option_names),
             "price_upper": goal.price_upper,
             "weight": goal.weight,
         }

@@ -1,9 +1,7 @@
-"""The shop's pages as observations: the published text and rich forms, and a compact one."""
+"""The shop's pages in one form, made once and shared by all sessions."""
 
 import threading
-from collections.abc import Callable, Mapping
 from functools import lru_cache
-from types import MappingProxyType
 
 from agentfly.environments.webshop.navigation import (
     AtDetail,
@@ -16,91 +14,32 @@ from agentfly.environments.webshop.options import WebShopOptions
 from agentfly.environments.webshop.page import (
     END_PAGE,
     SEARCH_PAGE,
-    Kind,
     Label,
     Page,
-    Piece,
     detail_page,
     item_page,
     results_page,
 )
+from agentfly.environments.webshop.page_forms import (
+    COMPACT,
+    RICH,
+    SEPARATOR,
+    TEXT,
+    Marks,
+    as_compact,
+    as_rich,
+    as_text,
+    clicked_lines,
+    with_instruction,
+)
 from agentfly.environments.webshop.shop import Shop, open_shop
+
+__all__ = ["SEPARATOR", "Storefront", "open_storefront"]
 
 CACHED_PAGES = 4096
 """Number of cached pages of each kind, and of cached observations."""
-SEPARATOR = " [SEP] "
-Chosen = tuple[tuple[str, str], ...]
-"""Chosen options as pairs of name and value."""
-
 
 _opening = threading.Lock()
-
-
-def as_text(page: Page, chosen: Chosen = ()) -> str:
-    """Join all visible texts. The chosen options are not shown.
-
-    >>> as_text(Page(((Piece(Kind.BUTTON, "< Prev"),), (Piece(Kind.TEXT, "A mug"),))))
-    '< Prev [SEP] A mug'
-    """
-    del chosen
-    return SEPARATOR.join(piece.text for piece in page.pieces)
-
-
-def as_rich(page: Page, chosen: Chosen = ()) -> str:
-    """Write the chosen options, then each text on a line with buttons marked.
-
-    >>> print(as_rich(Page(((Piece(Kind.OPTION, "red", "color"),),)), (("color", "red"),)))
-    You have clicked red.
-    [clicked button] red [clicked button_]
-    """
-    clicked = [f"You have clicked {value}." for _, value in chosen]
-    return "\n".join([*clicked, *(_rich_line(piece, chosen) for piece in page.pieces)])
-
-
-def as_compact(page: Page, chosen: Chosen = ()) -> str:
-    """Write each row on a line, with [clickable] and (chosen) texts in brackets.
-
-    >>> row = (Piece(Kind.TEXT, "size"), Piece(Kind.OPTION, "s", "size"),
-    ...     Piece(Kind.OPTION, "m", "size"))
-    >>> as_compact(Page((row,)), (("size", "m"),))
-    'size [s] (m)'
-    """
-    return "\n".join(" ".join(_compact(piece, chosen) for piece in row) for row in page.rows)
-
-
-FORMS: Mapping[str, Callable[[Page, Chosen], str]] = MappingProxyType(
-    {"compact": as_compact, "text": as_text, "rich": as_rich}
-)
-_INSTRUCTION = {
-    "compact": "Instruction: {}\n",
-    "text": f"Instruction:{SEPARATOR}{{}}{SEPARATOR}",
-    "rich": "Instruction:\n{}\n",
-}
-_WELCOME = {"compact": "", "text": f"WebShop{SEPARATOR}", "rich": "WebShop\n"}
-
-
-def with_instruction(form: str, instruction: str, body: str, *, welcome: bool) -> str:
-    """Put the instruction above a page.
-
-    >>> with_instruction("text", "Find me a mug", "Search", welcome=True)
-    'WebShop [SEP] Instruction: [SEP] Find me a mug [SEP] Search'
-    """
-    heading = _WELCOME[form] if welcome else ""
-    return heading + _INSTRUCTION[form].format(instruction.strip()) + body
-
-
-def _rich_line(piece: Piece, chosen: Chosen) -> str:
-    if piece.kind is Kind.TEXT:
-        return piece.text
-    if (piece.option, piece.text) in chosen:
-        return f"[clicked button] {piece.text} [clicked button_]"
-    return f"[button] {piece.text} [button_]"
-
-
-def _compact(piece: Piece, chosen: Chosen) -> str:
-    if piece.kind is Kind.TEXT or piece.kind is Kind.BOX:
-        return piece.text
-    return f"({piece.text})" if (piece.option, piece.text) in chosen else f"[{piece.text}]"
 
 
 class Storefront:
@@ -112,7 +51,8 @@ class Storefront:
         self._results = lru_cache(CACHED_PAGES)(self._make_results)
         self._item = lru_cache(CACHED_PAGES)(self._make_item)
         self._detail = lru_cache(CACHED_PAGES)(self._make_detail)
-        self._shown = lru_cache(CACHED_PAGES)(FORMS[form])
+        self._form = form
+        self._body = lru_cache(CACHED_PAGES)(self._make_body)
 
     def page(self, location: Location) -> Page:
         """Return the page at a location, without the chosen options."""
@@ -128,19 +68,49 @@ class Storefront:
             case _:
                 return SEARCH_PAGE
 
-    def show(self, page: Page, location: Location) -> str:
-        """Return the page at a location as an observation, without the instruction."""
-        chosen: Chosen = location.chosen if isinstance(location, AtItem) else ()
-        return self._shown(page, chosen)
+    def show(
+        self,
+        page: Page,
+        location: Location,
+        *,
+        instruction: str | None = None,
+        visited: frozenset[str] = frozenset(),
+    ) -> str:
+        """Return the page at a location as an observation, below the instruction if one is given.
+
+        Only the rich form marks the products that were visited.
+        """
+        marks = self._marks(location, visited)
+        body = self._body(page, marks)
+        if instruction is not None:
+            welcome = page is SEARCH_PAGE
+            body = with_instruction(self._form, instruction, body, welcome=welcome)
+        return clicked_lines(page, marks) + body if self._form == RICH else body
+
+    def _marks(self, location: Location, visited: frozenset[str]) -> Marks:
+        match location:
+            case AtItem(results, _, chosen) if self._form == RICH:
+                return Marks(chosen, results.query)
+            case AtItem(_, _, chosen) if self._form == COMPACT:
+                return Marks(chosen)
+            case AtResults() if self._form == RICH:
+                return Marks(visited=visited)
+        return Marks()
+
+    def _make_body(self, page: Page, marks: Marks) -> str:
+        if self._form == TEXT:
+            return as_text(page)
+        return as_rich(page, marks) if self._form == RICH else as_compact(page, marks.chosen)
 
     def _make_results(self, query: str, number: int) -> Page:
-        return results_page(self.shop.search(query), number, self._page_size)
+        found, published = self.shop.search(query), self._form != COMPACT
+        return results_page(found, number, self._page_size, published=published)
 
     def _make_item(self, asin: str) -> Page:
         return item_page(self.shop.product(asin))
 
     def _make_detail(self, asin: str, detail: Label) -> Page:
-        return detail_page(self.shop.product(asin), detail)
+        return detail_page(self.shop.product(asin), detail, published=self._form != COMPACT)
 
 
 def open_storefront(options: WebShopOptions) -> Storefront:

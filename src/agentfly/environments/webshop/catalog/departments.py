@@ -45,7 +45,7 @@ DEPARTMENTS = (
         (40, 480),
         color="walnut|white|black|grey|espresso|natural",
         size="small|medium|large|extra wide",
-        material="oak|pine|bamboo|steel|rattan",
+        material="oak|pine|bamboo|steel|wicker",
     ),
     _department(
         "Home › Kitchen",
@@ -111,7 +111,7 @@ DEPARTMENTS = (
         (9, 210),
         color="black|white|silver|blue|red|gold",
         length="3 feet|6 feet|10 feet",
-        style="standard|travel|studio",
+        style="regular|travel|studio",
     ),
     _department(
         "Grocery › Snacks",
