@@ -29,6 +29,7 @@ install: $(INSTALLED) ## make the virtual environment and install everything for
 
 test: $(INSTALLED) ## run the tests
 	$(BIN)/python -m pytest -n 2 -m 'not slow and not gpu and not vllm and not browser'
+	@echo 'not run: tests in a real Chromium (make test-browser), slow ones (make test-slow), a real vLLM (make test-vllm), GPUs'
 
 test-slow: $(INSTALLED) ## run the tests that take long
 	$(BIN)/python -m pytest -m 'slow and not chaos and not browser' -rP

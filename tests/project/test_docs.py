@@ -22,14 +22,15 @@ def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+def marks_of(path: Path) -> list[pytest.MarkDecorator]:
+    text = path.read_text()
+    marks = [pytest.mark.slow] if LARGE_MODEL in text else []
+    return [*marks, pytest.mark.browser] if "environments.browser" in text else marks
+
+
 @pytest.mark.parametrize(
     "path",
-    [
-        pytest.param(
-            path, id=path.stem, marks=pytest.mark.slow if LARGE_MODEL in path.read_text() else ()
-        )
-        for path in SNIPPETS
-    ],
+    [pytest.param(path, id=path.stem, marks=marks_of(path)) for path in SNIPPETS],
 )
 def test_the_snippet_runs_and_prints_what_the_pages_show(
     path: Path, warm_python: WarmPython

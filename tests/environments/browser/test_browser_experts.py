@@ -39,15 +39,13 @@ async def failures(kit: Kit) -> dict[str, str]:
 
 async def test_experts_of_some_tasks_get_full_reward() -> None:
     names = ("click-checkboxes", "enter-date", "email-inbox-reply", "social-media", "use-slider-2")
-    kit = BROWSER.make(BrowserOptions(tasks=names, episodes=2, max_turns=60))
+    kit = BROWSER.make(BrowserOptions(tasks=names, episodes=2))
     assert await failures(kit) == {}
 
 
 @pytest.mark.parametrize("level", ["easy", "medium"])
 async def test_the_expert_solves_every_kind_of_the_office(level: str) -> None:
-    options = BrowserOptions.model_validate(
-        {"site": "office", "level": level, "episodes": 2, "max_turns": 40}
-    )
+    options = BrowserOptions.model_validate({"site": "office", "level": level, "episodes": 2})
     assert await failures(BROWSER.make(options)) == {}
 
 
@@ -56,7 +54,7 @@ async def test_the_shop_gives_the_reward_of_the_text_version() -> None:
     from agentfly.environments.webshop import WEBSHOP, WebShopOptions
 
     site: SiteName = "webshop"
-    kit = BROWSER.make(BrowserOptions(site=site, max_turns=40))
+    kit = BROWSER.make(BrowserOptions(site=site))
     text = WEBSHOP.make(WebShopOptions(level="easy", max_turns=40))
     shown, written = list(kit.eval_tasks())[:4], list(text.eval_tasks())[:4]
     assert [row["id"] for row in shown] == [row["id"] for row in written]
@@ -70,6 +68,6 @@ async def test_the_shop_gives_the_reward_of_the_text_version() -> None:
 @pytest.mark.timeout(3600)
 async def test_experts_solve_every_seed_of_their_tasks() -> None:
     assert len(EXPERTS) >= 30
-    kit = BROWSER.make(BrowserOptions(episodes=SEEDS, max_turns=80))
+    kit = BROWSER.make(BrowserOptions(episodes=SEEDS))
     assert len(list(kit.tasks())) == SEEDS * len(EXPERTS)
     assert await failures(kit) == {}

@@ -17,7 +17,10 @@ SYSTEM_PROMPT = (
     "You use a web browser. Pages are shown as numbered elements; act on them by their numbers, "
     "one action at a time, until the task is solved."
 )
-_NOT_OF_A_SESSION = ("tasks", "held_out", "episodes", "eval_episodes", "rows", "eval_rows")
+_NOT_OF_A_SESSION = frozenset(
+    {"tasks", "held_out", "episodes", "eval_episodes", "rows", "eval_rows", "tools", "max_turns"}
+)
+"""Options that make no difference to a session: chains with others may use the same."""
 
 
 def outcome_reward(spec: EnvSpec, lowest: float) -> Reward:
@@ -34,9 +37,7 @@ def outcome_reward(spec: EnvSpec, lowest: float) -> Reward:
 
 def make_browser(options: BrowserOptions) -> Kit:
     """Make the kit for one choice of options. A browser is started when it is first used."""
-    choices = options.model_dump(
-        mode="json", exclude_defaults=True, exclude=set(_NOT_OF_A_SESSION) | {"max_turns"}
-    )
+    choices = options.model_dump(mode="json", exclude_defaults=True, exclude=set(_NOT_OF_A_SESSION))
     hashable = {
         name: tuple(value) if isinstance(value, list) else value for name, value in choices.items()
     }
@@ -44,7 +45,7 @@ def make_browser(options: BrowserOptions) -> Kit:
     return Kit(
         tasks=partial(training_rows, options),
         eval_tasks=partial(held_out_rows, options),
-        tools=browser_tools(spec),
+        tools=browser_tools(spec, options.tools),
         reward=outcome_reward(spec, -1 if options.site == "miniwob" else 0),
         environment=spec,
         system_prompt=SYSTEM_PROMPT,

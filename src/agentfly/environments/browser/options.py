@@ -1,7 +1,7 @@
 """The options of the environment `browser`."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field, field_validator
 
@@ -9,6 +9,8 @@ from agentfly.config import Settings
 from agentfly.environments.browser.address import parse_rules
 
 SiteName = Literal["miniwob", "office", "webshop", "own"]
+ToolName = Literal["open", "click", "type", "select", "press", "scroll", "back", "read", "tabs"]
+TOOL_NAMES: tuple[ToolName, ...] = get_args(ToolName)
 
 
 class BrowserOptions(Settings):
@@ -36,6 +38,8 @@ class BrowserOptions(Settings):
     """Function of your own, as `module:name`, that scores a page in place of the rows' `check`."""
     allow: tuple[str, ...] = ()
     """Addresses that may be loaded besides the task's own pages, such as `*.example.com`."""
+    tools: tuple[ToolName, ...] = Field(default=TOOL_NAMES, min_length=1)
+    """Tools that the model has; fewer make shorter prompts."""
     part_chars: int = Field(default=4000, ge=200, le=20_000)
     """Maximum characters of a page in one observation; `scroll` shows the other parts."""
     changes_only: bool = False
@@ -44,7 +48,7 @@ class BrowserOptions(Settings):
     """Whether tools return an image of the page too."""
     headed: bool = False
     """Whether the browser has a window, for people."""
-    max_turns: int = Field(default=15, ge=1)
+    max_turns: int = Field(default=60, ge=1)
     """Maximum number of turns of a task."""
 
     @field_validator("allow")

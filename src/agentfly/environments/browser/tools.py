@@ -1,8 +1,10 @@
 """The browser as nine tools."""
 
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
 from agentfly.environments.browser.environment import STEP_SECONDS, BrowserSession
+from agentfly.environments.browser.options import ToolName
 from agentfly.tools import tool
 from agentfly.types import EnvSpec, Image, Step, Tool, ToolResult, ToolStatus
 
@@ -102,10 +104,20 @@ async def tabs(env: BrowserSession, number: int | None = None) -> ToolResult:
     return await _result(env, await env.tabs(number))
 
 
-def browser_tools(spec: EnvSpec) -> tuple[Tool, ...]:
-    """Return all tools, for the browser of this spec."""
-    functions = (open, click, type, select, press, scroll, back, read, tabs)
-    return tuple(tool(function, env=spec, timeout=TOOL_SECONDS) for function in functions)
+def browser_tools(spec: EnvSpec, names: Sequence[ToolName]) -> tuple[Tool, ...]:
+    """Return the tools of these names, for the browser of this spec."""
+    functions: dict[ToolName, Callable[..., Awaitable[ToolResult]]] = {
+        "open": open,
+        "click": click,
+        "type": type,
+        "select": select,
+        "press": press,
+        "scroll": scroll,
+        "back": back,
+        "read": read,
+        "tabs": tabs,
+    }
+    return tuple(tool(functions[name], env=spec, timeout=TOOL_SECONDS) for name in names)
 
 
 async def _result(env: BrowserSession, step: Step) -> ToolResult:

@@ -20,7 +20,7 @@ from agentfly.environments.browser.chromium.connection import (
 from agentfly.environments.browser.chromium.context import BrowserContext
 from agentfly.environments.browser.chromium.memory import DATA_LIMIT_KB, end_large_pages
 from agentfly.environments.chromium_path import require_chromium
-from agentfly.errors import AgentFlyError
+from agentfly.errors import AgentFlyError, EnvError, boundary
 from agentfly.runtime.background import in_background
 from agentfly.runtime.launch import start_time
 from agentfly.runtime.process import PIPE, Child, start
@@ -124,7 +124,12 @@ class Browser:
             made = await connection.call("Target.createBrowserContext", params)
             context = BrowserContext(connection, made["browserContextId"], self._spawn)
             self._contexts[context.id] = context
-            await context.open()
+            try:
+                await context.open()
+            except asyncio.CancelledError:
+                self._contexts.pop(context.id)
+                context.abandon()
+                raise
         except (TimeoutError, ProtocolError) as error:
             reason = f"the browser could not open a context: {error!r}"
             self.end(reason)
@@ -199,10 +204,10 @@ class Browser:
 
     async def _live(self) -> None:
         try:
-            with _profile_folder() as folder:
+            with boundary(EnvError, "running the browser"), _profile_folder() as folder:
                 await self._run(folder)
         except AgentFlyError as error:
-            self._lose(f"the browser can't be started: {error}")
+            self._lose(f"the browser failed: {error}")
         finally:
             self._lose("the browser was ended")
             self._over.set()

@@ -115,12 +115,21 @@ class BrowserContext:
         notes, self._notes = self._notes, []
         return notes
 
-    async def close(self) -> None:
-        """Close all tabs and forget cookies and storage."""
+    def abandon(self) -> None:
+        """Close it without waiting."""
+        self._forget()
+        params = {"browserContextId": self.id}
+        self._connection.post("Target.disposeBrowserContext", params, session=None)
+
+    def _forget(self) -> None:
         for tab in self.tabs:
             tab.close()
         self.tabs = []
         self.site = None
+
+    async def close(self) -> None:
+        """Close all tabs and forget cookies and storage."""
+        self._forget()
         with suppress(ProtocolError, BrowserLostError):  # It has gone already.
             await self._connection.call(
                 "Target.disposeBrowserContext", {"browserContextId": self.id}

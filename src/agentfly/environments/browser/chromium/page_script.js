@@ -165,6 +165,7 @@
       this.run = [];
       this.visited = 0;
       this.cut = false;
+      this.waits = [];
       this.hidden = hidden.length ? hidden.join(",") : null;
     }
 
@@ -222,6 +223,7 @@
 
     element(el, style) {
       if (el instanceof SVGElement) return this.drawing(el, style);
+      if (el.tagName === "IMG" ? !el.complete : pictured(el, style)) this.awaits(el);
       const role = roleOf(el, style);
       if (role) return this.control(el, role);
       if (el.tagName === "IFRAME") return this.frame(el);
@@ -325,14 +327,19 @@
       for (const child of el.children) this.visit(child);
     }
 
+    // A picture that is still being loaded has no size yet.
+    awaits(el) {
+      if (!givenUp.has(el)) this.waits.push(el);
+    }
+
     // A colored or pictured box without content.
     box(el, style) {
       const box = boxOf(el);
       if (box.width < 4 || box.height < 4 || el.children.length) return false;
       const color = colorName(style.backgroundColor);
       const pointed = style.cursor === "pointer";
-      const pictured = style.backgroundImage !== "none" || style.content.startsWith("url(");
-      if (!color && !pictured && !pointed) return false;
+      const picture = style.backgroundImage !== "none" || style.content.startsWith("url(");
+      if (!color && !picture && !pointed) return false;
       this.flush();
       this.add(el, {
         role: "box",
@@ -342,13 +349,25 @@
       return true;
     }
   }
+  const pictured = (el, style) => style.content.startsWith("url(") && !shown(boxOf(el));
   const classes = (el) => clean(
     (typeof el.className === "string" && el.className) || el.id || "", 40);
 
-  const list = (hidden) => {
-    const walk = new Walk(hidden);
-    if (document.body) walk.children(document.body);
-    walk.flush();
+  const givenUp = new WeakSet();
+  const list = async (hidden, patience) => {
+    const began = performance.now();
+    let walk = new Walk(hidden);
+    for (;;) {
+      if (document.body) walk.children(document.body);
+      walk.flush();
+      if (!walk.waits.length) break;
+      if (performance.now() - began > patience) {
+        walk.waits.forEach((el) => givenUp.add(el));
+        break;
+      }
+      await sleep(10);
+      walk = new Walk(hidden);
+    }
     return {
       url: location.href, title: clean(document.title), items: walk.items, cut: walk.cut,
       document: token,

@@ -18,6 +18,8 @@ QUIET_MS = 12
 """A page that has not changed for this long has settled. Frames are 16 ms, jQuery's steps 13."""
 MAX_SETTLE_MS = 1500
 """Time after which a page that never stops changing counts as settled."""
+PICTURE_MS = 1000
+"""Time that pictures without a size may take to load; then they are left out for good."""
 LOAD_SECONDS = 10.0
 """Time that a page may take to load; then what is there is shown."""
 SCRIPT_SECONDS = 5.0
@@ -269,7 +271,8 @@ class Tab:
 
     async def items(self, hidden: tuple[str, ...]) -> Mapping[str, Any]:
         """Wait until the page has settled; return what is on it."""
-        listed: Mapping[str, Any] = await self._settle(f"agentfly.list({json.dumps(hidden)})")
+        listing = f"agentfly.list({json.dumps(hidden)}, {PICTURE_MS})"
+        listed: Mapping[str, Any] = await self._settle(listing)
         return listed
 
     async def _settle(self, then: str) -> Any:
