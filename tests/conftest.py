@@ -4,7 +4,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,9 +20,6 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # One thread computes a tiny model faster than two threads that wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# All that is imported for the tests stays: to look through it for garbage takes seconds each time.
-gc.disable()
-
 # A machine may be slow because of its other work: that is no fault of the code under test.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
@@ -35,10 +32,15 @@ def warm_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmPython
         yield python
 
 
-def pytest_collection_finish() -> None:
-    """Keep the garbage collector away from everything that was imported."""
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the garbage collector away from all that is imported, which takes it seconds."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
