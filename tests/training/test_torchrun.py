@@ -39,11 +39,12 @@ def rank_two(parent: int) -> int:
     """Return the process of rank 2 among the children of torchrun."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            above = int(stat.read_text().rpartition(")")[2].split()[1])
+            if int(stat.read_text().rpartition(")")[2].split()[1]) != parent:
+                continue
             variables = (stat.parent / "environ").read_bytes().split(b"\0")
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if above == parent and b"RANK=2" in variables:
+        if b"RANK=2" in variables:
             return int(stat.parent.name)
     raise AssertionError("torchrun has no process of rank 2")
 
@@ -64,7 +65,7 @@ def test_a_killed_process_is_started_again_from_the_last_checkpoint(tmp_path: Pa
         os.kill(rank_two(process.pid), signal.SIGKILL)
         assert process.wait() == 0, output.read_text()[-3000:]
     finally:
-        process.kill()
+        process.terminate()  # It ends its processes.
         process.wait()
     said = output.read_text()
     assert "resuming" in said
