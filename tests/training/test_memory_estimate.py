@@ -12,6 +12,7 @@ from tests.training.learner_cases import SMALL, hf, make_model, make_policy
 from tests.training.small_trainer import one_source, settings, train
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from agentfly.config import LoraSettings
 from agentfly.training.learner import memory, segment_attention
 from agentfly.training.learner.attention_kernels import Chunked
 from agentfly.training.learner.memory import (
@@ -100,6 +101,20 @@ def test_two_short_models_tell_the_size_of_a_deep_one(tmp_path: Path) -> None:
     one, four = (process_memory(told, None, 512, n, torch.float32, **rows) for n in (1, 4))
     assert one.weights == 8 * told.trained == 4 * four.weights
     assert four.state == one.state / 4
+
+
+def test_a_base_in_four_bits_takes_an_eighth_of_its_linear_layers(tmp_path: Path) -> None:
+    config = hf.LlamaConfig(**SMALL)
+    config.save_pretrained(tmp_path)
+    plain, rounded = (LoraSettings(rank=2, base_bits=bits) for bits in (None, 4))
+    sizes = model_sizes(tmp_path, plain, dtype=torch.float32, checkpointing=False)
+    copies = {"reference": True, "critic": False}
+    whole, small = (
+        process_memory(sizes, lora, 512, 1, torch.float32, **copies) for lora in (plain, rounded)
+    )
+    layers = hf.LlamaForCausalLM(config).model.layers
+    linear = sum(p.numel() for p in layers.parameters() if p.dim() > 1)
+    assert whole.weights - small.weights == 3.5 * linear
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

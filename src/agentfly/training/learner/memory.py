@@ -78,6 +78,8 @@ class Sizes:
     """Number of trained parameters."""
     frozen: float
     """Number of the others."""
+    frozen_linear: float
+    """Number of those among them that are in linear layers, the head apart."""
     layers: int
     fixed: float
     """Bytes that are kept of any row until its backward pass."""
@@ -103,6 +105,7 @@ class Sizes:
             layers=layers,
             trained=grown(self.trained, longer.trained),
             frozen=grown(self.frozen, longer.frozen),
+            frozen_linear=grown(self.frozen_linear, longer.frozen_linear),
             fixed=grown(self.fixed, longer.fixed),
             per_token=grown(self.per_token, longer.per_token),
             recomputed_per_token=grown(self.recomputed_per_token, longer.recomputed_per_token),
@@ -122,6 +125,7 @@ def measure_sizes(forward: Forward) -> Sizes:
     return Sizes(
         trained=numbers[True],
         frozen=numbers[False],
+        frozen_linear=_frozen_linear(module),
         layers=module.config.get_text_config(decoder=True).num_hidden_layers,
         fixed=fixed,
         per_token=per_token,
@@ -130,6 +134,12 @@ def measure_sizes(forward: Forward) -> Sizes:
         vocabulary=forward.vocabulary,
         scores=partial(_scores, forward.body.shares_prefixes, module.config, module.device),
     )
+
+
+def _frozen_linear(module: Any) -> int:
+    head = module.get_output_embeddings()
+    layers = [one for one in module.modules() if isinstance(one, nn.Linear) and one is not head]
+    return sum(one.weight.numel() for one in layers if not one.weight.requires_grad)
 
 
 def estimate_memory(

@@ -21,9 +21,6 @@ from agentfly.training.learner.memory import Sizes, measure_sizes, memory_of
 from agentfly.training.learner.packed_forward import Forward
 from agentfly.training.learner.policy import add_adapters, device_of, dtype_of
 
-BITS_OF_MASTERS = 32
-"""Weights in training, and a base under adapters that is not rounded, are in float32."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessMemory:
@@ -84,8 +81,9 @@ def process_memory(
     critic: bool,
 ) -> ProcessMemory:
     """Return the memory of each process; under adapters, reference and critic share the base."""
-    bits = (lora.base_bits if lora else None) or BITS_OF_MASTERS
-    base = sizes.frozen * bits / 8 + sizes.trained * 4
+    bits = lora.base_bits if lora else None
+    saved = sizes.frozen_linear * (4 - bits / 8) if bits else 0.0
+    base = 4 * (sizes.frozen + sizes.trained) - saved
     copied = 0 if lora else sizes.trained * (dtype.itemsize * reference + 4 * critic)
     trained = sizes.trained * (1 + critic)
     needed = memory_of(sizes, trained, tokens, processes=processes)
