@@ -12,8 +12,15 @@ from tests.observe.finished_groups import scored
 from tests.observe.recorded_runs import record_run
 from typer.testing import CliRunner, Result
 
+from agentfly import Agent
 from agentfly.cli.main import app
+from agentfly.config import SourceSettings
+from agentfly.config.evaluation_settings import EvaluatedModelSettings, EvaluationSettings
+from agentfly.evaluation import EvaluatedSource
+from agentfly.evaluation import evaluate as evaluate_sources
 from agentfly.observe.recorded_run import RecordedRun, find_run
+from agentfly.tasks import load_tasks
+from agentfly.types import Seed, Step, Task
 
 NAME = "eval-v1-sums"
 
@@ -81,6 +88,33 @@ def test_what_a_kill_left_is_continued_and_gives_the_same_numbers(server: ChatSe
     assert numbers() == whole
     refused = evaluate(server, "-n", "3", "--resume")
     assert (refused.exit_code, "attempts.num_chains: 2 then, 3 now" in refused.output) == (2, True)
+
+
+def test_environments_are_leased_anew_for_every_model() -> None:
+    """The agents of one evaluation serve all of its checkpoints."""
+    with chat_server(lambda text, n: "open") as server:
+        settings = EvaluationSettings(
+            name="doors",
+            model=EvaluatedModelSettings(name="any", url=server.url),
+            source=(SourceSettings(environment=f"{__name__}:Door", tasks="sums.jsonl"),),
+        )
+        agent = Agent(environment=Door)
+        source = EvaluatedSource(name="default", agent=agent, tasks=tuple(load_tasks("sums.jsonl")))
+        for name in ("one", "two"):
+            result = evaluate_sources(settings.model_copy(update={"name": name}), [source])
+            assert (result.row.failed, result.row.stops) == (0, {"env_ended": 20})
+
+
+class Door:
+    """An environment that is over when it is opened."""
+
+    async def reset(self, task: Task, seed: Seed) -> str:
+        return "A door."
+
+    async def step(self, action: str) -> Step:
+        return Step(observation="It is open.", reward=1.0, done=True)
+
+    async def close(self) -> None: ...
 
 
 def test_most_chains_failing_ends_it_and_a_resume_tries_them_again() -> None:

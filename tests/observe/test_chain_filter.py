@@ -1,10 +1,12 @@
 """Filters of chains: each condition alone, and together."""
 
+from typing import Any
+
 import pytest
 from tests.observe.finished_groups import chain, group, turn
 
 from agentfly.errors import ConfigError
-from agentfly.observe.chain_filter import ChainFilter, ChainRow
+from agentfly.observe.chain_filter import ChainFilter, ChainRow, sort_rows
 from agentfly.types import StopReason, ToolStatus, Trajectory
 
 CHAINS = group(
@@ -49,3 +51,27 @@ def test_a_row_counts_turns_calls_and_sampled_tokens() -> None:
     one: Trajectory = CHAINS[2]
     row = ChainRow.of(3, one, question="What is 6*7?")
     assert (row.turns, row.calls, row.tokens, row.reward) == (2, 1, 8, 1.0)
+
+
+def test_the_filters_of_the_page_are_there_too() -> None:
+    failed = chain(None, stop=StopReason.ENV_CRASHED, error="EnvError: gone")
+    wrong = chain(0.5, turn(ToolStatus.ERROR))
+    chains = group("6*7", [chain(1.0, turn(ToolStatus.OK)), wrong, failed]).members
+
+    def found(**conditions: Any) -> list[int]:
+        wanted = ChainFilter.read(**conditions)
+        return [index for index, one in enumerate(chains) if wanted.matches(one)]
+
+    assert found(unscored=True) == found(cause="EnvError") == [2]
+    assert found(failing=True) == found(failing=True, tool="calculator") == [1]
+    assert found(failing=True, tool="other") == found(cause="EngineError") == found(task="8") == []
+    assert found(task="WHAT IS 6") == found(group="6*7/0") == [0, 1, 2]
+
+
+def test_rows_are_sorted_with_unscored_ones_last() -> None:
+    chains = group("t", [chain(None, stop=StopReason.CANCELLED), chain(0.5), chain(1.0)]).members
+    rows = [ChainRow.of(n, one, question="") for n, one in enumerate(chains)]
+    assert [row.number for row in sort_rows(rows, "reward")] == [1, 2, 0]
+    assert [row.number for row in sort_rows(rows, "-reward")] == [2, 1, 0]
+    with pytest.raises(ConfigError, match="Did you mean 'reward'"):
+        sort_rows(rows, "rewards")

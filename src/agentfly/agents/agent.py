@@ -264,6 +264,12 @@ class Agent:
                 other.reward = self.reward.offloaded(offload)
         return other
 
+    def with_pool(self, pool: Pool) -> Self:
+        """Return a copy whose environments come from a pool, unless the agent was given one."""
+        other = copy.copy(self)
+        other._pool = pool if self._pool is self._own_pool else self._pool
+        return other
+
     def with_model(self, engine: Engine) -> Self:
         """Return a copy with an engine that has a tokenizer and a template of its own."""
         other = copy.copy(self)

@@ -95,6 +95,8 @@ def resumable(command: str, run: Path) -> Iterator[None]:
 def _how_to_go_on(command: str, run: Path) -> str:
     if not has_begun(run):
         return f"There is nothing to resume; start again with: {command}"
+    if '"evaluation"' in (run / RUN_MARK).read_text():
+        return f"Finished tasks are saved; go on with: {command} --resume"
     names = (re.fullmatch(r"step_(\d+)", path.name) for path in run.glob("checkpoints/*"))
     step = max((int(name[1]) for name in names if name), default=0)
     saved = f"What was learned up to step {step} is saved" if step else "No step was finished"

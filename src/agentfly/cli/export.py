@@ -17,6 +17,7 @@ from agentfly.observe.run_export import (
     write_jsonl,
     write_parquet,
 )
+from agentfly.observe.run_list import describe_run
 
 
 class Format(StrEnum):
@@ -26,6 +27,7 @@ class Format(StrEnum):
     DPO = "dpo"
     JSONL = "jsonl"
     PARQUET = "parquet"
+    HUB = "hub"
 
 
 _FILES = {
@@ -33,6 +35,7 @@ _FILES = {
     Format.DPO: "dpo.jsonl",
     Format.JSONL: "chains.jsonl",
     Format.PARQUET: "chains.parquet",
+    Format.HUB: "hub",
 }
 
 
@@ -40,31 +43,51 @@ def export(
     run: Run,
     *,
     format: Annotated[
-        Format, typer.Option(help="sft and jsonl: chats; dpo: pairs; parquet: with tokens.")
+        Format,
+        typer.Option(help="sft, jsonl: chats; dpo: pairs; parquet: with tokens; hub: the model."),
     ] = Format.SFT,
     out: Annotated[
-        Path | None, typer.Option(help="The file; by default in the run's folder.")
+        Path | None, typer.Option(help="File or folder; by default in the run's folder.")
     ] = None,
     min_reward: Annotated[
         float, typer.Option(help="Least reward of the best chain of a group (sft and dpo).")
     ] = 1.0,
 ) -> None:
-    """Export the chains of a run's training steps as data for other programs.
+    """Export a run for other programs: its chains as data, or its model with a card.
 
     \b
         sft      the best chain of each group as chat messages, as `agentfly sft` reads them
         dpo      prompt, best and worst chain of each group whose rewards differ
         jsonl    every chain: messages, reward and its parts, stop reason
         parquet  the same, with tokens, log-probabilities, and which tokens were sampled
+        hub      the model's folder with a card: held-out numbers, curve, settings
 
-    Held-out chains are never exported.
+    Held-out chains are never exported. For `hub`, RUN may name a checkpoint (sums@best, sums@40);
+    by default it is the best one, or else the last.
     """  # noqa: D301 - a real \\b keeps lines apart
     with cli_errors():
+        if format is Format.HUB:
+            _export_model(run, out)
+            return
         found = find_run(run)
         path = out or found.path / _FILES[format]
         if not found.steps:
             raise ConfigError(f"{found.path} has no chains of training steps to export")
         typer.echo(f"{_write(found, format, path, min_reward)} rows in {path}")
+
+
+def _export_model(run: str, out: Path | None) -> None:
+    from agentfly.evaluation.checkpoint_names import find_checkpoints
+    from agentfly.evaluation.hub_export import export_to_hub
+
+    if "@" not in run:
+        entry = describe_run(find_run(run))
+        run = f"{entry.run.path}@{'best' if entry.best else 'last'}"
+    found = find_checkpoints(run)
+    if found is None or len(found.folders) != 1:
+        raise ConfigError(f"{run} names no single checkpoint: write {run.partition('@')[0]}@last")
+    path = export_to_hub(found, out or found.run.path / _FILES[Format.HUB])
+    typer.echo(f"The model of step {next(iter(found.folders))} with its card: {path}")
 
 
 def _write(run: RecordedRun, format: Format, path: Path, min_reward: float) -> int:
@@ -77,3 +100,5 @@ def _write(run: RecordedRun, format: Format, path: Path, min_reward: float) -> i
             return write_jsonl(chain_rows(run), path)
         case Format.PARQUET:
             return write_parquet(run, path)
+        case Format.HUB:
+            raise AssertionError("a model is no chains")

@@ -19,6 +19,10 @@ COMMANDS = {
         "agentfly.cli.quickstart:quickstart",
         "Train a real model to use a tool, on this machine, and see its reward rise.",
     ),
+    "init": LazyCommand(
+        "agentfly.cli.init:init",
+        "Make a small project: a tool, a reward, tasks, settings, and tests that pass.",
+    ),
     "check": LazyCommand(
         "agentfly.cli.check:check",
         "Check that a chat template keeps the tokens as sampled, or report how it fails.",
@@ -33,6 +37,14 @@ COMMANDS = {
     "eval": LazyCommand(
         "agentfly.cli.eval:eval_",
         "Attempt tasks with a model, and report reward, solved share, pass@k and pass^k.",
+    ),
+    "rescore": LazyCommand(
+        "agentfly.cli.rescore:rescore_",
+        "Score recorded chains by another reward, without generating anything.",
+    ),
+    "watch": LazyCommand(
+        "agentfly.cli.watch:watch",
+        "Follow a run in the terminal: each step and evaluation as it is logged, until it ends.",
     ),
     "report": LazyCommand(
         "agentfly.cli.report:report", "Write the report of a run again, from its folder alone."
@@ -59,7 +71,7 @@ COMMANDS = {
     ),
     "export": LazyCommand(
         "agentfly.cli.export:export",
-        "Export the chains of a run's training steps as data for other programs.",
+        "Export a run for other programs: its chains as data, or its model with a card.",
     ),
     "runs": LazyCommand("agentfly.cli.runs:runs", "Runs: list, show, compare, rm."),
     "envs": LazyCommand(

@@ -10,7 +10,7 @@ from rich.console import Console
 from agentfly.cli.command import cli_errors
 from agentfly.errors import AgentFlyError, ConfigError
 from agentfly.observe.chain_console import chain_table, show_chain, show_tokens
-from agentfly.observe.chain_filter import ChainFilter, ChainRow
+from agentfly.observe.chain_filter import ChainFilter, ChainRow, sort_rows
 from agentfly.observe.chain_text import question
 from agentfly.observe.recorded_run import ChainFile, RecordedRun, SavedChains, find_chains
 from agentfly.observe.token_view import Decode, Mask
@@ -63,6 +63,21 @@ def show(  # noqa: PLR0913 - each is an option of the command
     text: Annotated[
         str | None, typer.Option(help="Chains with this text in prompt, answers, calls or results.")
     ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Chains of tasks with this in their id or question.")
+    ] = None,
+    group: Annotated[str | None, typer.Option(help="The chains of one group, by its id.")] = None,
+    cause: Annotated[
+        str | None, typer.Option(help="Chains that failed by this cause: EnvError, …")
+    ] = None,
+    unscored: Annotated[bool, typer.Option("--unscored", help="Chains without a reward.")] = False,
+    failing: Annotated[
+        bool, typer.Option("--failing", help="Chains with a call that did not succeed.")
+    ] = False,
+    sort: Annotated[
+        str | None,
+        typer.Option(help="Order: reward, turns, calls, tokens, stop, task; -reward: downwards."),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows in the table.")] = 50,
 ) -> None:
     """Show a run's chains: a table of a step's, or all that one of them saw and said.
@@ -73,7 +88,7 @@ def show(  # noqa: PLR0913 - each is an option of the command
 
     \b
         agentfly show sums
-        agentfly show sums --max-reward 0 --tool calculator
+        agentfly show sums --max-reward 0 --tool calculator --sort -tokens
         agentfly show sums 3
         agentfly show sums 3 --tokens
         agentfly show sums --held-out --step 0
@@ -83,19 +98,28 @@ def show(  # noqa: PLR0913 - each is an option of the command
     with cli_errors():
         found = find_chains(run)
         wanted = ChainFilter.read(
-            min_reward=min_reward, max_reward=max_reward, stop=stop, tool=tool, text=text
+            min_reward=min_reward,
+            max_reward=max_reward,
+            stop=stop,
+            tool=tool,
+            text=text,
+            task=task,
+            group=group,
+            cause=cause,
+            unscored=unscored,
+            failing=failing,
         )
         console = Console(soft_wrap=False)
         file = found.trial_file if trial else found.chain_file(step, held_out=held_out)
         if chain is None:
-            _show_table(file, wanted, console, limit)
+            rows = _rows(file, wanted)
+            _show_table(file, iter(sort_rows(rows, sort)) if sort else rows, console, limit)
         else:
             one = _find(found, chain, file, others=not trial and step is None)
             _show_one(found, one, console, tokens=tokens, trust=trust)
 
 
-def _show_table(file: ChainFile, wanted: ChainFilter, console: Console, limit: int) -> None:
-    rows = _rows(file, wanted)
+def _show_table(file: ChainFile, rows: Iterator[ChainRow], console: Console, limit: int) -> None:
     table = chain_table(islice(rows, limit))
     table.title = f"{file.title}, {file.path.name}"
     table.title_justify = "left"

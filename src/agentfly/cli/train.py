@@ -17,9 +17,11 @@ from agentfly.cli.command import (
     require_train_extra,
     resumable_by_file,
 )
+from agentfly.cli.replay import replay_run
 from agentfly.cli.report import reported
 from agentfly.cli.trust import Trust, require_trust
 from agentfly.config import Problem, RunSettings, SettingsError, load_settings, to_toml
+from agentfly.errors import ConfigError
 from agentfly.models.zoo import config_folder
 from agentfly.observe.findings import count
 
@@ -28,11 +30,21 @@ NOTHING_LEARNED = 3
 
 
 def train(
-    file: Annotated[Path, typer.Argument(help="A run's settings: a TOML file.")],
+    file: Annotated[
+        str | None,
+        typer.Argument(help="A run's settings: a TOML file. With --replay, left out."),
+    ] = None,
     overrides: Overrides = None,
     *,
     dry_run: DryRun = False,
     resume: Resume = False,
+    replay: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="Run the learner alone on the recorded chains of this run, with its settings.",
+        ),
+    ] = None,
     trust: Trust = False,
 ) -> None:
     """Train a model with the settings of a TOML file.
@@ -57,9 +69,17 @@ def train(
         agentfly train sums.toml --dry-run
         agentfly train sums.toml train.steps=20 rollout.num_chains=4
         agentfly train sums.toml --resume
+        agentfly train --replay sums train.lr=1e-4     # no engine: what would the learner do?
     """  # noqa: D301 - a real \\b keeps lines apart, and brackets would be taken for markup
     with cli_errors():
-        parts = _load(file, overrides or (), trust=trust)
+        if replay is not None:
+            given = [*([file] if file else []), *(overrides or ())]
+            _refuse_with_replay(dry_run=dry_run, resume=resume)
+            replay_run(replay, given)
+            return
+        if file is None:
+            raise ConfigError("name the run's settings: agentfly train sums.toml")
+        parts = _load(Path(file), overrides or (), trust=trust)
         if dry_run:
             typer.echo(to_toml(parts.settings), nl=False)
             _print_verdict(parts)
@@ -74,7 +94,7 @@ def train(
         command = shlex.join(["agentfly", "train", str(file), *arguments])
         folder = parts.settings.folder / parts.settings.name
         with (
-            resumable_by_file("train", file, arguments, parts.settings),
+            resumable_by_file("train", Path(file), arguments, parts.settings),
             reported(folder, command=command),
         ):
             result = run(parts, resume=resume)
@@ -87,6 +107,11 @@ def train(
             typer.echo(f"  step {finding.step}: {finding}")
         if not result.learned:
             raise typer.Exit(NOTHING_LEARNED)
+
+
+def _refuse_with_replay(*, dry_run: bool, resume: bool) -> None:
+    if dry_run or resume:
+        raise ConfigError("--replay writes nothing: leave --dry-run and --resume out")
 
 
 def _print_verdict(parts: RunParts) -> None:

@@ -13,7 +13,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -242,10 +242,9 @@ class _Evaluation:
     def _write_metrics(self, groups: Mapping[int, Sequence[Group]]) -> None:
         """Write the same metrics as an evaluation during training, for curves and reports."""
         self._folder.metrics_file.unlink(missing_ok=True)
-        file = MetricsFile(self._folder.metrics_file)
-        for step, some in groups.items():
-            file.log(evaluation_metrics(some, self._counting), step)
-        file.close()
+        with closing(MetricsFile(self._folder.metrics_file)) as file:
+            for step, some in groups.items():
+                file.log(evaluation_metrics(some, self._counting), step)
 
     def _write_usage(self) -> None:
         if self._settings.model.url is not None:

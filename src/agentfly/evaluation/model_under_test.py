@@ -15,6 +15,7 @@ from agentfly.engines import EngineSpec, OpenAIChat, make_engine
 from agentfly.engines.openai.chat import Usage
 from agentfly.errors import ConfigError, DeadlineError, HttpError
 from agentfly.models import resolve_model
+from agentfly.resources import EnvironmentManager
 from agentfly.rollout import Limits
 from agentfly.runtime.clock import LoopClock
 from agentfly.runtime.http_client import Call, Endpoint, HttpClient
@@ -48,9 +49,9 @@ async def with_model(
             made = await _with_server(agents, settings, stack, usage)
         else:
             made = _with_engine(agents, settings, folder, stack, log_folder)
-        for agent in made.values():
-            stack.push_async_callback(agent.close)
-        yield made
+        # A pool of its own: the agents are used again for the next checkpoint.
+        pool = await stack.enter_async_context(EnvironmentManager())
+        yield {name: agent.with_pool(pool) for name, agent in made.items()}
 
 
 def _limits(settings: EvaluationSettings) -> Limits:

@@ -5,12 +5,14 @@ for chain in filter(wanted.matches, run.chains(12)):
 ...
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from agentfly.errors import ConfigError
-from agentfly.runtime.names import suggestion
-from agentfly.types import StopReason, Trajectory
+from agentfly.observe.summary import failure_cause
+from agentfly.runtime.names import look_up, suggestion
+from agentfly.types import StopReason, ToolStatus, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +27,19 @@ class ChainFilter:
     """Name of a tool that the chain called, whether it exists or not."""
     text: str | None = None
     """Text anywhere in the prompt, the answers, the calls or their results, in any case."""
+    task: str | None = None
+    """Part of the task's id or of its question, in any case."""
+    group: str | None = None
+    """Id of a group."""
+    cause: str | None = None
+    """Cause of a failure, such as EnvError."""
+    unscored: bool = False
+    """Only chains without a reward."""
+    failing: bool = False
+    """Only chains with a call, of the tool if one is named, that did not succeed."""
 
     @classmethod
-    def read(
+    def read(  # noqa: PLR0913 - each is an option of the user
         cls,
         *,
         min_reward: float | None = None,
@@ -35,6 +47,11 @@ class ChainFilter:
         stop: str | None = None,
         tool: str | None = None,
         text: str | None = None,
+        task: str | None = None,
+        group: str | None = None,
+        cause: str | None = None,
+        unscored: bool = False,
+        failing: bool = False,
     ) -> "ChainFilter":
         """Make a filter from options as users give them; ConfigError for an unknown stop reason."""
         reasons = [str(reason) for reason in StopReason]
@@ -46,6 +63,11 @@ class ChainFilter:
             stop=StopReason(stop) if stop else None,
             tool=tool or None,
             text=text or None,
+            task=task or None,
+            group=group or None,
+            cause=cause or None,
+            unscored=unscored,
+            failing=failing,
         )
 
     def matches(self, chain: Trajectory) -> bool:
@@ -53,7 +75,12 @@ class ChainFilter:
         return (
             self._has_reward(chain)
             and self.stop in (None, chain.stop)
+            and self.group in (None, chain.group_id)
+            and self.cause in (None, failure_cause(chain))
+            and (not self.unscored or chain.reward is None)
+            and (self.task is None or _is_of_task(chain, self.task.casefold()))
             and (self.tool is None or self.tool in _called(chain))
+            and (not self.failing or _has_failed_call(chain, self.tool))
             and (self.text is None or _holds(chain, self.text.casefold()))
         )
 
@@ -64,6 +91,27 @@ class ChainFilter:
             return False
         above = self.min_reward is None or chain.reward >= self.min_reward
         return above and (self.max_reward is None or chain.reward <= self.max_reward)
+
+
+SORTED: Mapping[str, Callable[["ChainRow"], Any]] = {
+    "number": lambda row: row.number,
+    "reward": lambda row: row.reward,
+    "turns": lambda row: row.turns,
+    "calls": lambda row: row.calls,
+    "tokens": lambda row: row.tokens,
+    "stop": lambda row: str(row.stop),
+    "task": lambda row: row.chain_id,
+}
+"""Orders of a table by name."""
+
+
+def sort_rows(rows: Iterable["ChainRow"], by: str) -> list["ChainRow"]:
+    """Return rows in an order by name, `-reward` the highest first; unscored ones come last."""
+    key = look_up(by.removeprefix("-"), SORTED, "order of chains")
+    found = list(rows)
+    known = [row for row in found if key(row) is not None]
+    known.sort(key=key, reverse=by.startswith("-"))
+    return known + [row for row in found if key(row) is None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +147,19 @@ class ChainRow:
 
 def _called(chain: Trajectory) -> set[str]:
     return {call.name for turn in chain.turns for call in turn.message.tool_calls}
+
+
+def _has_failed_call(chain: Trajectory, tool: str | None) -> bool:
+    return any(
+        result.status is not ToolStatus.OK and tool in (None, call.name)
+        for turn in chain.turns
+        for call, result in zip(turn.message.tool_calls, turn.results, strict=False)
+    )
+
+
+def _is_of_task(chain: Trajectory, part: str) -> bool:
+    asked = (message.content for message in chain.task.messages)
+    return any(part in text.casefold() for text in (chain.task.id, *asked))
 
 
 def _holds(chain: Trajectory, text: str) -> bool:

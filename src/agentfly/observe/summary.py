@@ -97,7 +97,7 @@ def summarize(trajectories: Iterable[Trajectory]) -> Summary:
         mean_reward=ratio(sum(rewards), len(rewards)),
         solved_share=ratio(sum(map(is_solved, chains)), len(rewards)),
         stops=_most_frequent_first(chain.stop for chain in chains),
-        failures=_most_frequent_first(cause for chain in chains if (cause := _cause(chain))),
+        failures=_most_frequent_first(cause for chain in chains if (cause := failure_cause(chain))),
         turns=len(turns),
         sampled_tokens=sum(len(turn.completion.token_ids) for turn in turns if turn.completion),
         tool_calls=len(calls),
@@ -122,7 +122,7 @@ def _repaired(turn: Turn) -> int:
     return sum(call.repaired or result.repaired for call, result in pairs)
 
 
-def _cause(chain: Trajectory) -> str | None:
+def failure_cause(chain: Trajectory) -> str | None:
     """Return the error's type, or the stop reason where the error doesn't begin with one."""
     if chain.error is None:
         return None
