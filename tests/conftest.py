@@ -14,8 +14,8 @@ from tests.warm_python import WarmPython, started
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Tests start many interpreters, and none of them should compile the package again.
-sys.dont_write_bytecode = False
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    sys.dont_write_bytecode = False
 
 # One thread computes a tiny model faster than two threads that wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
