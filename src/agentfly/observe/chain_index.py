@@ -201,10 +201,11 @@ class FileIndex:
     def _load(self) -> None:
         """Take over the rows of an index file, if it is one of this very file."""
         try:
-            records = [record for _, record in read_records(self._path, kind=KIND, version=1)]
-            if not records or {key: records[0].get(key) for key in self._identity} != (
-                self._identity
-            ):
+            records = [
+                record for _, record in read_records(self._path, kind=KIND, version=FORMAT_VERSION)
+            ]
+            head = {"v": FORMAT_VERSION, **self._identity}
+            if not records or {key: records[0].get(key) for key in head} != head:
                 return
             rows = [IndexRow.read(record) for record in records[1:] if "place" in record]
         except (OSError, FormatError, LookupError, TypeError, ValueError):

@@ -33,6 +33,7 @@ def run_row(name: str, path: Path) -> dict[str, Any]:
     best = entry.best.metrics if entry.best else {}
     return {
         "name": name,
+        "kind": printable(str(run.kind)),
         "state": printable(entry.state),
         "step": entry.step,
         "planned": entry.planned,

@@ -9,7 +9,7 @@ const LONG = 1500;
 
 /** All messages of a chain; `view` has the color, `raw` for tokens beside the text, and the panel. */
 export function conversation(chain, view) {
-  return h("div", { class: `talk ${view.raw ? "with-raw" : ""}` },
+  return h("div", { class: `talk by-${view.color} ${view.raw ? "with-raw" : ""}` },
     chain.tools.length ? toolList(chain.tools) : null,
     chain.opening.map((message) => bubble(message)),
     chain.turns.map((turn) => turnBlock(turn, view)));

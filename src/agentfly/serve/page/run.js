@@ -47,8 +47,8 @@ export async function runView(body, { name, signal }) {
     show(environments, environmentTable(data.environments));
   }
 
-  show(body, head, h("section", { "aria-label": "Questions" }, questionButtons(name)), main.element, environments,
-    h("div", { class: "head" }, h("h2", {}, "All metrics"), h("span", { class: "spacer" }), filter, weight.element), all.element);
+  show(body, head, h("div", { class: "head" }, questionButtons(name), h("span", { class: "spacer" }), weight.element), main.element, environments,
+    h("div", { class: "head" }, h("h2", {}, "All metrics"), h("span", { class: "spacer" }), filter), all.element);
   drawHead(overview);
   draw();
   perTool.load(name, signal);
@@ -67,7 +67,7 @@ function summary(data) {
   const done = data.planned ? Math.min(1, data.step / data.planned) : null;
   const tile = (label, value, more = null) => h("div", { class: "tile" }, h("span", { class: "label" }, label), h("span", { class: "value" }, value), more);
   return [
-    h("div", { class: "head" }, h("h1", { id: "run-name" }, data.name), badge(data.state)),
+    h("div", { class: "head" }, h("h1", { id: "run-name" }, data.name), badge(data.state), data.kind === "run" ? null : h("span", { class: "badge" }, data.kind)),
     h("div", { class: "tiles" },
       tile("step", data.planned ? `${data.step} / ${data.planned}` : data.step, done === null ? null : h("progress", { max: 1, value: done, "aria-label": "steps done" })),
       tile("reward, last step", number(data.reward)),

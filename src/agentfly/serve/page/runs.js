@@ -43,7 +43,7 @@ function table(rows, chosen, draw) {
         onchange: (event) => { chosen[event.target.checked ? "add" : "delete"](one.name); draw(); },
       })),
       h("td", { class: "main" }, h("a", { href: link(["run", one.name]) }, one.name)),
-      h("td", {}, badge(one.state)),
+      h("td", {}, badge(one.state), one.kind === "run" ? null : [" ", h("span", { class: "badge" }, one.kind)]),
       h("td", { class: "right", "data-label": "steps" }, one.planned ? `${one.step}/${one.planned}` : one.step),
       h("td", { class: "right", "data-label": "reward" }, number(one.reward)),
       h("td", {}, spark(one.spark)),

@@ -147,12 +147,26 @@ export class TokenPanel {
     show(this.element, h("dl", {}, rows.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])));
     this.element.hidden = false;
     if (matchMedia("(max-width: 700px)").matches) { this.element.style.left = this.element.style.top = ""; return; }
+    const { left, top } = this.beside(at) ?? this.near(at);
+    this.element.style.left = `${left}px`;
+    this.element.style.top = `${top}px`;
+  }
+
+  /** Right of the conversation, where there is room: nothing is covered. */
+  beside(at) {
+    const left = at.closest(".pair").getBoundingClientRect().left + at.closest(".bubble, .raw-side").offsetWidth + 12;
+    const { clientWidth: width, clientHeight: height } = document.documentElement;
+    if (at.closest(".with-raw") || left + this.element.offsetWidth + 8 > width) return null;
+    return { left, top: Math.min(at.getBoundingClientRect().top, height - this.element.offsetHeight - 8) };
+  }
+
+  /** Below the token, or above it. */
+  near(at) {
     const box = at.getBoundingClientRect();
     const { offsetWidth: width, offsetHeight: height } = this.element;
-    const left = Math.min(box.left, document.documentElement.clientWidth - width - 8);
+    const left = Math.max(8, Math.min(box.left, document.documentElement.clientWidth - width - 8));
     const below = box.bottom + 6 + height < document.documentElement.clientHeight;
-    this.element.style.left = `${Math.max(8, left)}px`;
-    this.element.style.top = `${below ? box.bottom + 6 : Math.max(8, box.top - height - 6)}px`;
+    return { left, top: below ? box.bottom + 6 : Math.max(8, box.top - height - 6) };
   }
 
   clear() { this.element.hidden = true; }
