@@ -14,7 +14,7 @@ set -euo pipefail
 env=${AGENTFLY_ENV:-$HOME/agentfly/.venv}
 port=6379
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-export OMP_WAIT_POLICY=passive
+export OMP_WAIT_POLICY=passive RAY_worker_niceness=0
 
 # All nodes share the secret of this job's cluster.
 export RAY_AUTH_TOKEN=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')

@@ -18,10 +18,10 @@ fi
 
 head=$1
 shift
-ssh "$head" "OMP_WAIT_POLICY=passive $env/bin/ray start --head --port $port"
+ssh "$head" "OMP_WAIT_POLICY=passive RAY_worker_niceness=0 $env/bin/ray start --head --port $port"
 for machine in "$@"; do
   # Nodes of a cluster with authentication need the token that its head has made.
   ssh "$head" 'cat ~/.ray/auth_token 2>/dev/null || true' |
     ssh "$machine" 'mkdir -p ~/.ray && umask 077 && cat > ~/.ray/auth_token'
-  ssh "$machine" "OMP_WAIT_POLICY=passive $env/bin/ray start --address $head:$port"
+  ssh "$machine" "OMP_WAIT_POLICY=passive RAY_worker_niceness=0 $env/bin/ray start --address $head:$port"
 done

@@ -1,7 +1,9 @@
 """Heavy tools and rewards that the nodes of a cluster import."""
 
+import json
 import os
 import time
+from pathlib import Path
 
 from agentfly.errors import ToolError
 from agentfly.rewards import reward
@@ -45,3 +47,8 @@ def die() -> str:
 @reward(heavy=True)
 def right(final_response: str, answer: str) -> bool:
     return answer in final_response
+
+
+def write_place(**place: object) -> None:
+    """Write where a process was placed to the folder that is its address."""
+    Path(str(place["address"]), str(place["rank"])).write_text(json.dumps(place))

@@ -1,12 +1,14 @@
 """A cluster of one node that a run starts itself: environments and heavy functions on it."""
 
 import asyncio
+import json
 import os
 import re
 from pathlib import Path
 
 import pytest
 from tests.cluster import heavy_functions
+from tests.patience import until
 from tests.resources.pool_environments import TASK, Box, soon
 
 from agentfly.agents import Agent
@@ -32,6 +34,7 @@ async def test_a_run_starts_a_cluster_and_leaves_nothing_behind(tmp_path: Path) 
         assert len(pids) == 1
         lives = [Identity.of(pid) for pid in pids]
         assert state.metrics["cluster/tasks"] == 5
+        await _place_processes(cluster, tmp_path)
     assert "adding 2" in (tmp_path / "tasks.log").read_text()
     assert not [life for life in lives if life is not None and life.alive]
 
@@ -43,6 +46,22 @@ async def _lease_an_environment(cluster: RayCluster) -> None:
         manager.lease([spec], owner="me", deadline=soon(120)) as leased,
     ):
         assert await asyncio.to_thread(leased[spec].reset, TASK, Seed(0)) == "REACH 2."
+
+
+async def _place_processes(cluster: RayCluster, folder: Path) -> None:
+    """Place one process beside the bundle of this one; then too many, of which none is placed."""
+    groups = cluster.process_groups(heavy_functions.write_place)
+    async with groups.start(2, str(folder), folder) as others:
+        await until(others.ended)
+        assert "it returned" in str(others.ended())
+    place = json.loads((folder / "1").read_text())
+    assert (place["rank"], place["world_size"], place["host"]) == (1, 2, groups.host)
+    assert (place["local_rank"], place["local_world_size"], place["gpu"]) == (1, 2, None)
+    cluster.settings = cluster.settings.model_copy(update={"start_seconds": 0.5})
+    groups = cluster.process_groups(heavy_functions.write_place)
+    with pytest.raises(ConfigError, match="no room for 9 learner processes that need 1 CPUs each"):
+        async with groups.start(9, str(folder), folder):
+            pass
 
 
 async def _call_heavy_functions(cluster: RayCluster) -> None:

@@ -28,6 +28,8 @@ _VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Ray warns in every process that a later version will behave as this does now.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # Ray would start workers at 15: environments and engines would starve beside a busy learner.
+    "RAY_worker_niceness": "0",
 }
 _log = logging.getLogger(__name__)
 
