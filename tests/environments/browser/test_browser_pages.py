@@ -78,6 +78,16 @@ async def test_numbers_of_another_page_mean_nothing(
         assert "no longer on the page" in (await session.click(find('"B"'))).observation
 
 
+async def test_names_of_fields_do_not_hide_a_form(session: BrowserSession, site: LocalSite) -> None:
+    names = ("title", "id", "className", "tabIndex", "matches", "getAttribute", "labels")
+    fields = "".join(f'<input name="{name}" aria-label="Field {name}">' for name in names)
+    body = f"<p>Before</p><form>{fields}</form><form><input name=childNodes></form><p>After</p>"
+    shown = (await start(session, site.task("/clobbered", body))).observation
+    assert "Before" in shown
+    assert "After" in shown
+    assert shown.count('textbox "Field ') == len(names)
+
+
 async def test_a_long_page_comes_in_parts(site: LocalSite) -> None:
     session = BrowserSession(part_chars=500)
     body = "".join(f"<p>Paragraph number {n}</p>" for n in range(100))

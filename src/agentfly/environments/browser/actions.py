@@ -1,9 +1,11 @@
 """Actions in a page by the numbers of its items; what can't be done is said in words."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
 from agentfly.environments.browser.address import AddressRules, Verdict, complete_url
+from agentfly.environments.browser.chromium import input
 from agentfly.environments.browser.chromium.keyboard import KEY_NAMES, parse_key
 from agentfly.environments.browser.chromium.tab import Tab
 from agentfly.environments.browser.snapshot import Snapshot
@@ -12,8 +14,10 @@ MAX_TEXT = 10_000
 """Maximum characters that one action types."""
 MAX_READ = 4000
 """Maximum characters of an item's text in one answer."""
-MAX_HOVER_CHECKS = 25
-"""Maximum number of times to wait until an element stays in its place under the mouse."""
+HOVER_SECONDS = 5.0
+"""Time in which an element must appear again that vanished under the mouse."""
+MAX_MOVES = 10
+"""An element that has moved this often under the mouse is clicked where it was last."""
 MAX_LISTED = 12
 """Maximum number of options that are listed after a wrong one."""
 
@@ -63,16 +67,26 @@ class PageActions:
     async def click(self, id: int) -> None:
         """Click with the mouse, after scrolling there."""
         at = await self._run("locate", id)
-        await self._tab.move_mouse(at)
-        # The page may react to the mouse: a picture for it is loaded, a menu opens.
-        for _ in range(MAX_HOVER_CHECKS):
-            again = await self._tab.run("locate", id, self._document)
-            if again == at and not self._tab.pending:
+        await input.move_mouse(self._tab, at)
+        at = await self._at_rest(id, at)
+        self._require(at, id)
+        await input.click(self._tab, at)
+
+    async def _at_rest(self, id: int, at: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Wait until an element stays in its place under the mouse; return where it is.
+
+        The page may react to the mouse: a picture for it is loaded, a menu opens.
+        """
+        loop = asyncio.get_running_loop()
+        deadline, moves = loop.time() + HOVER_SECONDS, 0
+        while loop.time() < deadline and moves < MAX_MOVES:
+            again: Mapping[str, Any] = await self._tab.run("locate", id, self._document)
+            if again == at and not self._tab.pending and "problem" not in again:
                 break
             await self._tab.settled()
+            moves += "problem" not in again
             at = again
-        self._require(at, id)
-        await self._tab.click(at)
+        return at
 
     async def type(self, id: int, text: str) -> None:
         """Type over the content of a field."""
@@ -81,7 +95,7 @@ class PageActions:
         if ready["done"]:
             return
         if text:
-            await self._tab.insert(text)
+            await input.insert(self._tab, text)
         elif not ready["empty"]:
             await self.press("Backspace", None)
 
@@ -102,7 +116,7 @@ class PageActions:
             )
         if id is not None:
             await self._run("focus", id)
-        await self._tab.press(parsed)
+        await input.press(self._tab, parsed)
 
     async def scroll(self, id: int, *, down: bool) -> str:
         """Scroll inside an item."""

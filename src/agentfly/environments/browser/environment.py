@@ -1,7 +1,6 @@
 """The environment: one chain's context in a shared browser, with a task's site in it."""
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
@@ -13,7 +12,13 @@ from agentfly.environments.browser.chromium.connection import BrowserLostError, 
 from agentfly.environments.browser.chromium.context import BrowserContext
 from agentfly.environments.browser.chromium.filter_proxy import FilterProxy
 from agentfly.environments.browser.chromium.pool import browser_pool
-from agentfly.environments.browser.chromium.tab import DocumentGoneError, PageStuckError, Tab
+from agentfly.environments.browser.chromium.tab import (
+    DocumentGoneError,
+    PageStuckError,
+    ScriptError,
+    Tab,
+)
+from agentfly.environments.browser.display import Display
 from agentfly.environments.browser.options import BrowserOptions
 from agentfly.environments.browser.sites import make_site
 from agentfly.environments.browser.sites.site import Outcome, Site
@@ -29,6 +34,9 @@ RESET_SECONDS = 180.0
 """Time limit of a reset, a new browser and a site's first preparation included."""
 STEP_SECONDS = 90.0
 """Time limit of a step. Everything in it is bounded by itself; this is for what was overlooked."""
+
+_PAGE_ERRORS = (PageStuckError, DocumentGoneError, ProtocolError, ScriptError)
+"""Failures of a page, after which it is left; the browser goes on."""
 
 T = TypeVar("T")
 
@@ -56,10 +64,7 @@ class BrowserSession:
         self._browser: Browser | None = None
         self._site: Site | None = None
         self._tab: Tab | None = None
-        self._shown: Snapshot | None = None
-        """The page as the model saw it last."""
-        self._part = 0
-        """Which part of the page is shown."""
+        self._display = self._new_display()
         # The calls of one turn run concurrently.
         self._lock = asyncio.Lock()
 
@@ -88,7 +93,7 @@ class BrowserSession:
             self.outcome = await self._site.check(self._view)
             shown = await self._observe()
             lines = [f"Task: {instruction}", *self._notes(), shown]
-            return Step(observation="\n".join(lines), state_key=self._state_key())
+            return Step(observation="\n".join(lines), state_key=self._display.state_key)
 
     async def _enter(self, site: Site) -> None:
         """Lease a context in which only this site can be reached."""
@@ -108,15 +113,15 @@ class BrowserSession:
             await self._page.settled()
             if problem is None:
                 return await site.begin(self._view)
-        except (PageStuckError, DocumentGoneError, ProtocolError) as error:
+        except _PAGE_ERRORS as error:
             problem = str(error)
         self._raise_failure()
         raise EnvError(f"the task's first page {site.start} can't be opened: {problem}")
 
     async def _leave(self) -> None:
         resources, self._resources = self._resources, AsyncExitStack()
-        self._context = self._site = self._tab = self._shown = self._browser = None
-        self._part, self.outcome = 0, Outcome()
+        self._context = self._site = self._tab = self._browser = None
+        self._display, self.outcome = self._new_display(), Outcome()
         await resources.aclose()
 
     # ------------------------------------------------------------------ actions
@@ -189,19 +194,20 @@ class BrowserSession:
                 return Step(observation=OVER, done=True)
             tab = self._page
             tab.dialogs = 0
-            invalid, said, before = False, None, self._part
-            self._part = before if keep_part else 0
+            display = self._display
+            invalid, said, before = False, None, display.part
+            display.part = before if keep_part else 0
             try:
-                said = await action(PageActions(tab, self._shown, self._site_now.rules))
+                said = await action(PageActions(tab, display.page, self._site_now.rules))
             except ActionProblem as problem:
-                invalid, said, self._part = True, str(problem), before
-            except (PageStuckError, DocumentGoneError, ProtocolError) as error:
+                invalid, said, display.part = True, str(problem), before
+            except _PAGE_ERRORS as error:
                 await self._replace(tab, error)
             return await self._answer(said, invalid=invalid, whole=whole)
 
     async def _answer(self, said: str | None, *, invalid: bool, whole: bool) -> Step:
         """Observe the page after an action, and check how far the task is solved."""
-        seen = self._shown
+        seen = self._display.page
         shown = await self._observe(whole=whole)
         self._raise_failure()
         self.outcome = await self._check()
@@ -210,45 +216,27 @@ class BrowserSession:
         lines += self._notes()
         if done:
             lines.append(OVER)
-        elif not invalid or self._shown != seen:
+        elif not invalid or self._display.page != seen:
             lines.append(shown)
         return Step(
             observation="\n".join(lines),
             reward=self.outcome.reward if done else 0.0,
             done=done,
             info={"invalid": True} if invalid else {},
-            state_key=self._state_key(),
+            state_key=self._display.state_key,
         )
 
     async def _observe(self, *, whole: bool = False) -> str:
         """Wait until the page settles; return it as text."""
-        before = self._shown
         tab = self._page
         try:
-            page = Snapshot.from_page(await tab.items(self._site_now.hidden))
-        except (PageStuckError, DocumentGoneError, ProtocolError) as error:
+            listed = await tab.items(self._site_now.hidden)
+        except _PAGE_ERRORS as error:
             await self._replace(tab, error)
-            page = Snapshot.from_page(await self._page.items(()))
-        self._shown = page
-        same = before is not None and before.document == page.document
-        if not same:
-            self._part = 0
-        if self.options.changes_only and same and before is not None and not whole:
-            return page.changes(before)
-        return self._text(page)
-
-    def _text(self, page: Snapshot) -> str:
-        parts = page.parts(self.options.part_chars)
-        self._part = min(self._part, len(parts) - 1)
-        first, last = parts[self._part]
+            listed = await self._page.items(())
+        text = self._display.show(Snapshot.from_page(listed), whole=whole)
         tabs = self._context_now.tabs
-        lines = [page.header, *page.lines[first:last]]
-        if len(tabs) > 1:
-            lines[0] = f"Tab {tabs.index(self._page) + 1} of {len(tabs)}. {lines[0]}"
-        if len(parts) > 1:
-            more = " The page has even more." if page.cut else ""
-            lines.append(f"Part {self._part + 1} of {len(parts)}.{more}")
-        return "\n".join(lines)
+        return f"Tab {tabs.index(self._page) + 1} of {len(tabs)}. {text}" if len(tabs) > 1 else text
 
     def _notes(self) -> list[str]:
         return self._context_now.take_notes()
@@ -256,19 +244,15 @@ class BrowserSession:
     async def _check(self) -> Outcome:
         try:
             return await self._site_now.check(self._view)
-        except (PageStuckError, DocumentGoneError, ProtocolError):
+        except _PAGE_ERRORS:
             return self.outcome  # The page is just changing: the next step will tell.
 
     async def _turn_part(self, by: int) -> str | None:
-        page = self._shown
-        count = len(page.parts(self.options.part_chars)) if page else 1
-        if not 0 <= self._part + by < count:
+        first = self._display.turn(by)
+        if first is None:
             where = "last" if by > 0 else "first"
             raise ActionProblem(f"This is the {where} part of the page.")
-        self._part += by
-        assert page is not None, "it has several parts"
-        first, _ = page.parts(self.options.part_chars)[self._part]
-        await self._page.run("show", page.items[first].id)
+        await self._page.run("show", first)
         return None
 
     async def _choose_tab(self, number: int | None) -> str | None:
@@ -306,10 +290,9 @@ class BrowserSession:
         if failure := self._context_now.failure:
             raise failure
 
-    def _state_key(self) -> str:
-        page = self._shown
-        seen = "\0".join((page.url, *page.lines)) if page else ""
-        return hashlib.blake2b(seen.encode(errors="replace"), digest_size=16).hexdigest()
+    def _new_display(self) -> Display:
+        options = self.options
+        return Display(part_chars=options.part_chars, changes_only=options.changes_only)
 
     @property
     def _page(self) -> Tab:
@@ -323,7 +306,8 @@ class BrowserSession:
 
     @property
     def _view(self) -> "TabView":
-        return TabView(self._page, self._shown.url if self._shown else "")
+        shown = self._display.page
+        return TabView(self._page, shown.url if shown else "")
 
     @property
     def _context_now(self) -> BrowserContext:
@@ -357,7 +341,7 @@ class TabView:
 async def _title(tab: Tab) -> str:
     try:
         return str(await tab.evaluate("document.title + ' ' + location.href"))[:200]
-    except (PageStuckError, DocumentGoneError, ProtocolError):
+    except _PAGE_ERRORS:
         return "it does not answer"
 
 
@@ -376,3 +360,5 @@ async def _bounded(work: Coroutine[Any, Any, T], seconds: float, doing: str) -> 
             return await work
     except TimeoutError:
         raise EnvError(f"{doing} took more than {seconds:g} s") from None
+    except _PAGE_ERRORS as error:
+        raise EnvError(f"{doing} failed: {error}") from error

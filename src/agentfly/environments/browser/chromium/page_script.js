@@ -43,6 +43,7 @@
   ]);
 
   const roleOf = (el, style) => {
+    if (el instanceof HTMLFormElement) return null;
     const given = (el.getAttribute("role") || "").trim().toLowerCase();
     const tag = el.tagName.toUpperCase();
     if (tag === "INPUT") return el.type === "hidden" ? null : FIELDS[el.type] || "textbox";
@@ -213,7 +214,8 @@
         if (style.visibility !== "visible") this.hiddenParts(node);
         return;
       }
-      this.element(node, style);
+      // A form's fields may hide its own properties: <input name="children">.
+      try { this.element(node, style); } catch (error) { this.run = []; }
     }
 
     // A hidden element may have visible children.

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from agentfly.environments.browser.chromium.connection import Connection, Params, ProtocolError
-from agentfly.environments.browser.chromium.keyboard import Key
 
 WORLD = "agentfly"
 """Name of the world in which our own script runs, apart from the page's."""
@@ -306,34 +305,9 @@ class Tab:
         self.pending -= 1
         self._changed.set()
 
-    # ------------------------------------------------------------------ input
+    # ------------------------------------------------------------------ other calls
 
-    async def move_mouse(self, at: Mapping[str, float]) -> None:
-        """Move the mouse to a point."""
-        await self._input(("Input.dispatchMouseEvent", {"type": "mouseMoved", **at}))
-
-    async def click(self, at: Mapping[str, float]) -> None:
-        """Click at a point with the mouse."""
-        button = {**at, "button": "left", "clickCount": 1}
-        await self._input(
-            ("Input.dispatchMouseEvent", {"type": "mouseMoved", **at}),
-            ("Input.dispatchMouseEvent", {"type": "mousePressed", **button}),
-            ("Input.dispatchMouseEvent", {"type": "mouseReleased", **button}),
-        )
-
-    async def insert(self, text: str) -> None:
-        """Type text over the selection."""
-        await self._input(("Input.insertText", {"text": text}))
-
-    async def press(self, key: Key) -> None:
-        """Press and release a key."""
-        down = {"type": "keyDown" if key.text else "rawKeyDown", **key.params()}
-        await self._input(
-            ("Input.dispatchKeyEvent", down),
-            ("Input.dispatchKeyEvent", {"type": "keyUp", **key.params(), "text": ""}),
-        )
-
-    async def _input(self, *calls: tuple[str, Params]) -> None:
+    async def input(self, *calls: tuple[str, Params]) -> None:
         """Send input events at once, in order; a navigation may swallow their answers."""
         *first, last = calls
         for method, params in first:
