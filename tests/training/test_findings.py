@@ -1,11 +1,15 @@
 """Runs that can't learn say why, once, with the way out."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from tests.training.learner_cases import make_groups
 from tests.training.small_trainer import HELD_OUT, ROWS, agent, one_source, settings, train
 from torch import Tensor
 from typer.testing import CliRunner
@@ -17,10 +21,10 @@ from agentfly.cli.train import train as train_command
 from agentfly.config import to_toml
 from agentfly.errors import FormatError, RunError
 from agentfly.observe import RunProgress
-from agentfly.observe.findings import Finding, FindingKind, read_findings
+from agentfly.observe.findings import Finding, FindingKind, Findings, read_findings
 from agentfly.observe.run_folder import FINDINGS, RunFolder
 from agentfly.tools import calculator
-from agentfly.types import Message, ToolCall
+from agentfly.types import Group, Message, Score, StepMetrics, ToolCall, Turn
 
 
 class Shown(RunProgress):
@@ -88,7 +92,7 @@ def test_equal_rewards_are_reported_once_and_nothing_was_learned(tmp_path: Path)
         (FindingKind.NOTHING_LEARNED, 3),
     ]
     flat = only(result.findings, FindingKind.FLAT_REWARDS)
-    assert flat.sentence.startswith("In 2 steps in a row every chain got the reward 0")
+    assert flat.sentence.startswith("Every one of the last 12 chains got the reward 0: nothing")
     assert "agentfly sft" in flat.way_out
     assert not result.learned
     assert shown.lines.count(f"step 2: {flat}") == 1
@@ -101,7 +105,7 @@ def test_a_resumed_run_keeps_what_was_found_and_does_not_repeat_it(tmp_path: Pat
     chosen = settings(tmp_path, train={"steps": 4, "lr": 1e-3})
     result = train(one_source(nothing), chosen=chosen, progress=shown, resume=True)
     assert kinds(result.findings)[0] == (FindingKind.FLAT_REWARDS, 2)
-    assert not [line for line in shown.lines if "in a row" in line]
+    assert not [line for line in shown.lines if "got the reward" in line]
 
 
 def test_a_run_stopped_before_its_first_checkpoint_says_so_when_resumed(tmp_path: Path) -> None:
@@ -153,6 +157,49 @@ def test_numbers_that_are_not_finite_are_reported_and_not_taken_for_equal_reward
     assert nothing_learned.way_out == "Other findings say why: not_finite of step 1."
     assert ("tokens." in found.sentence) == (name != "root_of_zero")
     assert read_findings(result.folder / FINDINGS) == result.findings
+
+
+def test_equal_rewards_are_no_finding_once_rewards_differ(tmp_path: Path) -> None:
+    def group(*rewards: float) -> Group:
+        chains = [
+            replace(chain, score=Score(value=reward))
+            for chain, reward in zip(any_group.members, rewards, strict=True)
+        ]
+        return replace(any_group, members=tuple(chains))
+
+    (any_group,) = make_groups(groups=1, chains=2)
+    open_findings = partial(
+        Findings.open, tmp_path / FINDINGS, [], with_tools=frozenset(), algorithm="grpo"
+    )
+    findings = open_findings(step=0)
+    learned = StepMetrics(updates=0, metrics={}, seconds={})
+    findings.take(1, [group(1.0, 1.0)] * 15, learned)
+    assert not findings.found, "30 chains are too few"
+    findings = open_findings(step=0)
+    findings.take(1, [group(1.0, 1.0)] * 16, learned)
+    (found,) = read_findings(tmp_path / FINDINGS)
+    assert (found.kind, found.step) == (FindingKind.FLAT_REWARDS, 1)
+    assert "harder" in found.way_out
+    findings.take(2, [group(1.0, 0.0)], replace(learned, updates=1))
+    assert read_findings(tmp_path / FINDINGS) == ()
+
+
+def no_token(turns: Sequence[Turn]) -> list[bool]:
+    """Leave out everything."""
+    return [False for _ in turns]
+
+
+def test_a_mask_that_leaves_nothing_is_named(tmp_path: Path) -> None:
+    mask = f"{__name__}:no_token"
+    result = train(
+        one_source(),
+        chosen=settings(tmp_path, rollout={"tasks_per_step": 2, "num_chains": 3, "mask": mask}),
+    )
+    assert kinds(result.findings) == [
+        (FindingKind.MASKED_OUT, 1),
+        (FindingKind.NOTHING_LEARNED, 2),
+    ]
+    assert result.findings[0].sentence.startswith(f"The mask {mask!r} left out every sampled token")
 
 
 def test_a_run_that_learns_finds_nothing(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ runs/demo/findings.json
          "sentence": "No chain of 64 called a tool.", "way_out": "Show the model …"}]}
 
 A finding is reported once, at the first step where it is certain, and stays with the run: in its
-log, in this file, and in the summary at its end.
+log, in this file, and in the summary at its end. Equal rewards are no longer a finding once rewards
+differ: harder or easier tasks may come later.
 """
 
 import json
@@ -27,7 +28,9 @@ from agentfly.types import Group, StepMetrics, StopReason, Task, ToolResult, Too
 
 FORMAT_VERSION = 1
 FLAT_STEPS = 2
-"""Steps in a row without any difference in rewards that make it certain."""
+"""Steps in a row without any difference in rewards after which it is reported."""
+FLAT_CHAINS = 32
+"""Chains without any difference in rewards after which it is reported, if that is sooner."""
 MIN_CALLS = 8
 """Calls without a success that make it certain that a tool, or the model's format, is broken."""
 MIN_CHAINS = 16
@@ -55,6 +58,8 @@ class FindingKind(StrEnum):
     """Rows lack a field that the reward reads."""
     FAILED_CHAINS = "failed_chains"
     """Chains fail, for a cause other than a missing field."""
+    MASKED_OUT = "masked_out"
+    """The mask leaves out every token that was sampled."""
     UNSEEN_TOOLS = "unseen_tools"
     """A model without general abilities is given tools that it was not trained with."""
     NOT_FINITE = "not_finite"
@@ -135,7 +140,19 @@ class Findings:
             seen.take(some, updates=tried)
             if source in self.with_tools:
                 self._report(step, source, seen.calls())
+            if seen.flat_steps == 0:
+                self._withdraw(step, source, FindingKind.FLAT_REWARDS)
             self._report(step, source, seen.rewards())
+
+    def take_masked(self, step: int, mask: str, chains: int) -> None:
+        """Report that the mask has left no token of a step to train on."""
+        text = (
+            f"The mask {mask!r} left out every sampled token of {count(chains, 'chain')}: there is "
+            "nothing to train on.",
+            "Correct it (`agentfly show RUN 1 --tokens --trust` shows which tokens it leaves out), "
+            'or set rollout.mask = "all_sampled".',
+        )
+        self._report(step, "default", [(FindingKind.MASKED_OUT, *text)])
 
     def take_failures(self, step: int, groups: Sequence[Group]) -> None:
         """Look for causes of failed chains, also in a step that is too broken to learn from."""
@@ -183,10 +200,21 @@ class Findings:
             )
             self.found.append(finding)
             _log.warning("step %d: %s", step, finding)
-            content = [asdict(one) for one in self.found]
-            with whole_file(self.path) as file:
-                data = {"v": FORMAT_VERSION, "kind": "findings", "findings": content}
-                file.write((json.dumps(data, indent=1) + "\n").encode())
+            self._write()
+
+    def _withdraw(self, step: int, source: str, kind: FindingKind) -> None:
+        """Drop a finding that no longer holds, and say so."""
+        gone = [old for old in self.found if (old.kind, old.source) == (kind, source)]
+        for old in gone:
+            self.found.remove(old)
+            _log.warning("step %d: %s of step %d no longer holds", step, old.kind, old.step)
+            self._write()
+
+    def _write(self) -> None:
+        content = [asdict(one) for one in self.found]
+        with whole_file(self.path) as file:
+            data = {"v": FORMAT_VERSION, "kind": "findings", "findings": content}
+            file.write((json.dumps(data, indent=1) + "\n").encode())
 
 
 def unseen_tools_finding(source: str, model: str, tools: Sequence[str]) -> Finding:
@@ -223,6 +251,7 @@ class _Seen:
     works: set[str] = field(default_factory=set)
     """Tools of which a call succeeded."""
     flat_steps: int = 0
+    flat_chains: int = 0
     rewards_seen: set[float] = field(default_factory=set)
     """Rewards of the last steps without a difference."""
 
@@ -242,6 +271,7 @@ class _Seen:
         nothing_differs = not any(group.has_spread for group in groups)
         flat = len(rewards) == 1 or (bool(rewards) and nothing_differs and updates == 0)
         self.flat_steps = self.flat_steps + 1 if flat else 0
+        self.flat_chains = self.flat_chains + summary.scored if flat else 0
         self.rewards_seen = (self.rewards_seen | rewards) if flat else set()
 
     def calls(self) -> list[_Certain]:
@@ -286,19 +316,20 @@ class _Seen:
 
     def rewards(self) -> list[_Certain]:
         """Return what is certain about the rewards so far."""
-        if self.flat_steps < FLAT_STEPS:
+        if self.flat_steps < FLAT_STEPS and self.flat_chains < FLAT_CHAINS:
             return []
         values = sorted(self.rewards_seen)
         what = (
-            f"every chain got the reward {values[0]:g}"
+            f"got the reward {values[0]:g}"
             if len(values) == 1
-            else "all chains of a task got the same reward"
+            else "got the same reward as the others of its task"
         )
         easy = min(values) >= 1.0
         return [
             (
                 FindingKind.FLAT_REWARDS,
-                f"In {self.flat_steps} steps in a row {what}: there is nothing to learn from.",
+                f"Every one of the last {self.flat_chains} chains {what}: nothing could be learned "
+                f"from {count(self.flat_steps, 'step')}.",
                 _HARDER if easy else _EASIER,
             )
         ]
@@ -308,7 +339,10 @@ _TEACH_CALLS = (
     "Show it one call (a worked example in the rows' `messages`), let it imitate some first "
     '(agentfly sft), try another kind (kind = "tags" or "react"), or take a larger model.'
 )
-_HARDER = "Take harder tasks, or end such a run early by train.target_reward."
+_HARDER = (
+    "The model may solve these tasks already: take harder ones, or end such a run early by "
+    "train.target_reward. If it should not, see whether the reward accepts wrong answers too."
+)
 _EASIER = (
     "Take easier tasks or a reward with partial credit, let the model imitate solutions first "
     "(agentfly sft), raise rollout.num_chains, or take a larger model. `agentfly validate` shows "

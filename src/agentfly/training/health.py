@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Sequence
 
+from agentfly.chat import MaskPolicy, apply_mask
 from agentfly.errors import RunError
 from agentfly.observe import summarize
 from agentfly.types import Group, StopReason, ToolStatus, Trajectory
@@ -13,6 +14,14 @@ _log = logging.getLogger(__name__)
 def has_trainable(group: Group) -> bool:
     """Return whether any chain of the group can be trained on."""
     return any(member.trainable for member in group.members)
+
+
+def masks_everything(groups: Iterable[Group], mask: MaskPolicy) -> bool:
+    """Return whether there are chains to train on, and the mask leaves no token of any."""
+    chains = [member for group in groups for member in group.members if member.trainable]
+    return bool(chains) and not any(
+        any(flags) for chain in chains for flags in apply_mask(mask, chain.turns)
+    )
 
 
 def require_healthy(groups: Iterable[Group], *, max_failed_share: float) -> None:

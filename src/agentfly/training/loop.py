@@ -27,7 +27,7 @@ from agentfly.observe.run_folder import RunFolder
 from agentfly.resources import EnvironmentManager
 from agentfly.tasks import Ledger
 from agentfly.training.checkpoint import Checkpoint, Checkpoints, export_model
-from agentfly.training.health import TimeLimitWarning
+from agentfly.training.health import TimeLimitWarning, masks_everything
 from agentfly.training.publisher import Publisher, uninterrupted
 from agentfly.training.rollout_stages import Evaluator, Sampled, Sampler
 from agentfly.training.run_state import write_state
@@ -119,6 +119,9 @@ class Loop:
         if learned.credit:
             write_credit(self.folder.credit_file(step), learned.credit)
         self.findings.take(step, sampled.all, learned)
+        if not learned.updates and masks_everything(sampled.groups, self.mask):
+            chains = sum(len(group.members) for group in sampled.groups)
+            self.findings.take_masked(step, self.settings.rollout.mask, chains)
         sending = f"publishing version {step} to {type(self.engine).__name__}"
         with self._deferred_timing("publishing"), self.watchdog.stage(sending):
             await self.publisher.publish(step)
