@@ -21,6 +21,7 @@ OPTIONS: dict[str, dict[str, object]] = {
     "search": {"short": True, "k": 1, "hops": [1, 2]},
     "webshop": {"level": "easy", "page_size": 3},
     "alfworld": {"size": "small", "task_types": ["pick_and_place_simple"], "max_turns": 10},
+    "browser": {"site": "miniwob", "tasks": ["click-button", "click-test"], "max_turns": 10},
     "scienceworld": {"tasks": ["find-non-living-thing"], "simplifications": ["easy"]},
 }
 """Options with which each environment begins easy."""
