@@ -70,7 +70,7 @@ class PageActions:
         await input.move_mouse(self._tab, at)
         at = await self._at_rest(id, at)
         self._require(at, id)
-        await input.click(self._tab, at)
+        await input.click(self._tab, {"x": at["x"], "y": at["y"]})
 
     async def _at_rest(self, id: int, at: Mapping[str, Any]) -> Mapping[str, Any]:
         """Wait until an element stays in its place under the mouse; return where it is.
@@ -80,8 +80,8 @@ class PageActions:
         loop = asyncio.get_running_loop()
         deadline, moves = loop.time() + HOVER_SECONDS, 0
         while loop.time() < deadline and moves < MAX_MOVES:
-            again: Mapping[str, Any] = await self._tab.run("locate", id, self._document)
-            if again == at and not self._tab.pending and "problem" not in again:
+            again: Mapping[str, Any] = await self._tab.run("hover", id, self._document)
+            if again == {**at, "over": True} and not self._tab.pending:
                 break
             await self._tab.settled()
             moves += "problem" not in again

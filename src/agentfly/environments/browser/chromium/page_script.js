@@ -431,6 +431,15 @@
     return { x: at.x + far.x, y: at.y + far.y };
   };
 
+  // Where an item is, and whether the page has noticed that the mouse is over it.
+  const hover = (id, given) => {
+    const at = locate(id, given);
+    if (at.problem) return at;
+    const { el } = find(id, given);
+    const over = [el, ...(el.labels || [])].some((one) => one.matches(":hover"));
+    return { ...at, over };
+  };
+
   const POINTS = [[0.5, 0.5], [0.25, 0.5], [0.75, 0.5], [0.5, 0.2], [0.5, 0.8], [0.08, 0.5], [0.92, 0.5]];
   const pointsOf = (node) => {
     const boxes = node.nodeType === 3 ? [boxOf(node)] : [...node.getClientRects(), boxOf(node)];
@@ -548,5 +557,5 @@
     return { text: (whole || "").slice(0, 200000) };
   };
 
-  globalThis.agentfly = { list, settle, locate, field, choose, focus, scroll, show, text };
+  globalThis.agentfly = { list, settle, locate, hover, field, choose, focus, scroll, show, text };
 })();

@@ -82,4 +82,4 @@ EXPERTS: Mapping[str, Solver] = MappingProxyType(
         "visual-addition": forms.visual_addition,
     }
 )
-"""Experts that solve every seed of their task."""
+"""Experts by task; a slow test lets each of them play 20 seeds."""
