@@ -12,11 +12,13 @@ another process writes it, it is kept in memory alone.
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic_core import from_json
 
 from agentfly.errors import AgentFlyError, FormatError
 from agentfly.observe.chain_place import BEGINNING, Place, placed_lines, read_line
@@ -25,7 +27,7 @@ from agentfly.observe.recorded_run import ChainFile, RecordedRun
 from agentfly.observe.trajectory_file import FORMAT_VERSION as CHAIN_VERSION
 from agentfly.observe.trajectory_file import KIND as CHAIN_KIND
 from agentfly.observe.trajectory_file import decode_trajectory
-from agentfly.runtime.journal import Journal, read_record, read_records
+from agentfly.runtime.journal import Journal, read_record, read_records, require_record
 from agentfly.types import Trajectory
 from agentfly.types.short_text import printable, shorten
 
@@ -146,6 +148,8 @@ class FileIndex:
         self._identity = _identity(file.path)
         self._next = BEGINNING
         self._whole = False
+        self._lines: Generator[tuple[Place, bytes], None, None] | None = None
+        self._journal: Journal | None = None
         self._load()
 
     @property
@@ -168,28 +172,40 @@ class FileIndex:
         """Index further chains until a time of the monotonic clock; return whether all are."""
         if self._whole and self.file.finished:
             return True
-        journal = self._journal()
         try:
-            self._whole = self._extend(deadline, journal)
+            self._whole = self._extend(deadline)
         except (OSError, FormatError) as error:
             self.problem, self._whole = str(error), True
-        finally:
-            if journal is not None:
-                journal.close()
+        if self._whole:
+            self.close()
         return self._whole
 
-    def _extend(self, deadline: float, journal: Journal | None) -> bool:
-        for place, line in placed_lines(self.file.path, self._next):
+    def _extend(self, deadline: float) -> bool:
+        # Both stay open until the file is whole: to begin again costs as much as many chains.
+        self._lines = self._lines or placed_lines(self.file.path, self._next)
+        self._journal = self._journal or self._open_journal()
+        for place, line in self._lines:
             self._next = place.after
             if (row := self._row(place, line)) is not None:
-                self.rows.append(row)
-                if journal is not None:
-                    journal.append({**asdict(row), "place": _triple(place)})
+                self._keep(row)
             if time.monotonic() > deadline:
                 return False
-        if journal is not None and self.file.finished:
-            journal.append({"whole": True})
+        if self._journal is not None and self.file.finished:
+            self._journal.append({"whole": True})
         return True
+
+    def _keep(self, row: IndexRow) -> None:
+        self.rows.append(row)
+        if self._journal is not None:
+            self._journal.append({**asdict(row), "place": _triple(row.place)})
+
+    def close(self) -> None:
+        """Close its files; `extend` opens them again."""
+        if self._lines is not None:
+            self._lines.close()
+        if self._journal is not None:
+            self._journal.close()
+        self._lines = self._journal = None
 
     def _row(self, place: Place, line: bytes) -> IndexRow | None:
         try:
@@ -216,7 +232,7 @@ class FileIndex:
         self._next = rows[-1].place.after if rows else BEGINNING
         self._whole = "whole" in records[-1]
 
-    def _journal(self) -> Journal | None:
+    def _open_journal(self) -> Journal | None:
         """Open the index file for appending; None where this process can't write it."""
         try:
             if not self.rows:
@@ -231,7 +247,11 @@ class FileIndex:
 
 def decode_line(line: bytes, where: str) -> Trajectory:
     """Return the chain of a line of a file of chains; FormatError if it is none."""
-    record = read_record(line, where, kind=CHAIN_KIND, version=CHAIN_VERSION)
+    try:
+        # Four times as fast as the standard library's, and most of the time goes here.
+        record = require_record(from_json(line), where, kind=CHAIN_KIND, version=CHAIN_VERSION)
+    except ValueError:  # Also for half of a surrogate pair, which that parser does not take.
+        record = read_record(line, where, kind=CHAIN_KIND, version=CHAIN_VERSION)
     del record["v"], record["kind"]
     return decode_trajectory(record, where=where)
 
@@ -285,10 +305,20 @@ class RunIndex:
     def _look(self) -> None:
         """Find files that came, went or were replaced."""
         files = {file.path.name: file for file in RecordedRun(self._path).chain_files}
+        before = self._files
         self._files = {
             name: self._kept(name) or FileIndex(file, self._path / FOLDER)
             for name, file in files.items()
         }
+        for name, index in before.items():
+            if self._files.get(name) is not index:
+                index.close()
+
+    def close(self) -> None:
+        """Close all files; nothing that was indexed is lost."""
+        with self._lock:
+            for index in self._files.values():
+                index.close()
 
     def _kept(self, name: str) -> FileIndex | None:
         known = self._files.get(name)

@@ -5,7 +5,7 @@ one member, as earlier versions wrote it, is read from its beginning.
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -40,7 +40,9 @@ class Place:
 BEGINNING = Place(0, 0, 0)
 
 
-def placed_lines(path: Path, begin: Place = BEGINNING) -> Iterator[tuple[Place, bytes]]:
+def placed_lines(
+    path: Path, begin: Place = BEGINNING
+) -> Generator[tuple[Place, bytes], None, None]:
     """Yield the lines of a file from a place on, each with its own place; a torn one is left out.
 
     Raises:

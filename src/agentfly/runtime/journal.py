@@ -223,6 +223,13 @@ def read_record(
         raise FormatError(f"{where} is not JSON: {error}. {_way_out(checksums_from)}") from error
     if checksums_from is not None:
         _require_checksum(line, record, where, checksums_from)
+    return require_record(record, where, kind=kind, version=version, checksums_from=checksums_from)
+
+
+def require_record(
+    record: object, where: str, *, kind: str, version: int, checksums_from: int | None = None
+) -> dict[str, Any]:
+    """Return the value of a line if it is a record of this kind and version, else FormatError."""
     if not isinstance(record, dict) or record.get("kind") != kind:
         found = record.get("kind") if isinstance(record, dict) else type(record).__name__
         raise FormatError(

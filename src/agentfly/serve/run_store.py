@@ -102,5 +102,12 @@ class RunStore:
             found = self._open.pop(name, None) or OpenRun(path)
             self._open[name] = found
             while len(self._open) > MAX_OPEN:
-                del self._open[next(iter(self._open))]
+                self._open.pop(next(iter(self._open))).index.close()
             return found
+
+    def close(self) -> None:
+        """Close the files of all runs."""
+        with self._lock:
+            for opened in self._open.values():
+                opened.index.close()
+            self._open.clear()

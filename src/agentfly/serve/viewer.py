@@ -76,22 +76,18 @@ def viewer(folder: Path, listen: Listen | None = None) -> Iterator[str]:
             f"there is no folder {str(folder)!r}: expected the folder in which runs are kept, or "
             "that of one run"
         )
-    closing = threading.Event()
-    with serving_in_thread(viewer_application(folder, closing), listen or Listen()) as address:
-        try:
-            yield address
-        finally:
-            closing.set()
+    closing, store = threading.Event(), RunStore(folder)
+    try:
+        with serving_in_thread(_application(store, closing), listen or Listen()) as address:
+            try:
+                yield address
+            finally:
+                closing.set()  # It ends open streams, for which the server would wait.
+    finally:
+        store.close()
 
 
-def viewer_application(folder: Path, closing: threading.Event) -> Application:
-    """Return the application: its routes, behind the checks of all our servers.
-
-    Args:
-        folder: The folder in which runs are kept, or that of one run.
-        closing: Set when the server is to be stopped, which ends open streams.
-    """
-    store = RunStore(folder)
+def _application(store: RunStore, closing: threading.Event) -> Application:
     return Application(
         routes=[*_page_routes(), *_data_routes(store), _changes_route(store, closing)],
         limits=BodyLimits(max_bytes=1 << 10),
