@@ -150,7 +150,7 @@ class FileIndex:
         self._whole = False
         self._lines: Generator[tuple[Place, bytes], None, None] | None = None
         self._journal: Journal | None = None
-        self._load()
+        self._loaded = False
 
     @property
     def total_bytes(self) -> int:
@@ -170,6 +170,9 @@ class FileIndex:
 
     def extend(self, deadline: float) -> bool:
         """Index further chains until a time of the monotonic clock; return whether all are."""
+        if not self._loaded:
+            self._load()
+            self._loaded = True
         if self._whole and self.file.finished:
             return True
         try:
@@ -299,7 +302,7 @@ class RunIndex:
         with self._lock:
             self._look()
             for index in reversed(list(self._files.values())):
-                if not index.extend(deadline):
+                if not index.extend(deadline) or time.monotonic() > deadline:
                     return
 
     def _look(self) -> None:
