@@ -1,0 +1,75 @@
+"""Claims about learning: held out, with intervals, and from a recorded file."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs" / "results"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ROW = re.compile(r"^\| (?:random|warm start|after RL|expert) \| \d.*$", re.MULTILINE)
+"""A row of a table of an environment's results."""
+BARE = re.compile(r"(?:rises?|rose|from|was) (?:from )?0?\.\d+ to (?:over )?[01]\.\d+")
+"""A gain in a sentence: it has no interval, and no file that it comes from."""
+OTHERS = {"PPO": "ppo", "REINFORCE++": "reinforce++", "GRPO": "grpo", "RLOO": "rloo"}
+
+
+def recorded_rows() -> set[str]:
+    tables = [table.read_text() for table in RESULTS.glob("*/table.md")]
+    return {row for table in tables for row in ROW.findall(table)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_row_of_results_is_recorded(page: Path) -> None:
+    said = set(ROW.findall(page.read_text()))
+    assert said <= recorded_rows()
+
+
+def test_rows_are_found_and_have_intervals() -> None:
+    rows = recorded_rows()
+    assert len(rows) >= 16
+    assert all(re.search(r"\(\d\.\d\d to \d\.\d\d\)", row) for row in rows)
+    assert ROW.search((ROOT / "docs" / "webshop.md").read_text())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_sentence_claims_a_gain_by_bare_numbers(page: Path) -> None:
+    assert BARE.findall(page.read_text()) == []
+
+
+def test_the_code_tables_are_recorded() -> None:
+    page = (ROOT / "docs" / "code.md").read_text()
+    for name in ("code_interpreter", "code_blocks"):
+        rows = ROW.findall((RESULTS / name / "table.md").read_text())
+        before, after = (row.split("|")[2].strip() for row in rows[:2])
+        assert f"`examples/{name}.toml` | {before} | {after} |" in page
+    assert "intervals of the code blocks overlap" in page
+
+
+def test_the_quick_start_is_recorded() -> None:
+    report = json.loads((RESULTS / "quickstart" / "report.json").read_text())
+    cells = " | ".join(interval(report[when]) for when in ("before", "after"))
+    assert f"| reward | {cells} |" in (ROOT / "README.md").read_text()
+    assert f"| {cells} |" in (ROOT / "docs" / "training.md").read_text()
+
+
+def interval(metrics: dict[str, Any]) -> str:
+    mean, low, high = (metrics[f"eval/reward{end}"] for end in ("", "_low", "_high"))
+    return f"{mean:.2f} ({low:.2f} to {high:.2f})"
+
+
+@pytest.mark.parametrize(("label", "algorithm"), OTHERS.items())
+def test_the_ranges_over_seeds_are_recorded(label: str, algorithm: str) -> None:
+    runs = json.loads((RESULTS / "tiny_calculator" / "curves.json").read_text())["runs"]
+    mine = [run for run in runs if run["algorithm"] == algorithm and not run["max_staleness"]]
+    assert len(mine) == 3
+    cells = [f"{min(x):.2f} to {max(x):.2f}" for x in ([r[w] for r in mine] for w in WHEN)]
+    page = (ROOT / "docs" / "training.md").read_text()
+    (row,) = [line for line in page.splitlines() if f"`tiny`, {label}" in line]
+    assert " | ".join(cells) in row
+
+
+WHEN = ("before", "after")
