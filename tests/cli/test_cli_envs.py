@@ -19,7 +19,7 @@ import pytest
 from tests.cli.terminal import WAIT_SECONDS, agentfly
 from typer.testing import CliRunner, Result
 
-from agentfly.cli.envs.play import read_line
+from agentfly.cli.envs.play import leaves, read_line
 from agentfly.cli.main import app
 from agentfly.cli.serving import until_interrupted
 from agentfly.environments import ENVIRONMENTS
@@ -51,6 +51,15 @@ def test_info_shows_options_tools_and_a_task() -> None:
     assert "levels = [1]" in shown
     assert "code_interpreter(code)" in shown
     assert '"question"' in shown
+
+
+def test_info_lists_the_values_of_options_and_takes_some() -> None:
+    shown = envs("info", "code", "tasks=programs").output
+    assert '["math" | "programs" | "gsm8k" | "humaneval" | "mbpp" | "apps"]' in shown
+    assert "[1 | 2 | 3]" in shown
+    assert "[≥ 1]" in shown
+    assert "[true | false]" in shown
+    assert "reward hidden_tests" in shown, "the reward of programs"
 
 
 @pytest.mark.parametrize("kind", ["tools", "code"])
@@ -232,6 +241,23 @@ def test_with_one_tool_the_whole_line_is_its_argument() -> None:
         message = read_line(line, [spec("python", "code")]).message
         assert message is not None
         assert json.loads(message.tool_calls[0].arguments) == {"code": line}
+
+
+def test_a_line_that_names_no_tool_goes_to_the_one_that_acts() -> None:
+    tools = [spec("act", "action"), spec("things")]
+    message = read_line("go to kitchen", tools).message
+    assert message is not None
+    assert json.loads(message.tool_calls[0].arguments) == {"action": "go to kitchen"}
+    other = read_line("things", tools).message
+    assert other is not None
+    assert other.tool_calls[0].name == "things"
+
+
+def test_quit_leaves_unless_a_tool_is_called_so() -> None:
+    assert leaves(" Quit ", [spec("act", "action")])
+    assert leaves("/quit", [])
+    assert not leaves("quit the job", [])
+    assert not leaves("exit", [spec("exit")])
 
 
 def test_with_one_tool_its_name_may_stand_before_the_brackets() -> None:

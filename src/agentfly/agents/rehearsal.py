@@ -73,7 +73,7 @@ async def _rehearse_source(source: Source, parts: RunParts) -> Rehearsal:
         return Rehearsal(source=source.name, summary="tasks of a hub are not fetched: not played")
     try:
         tasks = load_tasks(source.tasks, source=source.name)
-        held_out = _held_out(source.eval_tasks)
+        held_out = _held_out(source.eval_tasks) if parts.settings.eval.is_on else []
     except AgentFlyError as error:
         return Rehearsal(source=source.name, summary="no tasks", problems=(str(error),))
     problems = [

@@ -70,7 +70,7 @@ def validate(
         for source, base in _sources(target, options or [], reward, environment, trust=trust):
             parts = resolve_source(source, base=base)
             _require_reward(parts, target)
-            tasks = [*load_tasks(parts.tasks), *load_tasks(parts.eval_tasks)][:count]
+            tasks = read_tasks(parts, count)
             if _needs_a_player(parts, tasks, answer):
                 typer.echo(_NEEDS_A_PLAYER.format(source=source.name, answer=answer), err=True)
                 unplayable += len(tasks)
@@ -130,6 +130,14 @@ def _refuse_for_a_run(options: list[str], reward: str | None, environment: str |
             "a run's TOML file says itself which rewards, environments and options it has: "
             "leave them out here, or change the file"
         )
+
+
+def read_tasks(parts: SourceParts, count: int | None) -> list[Task]:
+    """Read the first tasks; held-out ones only if those to train on are not enough."""
+    tasks = load_tasks(parts.tasks)
+    if count is None or len(tasks) < count:
+        tasks = [*tasks, *load_tasks(parts.eval_tasks)]
+    return list(tasks[:count])
 
 
 def _require_reward(parts: SourceParts, target: str) -> None:

@@ -301,6 +301,11 @@ class EvalSettings(Settings):
     at_end: bool = True
     """Evaluate after the last step."""
 
+    @property
+    def is_on(self) -> bool:
+        """Whether a run evaluates at all."""
+        return self.every > 0 or self.at_start or self.at_end
+
 
 class CheckpointSettings(Settings):
     """Checkpoints, from which a run can be resumed."""

@@ -35,11 +35,13 @@ class TaskMix:
         return {source.name: source.weight for source in self.sources}
 
 
-def read_sources(sources: Sequence[Source]) -> TaskMix:
-    """Read the tasks of every source that were not read yet."""
+def read_sources(sources: Sequence[Source], *, held_out: bool = True) -> TaskMix:
+    """Read the tasks that were not read yet; the held-out ones only if they are used."""
     tasks = [task for source in sources for task in _tasks(source)]
     eval_tasks = [
-        task for source in sources for task in load_tasks(source.eval_tasks, source=source.name)
+        task
+        for source in (sources if held_out else ())
+        for task in load_tasks(source.eval_tasks, source=source.name)
     ]
     _warn_of_leaks(tasks, eval_tasks)
     return TaskMix(

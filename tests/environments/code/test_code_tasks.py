@@ -303,3 +303,19 @@ def test_a_files_tasks_are_split_or_come_in_two_files(tmp_path: Path) -> None:
 def test_options_that_can_not_be_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         CodeOptions(**options)
+
+
+def test_a_file_that_is_cut_by_a_default_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(tmp_path / "m.jsonl", *({**MBPP, "task_id": n} for n in range(70)))
+    options = {"tasks": "mbpp", "file": path, "eval_file": path}
+    kit = make(CodeOptions.model_validate(options))
+    assert len(load_tasks(kit.tasks)) == 70
+    assert caplog.text == "", "it is taken whole"
+    assert len(load_tasks(kit.eval_tasks)) == 64
+    assert "m.jsonl has more held-out tasks than 64, the default of `eval_count`" in caplog.text
+    caplog.clear()
+    chosen = make(CodeOptions.model_validate({**options, "eval_count": 3}))
+    assert len(load_tasks(chosen.eval_tasks)) == 3
+    assert caplog.text == "", "the count was chosen"

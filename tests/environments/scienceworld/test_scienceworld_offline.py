@@ -12,6 +12,7 @@ import pytest
 from tests.environments.scienceworld.scienceworld_play import kit
 from tests.patience import PATIENCE
 
+from agentfly.environments.scienceworld import ScienceWorldOptions
 from agentfly.environments.scienceworld.environment import nearest_action
 from agentfly.environments.scienceworld.simulator import java
 from agentfly.environments.scienceworld.simulator.py4j_client import (
@@ -281,3 +282,11 @@ def test_it_says_how_to_get_the_package(monkeypatch: pytest.MonkeyPatch) -> None
     for function in (java.class_path, java.package_folder):
         with pytest.raises(ConfigError, match=r"agentfly\[scienceworld\]"):
             function()
+
+
+def test_one_name_is_as_good_as_a_list() -> None:
+    options = ScienceWorldOptions.model_validate({"tasks": "find-plant", "show": "look,task"})
+    assert options.tasks == ("find-plant",)
+    assert options.show == ("look", "task")
+    listed = ScienceWorldOptions.model_validate({"tasks": ["boil", "melt"]})
+    assert listed.tasks == ("boil", "melt")

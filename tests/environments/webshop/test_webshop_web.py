@@ -13,6 +13,7 @@ import pytest
 
 from agentfly.environments.webshop import WebShopOptions
 from agentfly.environments.webshop import visit as visiting
+from agentfly.environments.webshop.placeholder_picture import picture
 from agentfly.environments.webshop.website import MAX_BODY, shop_site
 from agentfly.environments.webshop.website_html import visit_page
 from agentfly.runtime.http.address import split_token
@@ -289,3 +290,22 @@ def test_a_real_browser_shows_it(site: str, browser: httpx2.Client, tmp_path: Pa
     ).stdout
     assert "What the agent sees" in shown
     assert "Bed Frame" in shown
+
+
+def test_it_looks_like_a_shop(site: str, browser: httpx2.Client) -> None:
+    """Goods have pictures, titles to click and prices that stand out."""
+    page = enter(browser, site)
+    results = browser.post(page.url, data={"query": "mug"}).text
+    titles = re.findall(r'class="title" name="action" value="(click\[\w+\])">', results)
+    assert titles
+    assert results.count('<svg class="picture"') == results.count('class="price"') == len(titles)
+    item = browser.post(page.url, data={"action": titles[0]}).text
+    assert item.count('<svg class="picture"') == item.count("<h1>") == 1
+    assert 'class="buy"' in item
+
+
+def test_a_picture_is_of_the_kind_and_of_the_product() -> None:
+    mug, other, boot = picture("B1", "Red Mug"), picture("B2", "Mug"), picture("B1", "Ankle Boot")
+    assert len({mug, other, boot}) == 3
+    assert mug.split(" fill-rule")[0].split('d="')[1].split('"')[0] in other
+    assert "script" not in picture("B1", "<script>")

@@ -2,18 +2,20 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any, Literal, get_args, get_origin
 
 import typer
+from pydantic.fields import FieldInfo
 
 from agentfly.cli.command import cli_errors
-from agentfly.cli.envs.selection import Name, select_environment, tasks_of
+from agentfly.cli.envs.selection import Name, Options, select_environment, tasks_of
 from agentfly.environments import EnvironmentDefinition, find_definition
 
 _SHOWN = 400
 """Maximum number of characters shown of a long text."""
 
 
-def info(name: Name) -> None:
+def info(name: Name, options: Options = None) -> None:
     """Show an environment's options, tools, prompt and one of its tasks."""
     with cli_errors():
         definition = find_definition(name)
@@ -21,7 +23,7 @@ def info(name: Name) -> None:
         for line in _options(definition):
             typer.echo(line)
         typer.echo(f'\nIn a run\'s settings:\n\n  [[source]]\n  environment = "{name}"\n')
-        parts = select_environment(name, [])
+        parts = select_environment(name, options)
         for tool in parts.tools:
             arguments = ", ".join(tool.spec.parameters.get("properties", {}))
             typer.echo(f"tool {tool.spec.name}({arguments}): {tool.spec.description}")
@@ -37,9 +39,31 @@ def _options(definition: EnvironmentDefinition) -> Iterator[str]:  # type: ignor
     fields = definition.options.model_fields
     for key, field in fields.items():
         meaning = " ".join((field.description or "").split())
-        yield f"  {key} = {json.dumps(field.default, default=str)}   {meaning}"
+        yield f"  {key} = {json.dumps(field.default, default=str)}   {meaning}{_allowed(field)}"
     if not fields:
         yield "  It has no options."
+
+
+def _allowed(field: FieldInfo) -> str:
+    """Return the values that an option takes, where they are limited."""
+    values = ["true", "false"] if field.annotation is bool else list(_choices(field.annotation))
+    bounds = [
+        f"{sign} {getattr(limit, name)}"
+        for limit in field.metadata
+        for name, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
+        if hasattr(limit, name)
+    ]
+    found = " | ".join(values) or " and ".join(bounds)
+    return f" [{found}]" if found else ""
+
+
+def _choices(annotation: Any) -> Iterator[str]:
+    """Yield the values of all literals in a type, which may be a list of them."""
+    if get_origin(annotation) is Literal:
+        yield from (json.dumps(value) for value in get_args(annotation))
+    else:
+        for part in get_args(annotation):
+            yield from _choices(part)
 
 
 def _short(text: str) -> str:

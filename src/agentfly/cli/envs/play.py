@@ -20,7 +20,11 @@ from agentfly.errors import EngineError
 from agentfly.rollout import Limits
 from agentfly.types import Message, SamplingParams, ToolCall, ToolSpec, Trajectory
 
-SAY = "/say"
+SAY, QUIT = "/say", "/quit"
+LEAVING = (QUIT, "quit", "exit")
+"""Lines that leave the game, unless a tool has that name."""
+MAIN_TOOL = "act"
+"""Tool that gets the lines which name no tool, besides a tool that is the only one."""
 _NAMED = re.compile(r"([^\s\[(]+)(?:\s+(.*)|\[(.*)\]|\((.*)\))?", re.DOTALL)
 
 
@@ -95,6 +99,9 @@ class Person:
             except (EOFError, KeyboardInterrupt):
                 self.left = True
                 raise EngineError("the player left") from None
+            if leaves(line, tools):
+                self.left = True
+                raise EngineError("the player left")
             match read_line(line, tools):
                 case Typed(message=Message() as message):
                     return message
@@ -116,11 +123,11 @@ def _ask() -> str:
 
 
 def _help(tools: Sequence[ToolSpec]) -> str:
-    lines = ["Ctrl-D leaves. A line that ends with \\ continues in the next one."]
-    if len(tools) == 1:
-        lines.append(f"What you type goes to {tools[0].name}: {tools[0].description}")
-    else:
-        lines += [f"{tool.name} …: {tool.description}" for tool in tools]
+    lines = ["quit or Ctrl-D leaves. A line that ends with \\ continues in the next one."]
+    main = _main_tool(tools)
+    if main is not None:
+        lines.append(f"What you type goes to {main.name}: {main.description}")
+    lines += [f"{tool.name} …: {tool.description}" for tool in tools if tool is not main]
     return "\n".join([*lines, "/say … gives your answer in words, and ends the task."])
 
 
@@ -144,6 +151,21 @@ class Typed:
     problem: str | None = None
 
 
+def leaves(line: str, tools: Sequence[ToolSpec]) -> bool:
+    """Return whether a line leaves the game.
+
+    >>> leaves("quit", []), leaves("quit smoking", [])
+    (True, False)
+    """
+    word = line.strip().lower()
+    return word in LEAVING and word not in {tool.name for tool in tools}
+
+
+def _main_tool(tools: Sequence[ToolSpec]) -> ToolSpec | None:
+    named = [tool for tool in tools if len(tools) == 1 or tool.name == MAIN_TOOL]
+    return named[0] if named else None
+
+
 def read_line(line: str, tools: Sequence[ToolSpec]) -> Typed:
     """Parse a line into a call, in the ways that people write calls.
 
@@ -152,8 +174,9 @@ def read_line(line: str, tools: Sequence[ToolSpec]) -> Typed:
     'look'
 
     With one tool, the line goes to its parameter; with several, the first word names the tool:
-    `search red mug`, `search[red mug]` or `search(red mug)`. Several parameters are given as
-    key=value. Without tools an environment takes the words.
+    `search red mug`, `search[red mug]` or `search(red mug)`, and other lines go to a tool `act`,
+    if there is one. Several parameters are given as key=value. Without tools an environment takes
+    the words.
     """
     text = line.strip()
     if not text:
@@ -166,8 +189,8 @@ def read_line(line: str, tools: Sequence[ToolSpec]) -> Typed:
     first, rest = _parted(text)
     if first in by_name:
         return _call(by_name[first], rest)
-    if len(tools) == 1:
-        return _call(tools[0], text)
+    if (main := _main_tool(tools)) is not None:
+        return _call(main, text)
     known = ", ".join(by_name)
     return Typed(problem=f"{first!r} is no tool. Begin with one of {known}, or with {SAY}")
 

@@ -1,5 +1,6 @@
 """The built-in environment `code`: its options, and the kit made from them."""
 
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
@@ -29,6 +30,8 @@ from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.rewards import numeric_match
 from agentfly.sandbox import PythonSandbox, SandboxLimits
 from agentfly.types import EnvSpec, Tool
+
+_log = logging.getLogger(__name__)
 
 _FILES: dict[str, Callable[[Path], Iterable[Row]]] = {
     "apps": apps_rows,
@@ -107,9 +110,23 @@ def make(options: CodeOptions) -> Kit:
 def _rows(options: CodeOptions, *, held_out: bool) -> list[Row]:
     count = options.eval_count if held_out else options.count
     if options.file is not None:
-        return list(islice(_from_files(options, options.file, held_out=held_out), count))
+        rows = list(islice(_from_files(options, options.file, held_out=held_out), count + 1))
+        if len(rows) > count:
+            _say_that_it_is_cut(options, held_out=held_out)
+        return rows[:count]
     generate = math_rows if options.tasks == "math" else program_rows
     return generate(levels=options.levels, count=count, held_out=held_out)
+
+
+def _say_that_it_is_cut(options: CodeOptions, *, held_out: bool) -> None:
+    """Warn of tasks that are left out by a count that nobody chose."""
+    key = "eval_count" if held_out else "count"
+    if key not in options.model_fields_set:
+        file = (options.eval_file if held_out else None) or options.file
+        _log.warning(
+            "%s has more %stasks than %d, the default of `%s`: the rest is left out",
+            *(file, "held-out " if held_out else "", getattr(options, key), key),
+        )
 
 
 def _from_files(options: CodeOptions, file: Path, *, held_out: bool) -> Iterable[Row]:

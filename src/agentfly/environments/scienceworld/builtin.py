@@ -98,6 +98,12 @@ class ScienceWorldOptions(Settings):
     max_turns: int = Field(default=100, ge=1)
     """Maximum number of turns, including those without a move."""
 
+    @field_validator("tasks", "simplifications", "show", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: object) -> object:
+        """Take `find-plant` and `find-plant,boil` for lists."""
+        return tuple(filter(None, value.split(","))) if isinstance(value, str) else value
+
     @field_validator("tasks")
     @classmethod
     def _known(cls, tasks: tuple[str, ...]) -> tuple[str, ...]:
