@@ -90,8 +90,7 @@ def test_what_a_kill_left_is_continued_and_gives_the_same_numbers(server: ChatSe
     assert (refused.exit_code, "attempts.num_chains: 2 then, 3 now" in refused.output) == (2, True)
 
 
-def test_environments_are_leased_anew_for_every_model() -> None:
-    """The agents of one evaluation serve all of its checkpoints."""
+def test_an_agent_with_an_environment_can_be_evaluated_twice() -> None:
     with chat_server(lambda text, n: "open") as server:
         settings = EvaluationSettings(
             name="doors",
