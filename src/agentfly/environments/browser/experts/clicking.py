@@ -118,11 +118,6 @@ def color(goal: str, page: View) -> Play:
     yield click(page.first(lambda item: wanted in item.name.split(), "box"))
 
 
-def shape(goal: str, page: View) -> Play:
-    """Click a shape that fits a description."""
-    yield click(page.first(described(goal)))
-
-
 def count_shapes(goal: str, page: View) -> Play:
     """Count the shapes that fit a description."""
     shapes = page.of("glyph", "rect", "circle", "polygon")

@@ -25,7 +25,6 @@ EXPERTS: Mapping[str, Solver] = MappingProxyType(
         "click-link": clicking.quoted_target,
         "click-option": clicking.option,
         "click-scroll-list": clicking.from_scroll_list,
-        "click-shape": clicking.shape,
         "click-tab": clicking.tab,
         "click-tab-2": clicking.link_in_tabs,
         "click-tab-2-easy": clicking.link_in_tabs,
