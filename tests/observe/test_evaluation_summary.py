@@ -10,14 +10,13 @@ from tests.observe.finished_groups import scored
 from agentfly.observe.comparison import MIN_DIFFERING, compare_groups, paired_interval
 from agentfly.observe.estimate import (
     Interval,
-    mean_interval,
     pass_at_k,
     pass_hat_k,
     share_interval,
     wilson_interval,
 )
 from agentfly.observe.evaluation_metrics import Counting
-from agentfly.observe.evaluation_summary import Prices, evaluation_rows
+from agentfly.observe.evaluation_summary import Prices, evaluation_rows, reward_interval
 from agentfly.observe.time_left import TimeLeft
 from agentfly.types import ScoreRange
 
@@ -123,7 +122,7 @@ CASES: dict[str, tuple[Sample, float, Callable[[Sequence[float]], Interval | Non
     "mean": (
         lambda draw: [sum(draw.random() < 0.3 for _ in range(10)) / 10 for _ in range(60)],
         0.3,
-        lambda values: mean_interval(values, UNIT),
+        lambda values: reward_interval(values, UNIT, values),
     ),
     "paired": (differences, 0.05, lambda values: paired_interval(values, UNIT)),
 }

@@ -152,14 +152,15 @@ def paired_interval(differences: Sequence[float], range: ScoreRange) -> Interval
     """
     differing = sum(differ(0.0, abs(value)) for value in differences)
     if differing >= MIN_DIFFERING and stdev(differences) > 0:
-        return _bootstrap(differences)
+        return bootstrap_interval(differences)
     width = range.high - range.low
     if not math.isfinite(width):
         width = max(1.0, *(abs(value) for value in differences))
     return mean_interval(differences, ScoreRange(-width, width))
 
 
-def _bootstrap(values: Sequence[float]) -> Interval:
+def bootstrap_interval(values: Sequence[float]) -> Interval:
+    """Return the interval of a mean by a bootstrap over tasks, from one value for each task."""
     count = len(values)
     samples = max(500, min(RESAMPLES, MAX_DRAWS // count))
     draw = random.Random(0).choices  # the same interval for the same differences
