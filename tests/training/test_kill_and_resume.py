@@ -171,7 +171,7 @@ def test_outside_deterministic_mode_the_ledger_agrees_too(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3600)
 def test_killed_at_ten_random_moments_while_it_samples_ahead_the_ledger_agrees(
     tmp_path: Path,
 ) -> None:
