@@ -136,6 +136,8 @@ def described(text: str) -> Callable[[Item], bool]:
 
 
 _SHAPES = ("glyph", "rect", "circle", "polygon")
+_COLORS = {"aqua": "cyan"}
+"""Names of colors that pages show under another name."""
 _ROLES = {"rectangle": "rect", "circle": "circle", "triangle": "polygon"}
 
 
@@ -152,7 +154,7 @@ def _has(item: Item, word: str) -> bool:
         return bool(letter) and letter.isdigit() == (plain == "digit")
     if plain in ("item", "shape"):
         return True
-    return word in about[bool(letter) :] or plain == letter
+    return _COLORS.get(word, word) in about[bool(letter) :] or plain == letter
 
 
 def identify_shape(goal: str, page: View) -> Play:
