@@ -1,8 +1,10 @@
 """A warm start end to end: a small model learns a way of speaking that it has never seen."""
 
+import io
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from itertools import chain
 from pathlib import Path
@@ -11,13 +13,14 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 from torch import Tensor
+from typing_extensions import Buffer
 
 from agentfly import Agent, SamplingParams
 from agentfly.config.sft_settings import SftSettings
 from agentfly.errors import ConfigError
 from agentfly.observe import RunProgress, Trackers
 from agentfly.training.checkpoint import Checkpoints
-from agentfly.training.supervised.sft import SftResult, sft
+from agentfly.training.supervised.sft import SftResult, ctrl_c_waits, sft
 from agentfly.training.supervised.supervised_learner import BatchOrder, SupervisedLearner
 from agentfly.types import Sample, Seed
 
@@ -248,3 +251,32 @@ def _sample(token: int) -> Sample:
         chain_id=f"t/0/{token}",
         group_id="t/0",
     )
+
+
+class _InterruptedWrite(io.RawIOBase):
+    """A stream into whose first write Ctrl-C comes."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Buffer) -> int:
+        if not self.written:
+            signal.raise_signal(signal.SIGINT)
+        self.written.append(bytes(data))
+        return len(self.written[-1])
+
+
+def test_ctrl_c_in_the_middle_of_a_write_waits_for_the_end_of_the_step(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = _InterruptedWrite()
+    stream = io.TextIOWrapper(io.BufferedWriter(raw))
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, stream)
+    with pytest.raises(KeyboardInterrupt), ctrl_c_waits():
+        print("step 1", flush=True)
+    assert raw.written == [b"step 1\n"]
+    assert "stopping after this step" in capfd.readouterr().err

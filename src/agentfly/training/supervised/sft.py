@@ -8,10 +8,11 @@ Prompts, masks and packing are those of reinforcement learning, so that the mode
 when it is trained further with `model.name = "runs/warm/model"`.
 """
 
+import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -145,7 +146,7 @@ class _SftRun:
                 self.trackers.log(self._evaluate(), 0)
             self._times = StageTimes()
             while self.learner.step < self.plan.steps:
-                with ctrl_c_waits(self.progress.message):
+                with ctrl_c_waits():
                     self._one_step()
         finally:
             if self._whole and self.learner.step > self.saved_step:
@@ -266,10 +267,12 @@ def _require_unfinished(settings: SftSettings) -> None:
 
 
 @contextmanager
-def ctrl_c_waits(show: Callable[[str], None]) -> Iterator[None]:
+def ctrl_c_waits() -> Iterator[None]:
     """Let Ctrl-C take effect after the block: half an update leaves weights that belong to no step.
 
-    Pressed once more, it takes effect at once. A handler that is already installed stays.
+    Pressed once more, it takes effect at once. A handler that is already installed stays. The
+    message bypasses the buffers of stdout and stderr: the signal may come in the middle of a write,
+    and a second one inside of it raises.
     """
     in_main_thread = threading.current_thread() is threading.main_thread()
     if not in_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -281,7 +284,8 @@ def ctrl_c_waits(show: Callable[[str], None]) -> Iterator[None]:
         nonlocal pressed
         pressed = True
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        show("stopping after this step; Ctrl-C stops at once")
+        with suppress(OSError):
+            os.write(2, b"stopping after this step; Ctrl-C stops at once\n")
 
     signal.signal(signal.SIGINT, note)
     try:
