@@ -141,7 +141,9 @@ async def test_turns_carry_the_key_of_the_state_in_which_they_act(actions: str) 
 
 
 async def test_gold_paths_of_official_goals(official_folder: Path) -> None:
-    kit = kit_of(data=str(official_folder), observation="text", max_turns=30)
+    # Options compared by their values: as published, some goals can't be reached at all.
+    choices = {"observation": "text", "max_turns": 30, "option_match": "values"}
+    kit = kit_of(data=str(official_folder), **choices)
     held_out = some(kit.eval_tasks, 500)
     # One goal of each of twenty products.
     rows = list({row["asin"]: row for row in held_out}.values())[:20]

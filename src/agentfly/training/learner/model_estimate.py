@@ -102,7 +102,7 @@ def model_sizes(
     """Return the sizes of the model in a folder with a config.json."""
     import transformers
 
-    config: Any = transformers.AutoConfig.from_pretrained(folder)
+    config: Any = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
     return sizes_of(
         lambda shortened: transformers.AutoModelForCausalLM.from_config(shortened),
         config,

@@ -38,14 +38,28 @@ class JvmPool:
             return tuple(self._living())
 
     def acquire(self, simplifications: frozenset[str] = frozenset()) -> Jvm:
-        """Return the JVM for one more world: the one with the fewest worlds, or a new one."""
+        """Return the JVM for one more world: the one with the fewest worlds, or another one."""
         with self._lock:
             living = [jvm for jvm in self._living() if jvm.simplifications == simplifications]
             chosen = min(living, key=lambda jvm: jvm.worlds, default=None)
-            if chosen is None or (chosen.worlds >= WORLDS_PER_JVM and self._has_room()):
-                chosen = self._started(simplifications)
+            if chosen is None or chosen.worlds >= WORLDS_PER_JVM:
+                chosen = self._idle_plain() or self._another(chosen)
+                chosen.simplifications = simplifications
             chosen.worlds += 1
             return chosen
+
+    def _idle_plain(self) -> Jvm | None:
+        """Return an idle JVM without simplifications: they can be set, but never be unset."""
+        idle = (jvm for jvm in self._living() if jvm.worlds == 0 and not jvm.simplifications)
+        return next(idle, None)
+
+    def _another(self, full: Jvm | None) -> Jvm:
+        """Start a JVM, unless there is a full one and no room for more."""
+        if not self._has_room() and full is not None:
+            return full
+        made = Jvm()
+        self._jvms.append(made)
+        return made
 
     def _has_room(self) -> bool:
         """Return whether one more JVM may start; an idle one is ended for it if necessary."""
@@ -56,13 +70,6 @@ class JvmPool:
         if idle:
             min(idle, key=lambda jvm: jvm.idle_since).end("the simulator's JVM made room")
         return bool(idle)
-
-    def _started(self, simplifications: frozenset[str]) -> Jvm:
-        self._has_room()
-        made = Jvm()
-        made.simplifications = simplifications
-        self._jvms.append(made)
-        return made
 
     def release(self, jvm: Jvm) -> None:
         """Note that a world has left its JVM."""
