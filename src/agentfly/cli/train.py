@@ -22,6 +22,7 @@ from agentfly.cli.report import reported
 from agentfly.cli.trust import Trust, require_trust
 from agentfly.config import Problem, RunSettings, SettingsError, load_settings, to_toml
 from agentfly.errors import ConfigError
+from agentfly.models.loading import code_files
 from agentfly.models.zoo import config_folder
 from agentfly.observe.findings import count
 
@@ -140,10 +141,12 @@ def _print_verdict(parts: RunParts) -> None:
 def _print_memory(parts: RunParts) -> None:
     """Print on stderr what the run takes in each learner process, if its model's sizes are here."""
     settings = parts.settings
-    folder = config_folder(settings.model.name)
-    if folder is None or settings.model.trust_remote_code:
-        unknown = f"memory: not estimated, the config.json of {settings.model.name} is not here"
-        typer.echo(unknown, err=True)
+    name, folder = settings.model.name, config_folder(settings.model.name)
+    if folder is None:
+        typer.echo(f"memory: not estimated, the config.json of {name} is not here", err=True)
+        return
+    if code_files(folder):
+        typer.echo(f"memory: not estimated, {name} needs code of its own", err=True)
         return
     from agentfly.training.learner.model_estimate import estimate_run
 
