@@ -43,7 +43,7 @@ function turnBlock(turn, view) {
   const hasTokens = turn.tokens !== null;
   const said = h("article", { class: "bubble assistant", "aria-label": `assistant, turn ${turn.index}` },
     h("header", {}, `assistant · turn ${turn.index}`,
-      h("span", { class: "muted" }, [hasTokens ? `${turn.tokens.sampled.ids.length} tokens` : "no token ids", turn.finish, `T ${number(turn.temperature)}`].filter(Boolean).join(" · ")),
+      h("span", { class: "muted" }, [hasTokens ? `${turn.tokens.sampled.ids.length} tokens` : "no token ids", turn.finish, `temperature ${number(turn.temperature)}`].filter(Boolean).join(" · ")),
       turn.reward === null ? null : h("span", { class: "badge" }, `turn reward ${number(turn.reward)}`)),
     hasTokens && turn.tokens.sampled.texts ? sampledTokens(turn, view) : plainTurn(turn),
     hasTokens && turn.tokens.left_out ? h("p", { class: "muted" }, `${turn.tokens.left_out} more tokens are not shown.`) : null,
