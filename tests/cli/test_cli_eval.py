@@ -13,11 +13,14 @@ from tests.observe.recorded_runs import record_run
 from typer.testing import CliRunner, Result
 
 from agentfly import Agent
+from agentfly.cli.eval import _sources
+from agentfly.cli.eval_sources import Parts
 from agentfly.cli.main import app
 from agentfly.config import SourceSettings
 from agentfly.config.evaluation_settings import EvaluatedModelSettings, EvaluationSettings
 from agentfly.evaluation import EvaluatedSource
 from agentfly.evaluation import evaluate as evaluate_sources
+from agentfly.evaluation.checkpoint_names import find_checkpoints
 from agentfly.observe.recorded_run import RecordedRun, find_run
 from agentfly.tasks import load_tasks
 from agentfly.types import Seed, Step, Task
@@ -146,6 +149,25 @@ def test_two_evaluations_are_compared_task_by_task() -> None:
     record_run(Path("runs/other"), evaluations={0: [scored("a", 1.0)]})
     refused = agentfly("eval", "--compare", "good", "other@0")
     assert (refused.exit_code, "no task in common" in refused.output) == (2, True)
+
+
+def test_a_file_of_tasks_is_attempted_as_the_run_was_trained() -> None:
+    config = 'name = "demo"\nmodel.name = "tiny"\nrollout.max_tokens = 48\n[[source]]\n'
+    source = 'tasks = "trained.jsonl"\ntools = ["calculator"]\nreward = "numeric_match"\n'
+    record_run(Path("runs/demo"), config=config + source)
+    found = find_checkpoints("demo@0")
+    chosen = _sources(["demo@0", "sums.jsonl"], Parts(), found, trust=False)
+    (table,) = chosen.tables
+    assert (table.tasks, table.tools, table.reward) == (
+        "sums.jsonl",
+        ("calculator",),
+        "numeric_match",
+    )
+    assert chosen.as_trained
+    assert chosen.settings is not None
+    assert chosen.settings.rollout.max_tokens == 48
+    other = _sources(["demo@0", "sums.jsonl"], Parts(reward="exact_match"), found, trust=False)
+    assert (other.as_trained, other.tables[0].tools) == (False, ())
 
 
 def test_training_tasks_are_found_and_said() -> None:

@@ -34,7 +34,7 @@ from agentfly.evaluation.checkpoint_names import (
 )
 from agentfly.evaluation.model_under_test import served_model
 from agentfly.evaluation.overlap import find_overlap
-from agentfly.evaluation.run_sources import with_examples_of
+from agentfly.evaluation.run_sources import examples_of, with_examples_of
 from agentfly.observe.evaluation_table import show_curve, show_evaluation
 from agentfly.observe.recorded_run import RUNS, RecordedRun
 
@@ -47,7 +47,8 @@ def eval_(  # noqa: PLR0913 - each is an option of the command
             help="MODEL: a built-in model, folder, hub id, http address of a chat server, or "
             "checkpoints of a run (runs/sums@best, @40, @all). SOURCE: an environment with its "
             "options (code tasks=programs), a file of tasks, or a run's TOML file; without any, "
-            "the held-out tasks of MODEL's run.",
+            "the held-out tasks of MODEL's run. A file of tasks for a run is attempted as the run "
+            "was trained: with its tools, reward, prompt and limits.",
             show_default=False,
         ),
     ] = None,
@@ -195,7 +196,7 @@ def eval_(  # noqa: PLR0913 - each is an option of the command
         )
         refuse_if_any([*engine_problems(settings.engine, deterministic=deterministic)], None)
         sources = chosen.read(settings.tasks, count)
-        if checkpoints is not None and len(given) == 1:
+        if checkpoints is not None and chosen.as_trained:
             sources = with_examples_of(checkpoints.run, sources)
         _say_overlap(sources, checkpoints.run if checkpoints else run_of_model(given[0]))
         words_again = [word for word in sys.argv[1:] if word != "--resume"]
@@ -211,22 +212,48 @@ def _is_server(model: str) -> bool:
 def _sources(
     given: list[str], parts: Parts, checkpoints: NamedCheckpoints | None, *, trust: bool
 ) -> ChosenSources:
-    if len(given) > 1:
+    files = [word for word in given[1:] if Path(word).is_file() and Path(word).suffix != ".toml"]
+    as_trained = checkpoints is not None and files == given[1:] and not parts.given
+    if len(given) > 1 and not as_trained:
+        _say_untrained_prompt(checkpoints)
         return choose_sources(given[1:], parts, trust=trust)
     if checkpoints is None:
         raise ConfigError(
             f"name the tasks that {given[0]} shall attempt: an environment (agentfly envs list), a "
             "file of tasks, or a run's TOML file"
         )
-    run = checkpoints.run
+    return _sources_of(checkpoints.run, files)
+
+
+def _sources_of(run: RecordedRun, files: list[str]) -> ChosenSources:
+    """Return a run's own sources; with a file, its source with the tasks of that file."""
     settings = validated(RunSettings, run.settings, (), str(run.path / "config.toml"))
-    if not settings.source:
+    tables = settings.source
+    if not tables:
         raise ConfigError(
             f"the settings of {run.path} name no tasks, because code gave them to its trainer: "
             "name a source"
         )
-    bases = (None,) * len(settings.source)
-    return ChosenSources(tables=settings.source, bases=bases, settings=settings)
+    if files:
+        if len(files) > 1 or len(tables) > 1:
+            raise ConfigError(
+                f"one file of tasks is attempted as {run.path} was trained, if that run has one "
+                f"source: got {len(files)} files and {len(tables)} sources. Name --tools and "
+                "--reward"
+            )
+        tables = (tables[0].model_copy(update={"tasks": files[0], "eval_tasks": None}),)
+    bases = (None,) * len(tables)
+    return ChosenSources(tables=tables, bases=bases, settings=settings, as_trained=True)
+
+
+def _say_untrained_prompt(checkpoints: NamedCheckpoints | None) -> None:
+    if checkpoints is not None and examples_of(checkpoints.run):
+        said = (
+            f"warning: {checkpoints.run.path} was trained with a worked example before every "
+            "conversation, and this evaluation shows none. With a file of tasks alone, without "
+            "--tools, --reward, --kind and --system, the model is evaluated as it was trained"
+        )
+        typer.secho(said, fg=typer.colors.YELLOW, err=True)
 
 
 def _model(

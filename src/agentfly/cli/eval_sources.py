@@ -41,6 +41,8 @@ class ChosenSources:
     tables: tuple[SourceSettings, ...]
     bases: tuple[Path | None, ...]
     settings: RunSettings | None = field(default=None)
+    as_trained: bool = False
+    """Whether they are attempted as in the model's own run, worked examples included."""
 
     def read(self, tasks: str, count: int | None) -> list[EvaluatedSource]:
         """Resolve every source and read its tasks."""
