@@ -323,7 +323,7 @@ MISTAKES = {
         what="runs/sums",
         got="holds a run already",
         expected="give this one another name",
-        way_out="Continue it with --resume",
+        way_out="agentfly runs rm runs/sums",
     ),
     "an environment that needs arguments": Mistake(
         make=train(source='reward = "numeric_match"\nenvironment = "mistaken_parts:Sized"'),

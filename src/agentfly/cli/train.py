@@ -1,6 +1,7 @@
 """`agentfly train`: train by reward, with the settings of a TOML file."""
 
 import asyncio
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from agentfly.errors import ConfigError
 from agentfly.models.loading import code_files
 from agentfly.models.zoo import config_folder
 from agentfly.observe.findings import count
+from agentfly.observe.run_folder import require_new
 
 NOTHING_LEARNED = 3
 """Exit code of a run that took its steps and changed no weight."""
@@ -85,6 +87,8 @@ def train(
             typer.echo(to_toml(parts.settings), nl=False)
             _print_verdict(parts)
             return
+        if not resume and "RANK" not in os.environ:  # torchrun's processes share the folder.
+            require_new(parts.settings.folder / parts.settings.name)
         from agentfly.training import train as run
         from agentfly.training.learner.peers import torchrun_rank
 

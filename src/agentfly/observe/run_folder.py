@@ -75,7 +75,7 @@ class RunFolder:
         path.mkdir(parents=True, exist_ok=True)
         run = cls(path, _locked(path))
         try:
-            _require_new(path)
+            require_new(path)
             _write(path / CONFIG, config)
             mark = {"v": FORMAT_VERSION, "kind": cls.KIND}
             where = {"base": str(base.absolute())} if base else {}
@@ -232,11 +232,14 @@ class RunFolder:
         self.close()
 
 
-def _require_new(path: Path) -> None:
+def require_new(path: Path) -> None:
     """Refuse a run, and a folder of something else; what a killed `create` left is neither."""
+    if not path.exists():
+        return
     if (path / MARK).exists():
         raise ConfigError(
-            f"{path} holds a run already. Continue it with --resume, or give this one another name"
+            f"{path} holds a run already. Continue it with --resume, give this one another name "
+            f"(name=…), or remove the old one: agentfly runs rm {path}"
         )
     others = sorted({found.name for found in path.iterdir()} - _LEFT_BY_A_KILLED_CREATE)
     if others:
