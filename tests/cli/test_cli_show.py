@@ -41,6 +41,12 @@ def test_the_table_is_of_the_last_step_or_of_the_one_asked_for(run: Path) -> Non
     assert "held/0/0" in show("demo", "--held-out").output
 
 
+def test_a_step_without_a_finished_chain_yet_is_not_the_last(run: Path) -> None:
+    before = show(str(run)).output
+    (run / "trajectories" / "step_99.jsonl").write_text("")
+    assert show(str(run)).output == before
+
+
 def test_filters_and_limit(run: Path) -> None:
     assert "6*7/0/1" in show("demo", "--max-reward", "0").output
     assert "6*7/0/0" not in show("demo", "--max-reward", "0").output

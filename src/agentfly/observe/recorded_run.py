@@ -142,9 +142,9 @@ class RecordedRun:
         return [files[key] for key in sorted(files)]
 
     def chain_file(self, step: int | None, *, held_out: bool = False) -> "ChainFile":
-        """Return the chains of a step, by default the last; ConfigError if there are none.
+        """Return the chains of a step, by default the last that has a finished one.
 
-        All chains of an evaluation's folder are held out.
+        All chains of an evaluation's folder are held out. Raises ConfigError if there are none.
         """
         held_out = held_out or self.kind == "evaluation"
         files = [file for file in self.chain_files if file.held_out == held_out]
@@ -154,7 +154,8 @@ class RecordedRun:
             known = ", ".join(str(file.step) for file in files) or "none"
             where = "" if step is None else f" of step {step}"
             raise ConfigError(f"{self.path} has no {what}{where}. Steps that have some: {known}")
-        return chosen[-1]
+        begun = (file for file in reversed(chosen) if next(file.read(), None) is not None)
+        return next(begun, chosen[-1])
 
     @property
     def trial_file(self) -> "ChainFile":
