@@ -1,6 +1,7 @@
 """What clients of an environment server may do, and what none of them can."""
 
 import asyncio
+import inspect
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -173,7 +174,7 @@ async def test_an_operator_can_not_hand_out_what_decides_over_the_machine(
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_what_ready_made_environments_offer_exists_and_is_harmless(name: str) -> None:
+async def test_what_ready_made_environments_offer_exists_and_is_harmless(name: str) -> None:
     definition = find_definition(name)
     if definition.requires():
         pytest.skip(str(definition.requires()))
@@ -185,7 +186,9 @@ def test_what_ready_made_environments_offer_exists_and_is_harmless(name: str) ->
         for value in values:
             made = offered.spec_for({option: json.loads(json.dumps(value))})
             assert dict(made.options)[option] == value
-            made.make().close()
+            closing = made.make().close()
+            if inspect.isawaitable(closing):
+                await closing
 
 
 async def test_a_client_with_the_same_options_is_served_and_another_is_refused() -> None:

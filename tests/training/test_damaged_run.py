@@ -185,6 +185,7 @@ def test_a_manifest_of_another_step_takes_no_step_back_in_silence(
     assert result.steps == DONE + 1
     assert before <= _trajectories(folder)
     assert {path.name for path in (folder / "undone" / "1").iterdir()} == {
+        "advantages_2.jsonl.gz",
         "step_2.jsonl.gz",
         "eval_2.jsonl.gz",
     }

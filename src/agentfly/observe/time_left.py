@@ -46,7 +46,7 @@ class TimeLeft:
         """Return the estimate for people.
 
         >>> TimeLeft(total=400, ended=100, longest=4.0).text(60.0)
-        '2:30 to 3:48 left'
+        '2:30 to 3:47 left'
         """
         found = self.estimate(elapsed)
         if found is None:
