@@ -7,11 +7,20 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agentfly.sandbox import CellResult, CellStatus, PythonSandbox, SandboxLimits, cell_result
+from agentfly.sandbox import (
+    CellResult,
+    CellStatus,
+    PythonSandbox,
+    SandboxLimits,
+    cell_result,
+    framing,
+)
 from agentfly.sandbox.box import Box, Isolation
+from agentfly.sandbox.interpreter import main
 from agentfly.sandbox.levels import Launcher, WarmServers, warm_settings
 from agentfly.sandbox.process_box import ProcessBox, ProcessLauncher
 from agentfly.sandbox.warm import WarmBox
@@ -290,3 +299,33 @@ async def test_a_handler_that_a_cell_leaves_behind_does_not_outlive_it(box: Box)
     await answer(box, "import signal; signal.signal(2, signal.default_int_handler); x = 1")
     await box.interrupt()
     assert (await answer(box, "x")).value == "1"
+
+
+def test_a_signal_while_a_request_is_read_does_not_read_its_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, framing.pack({"op": "interrupt", "number": 4}))
+    received: list[int] = []
+    receive = main._receive
+
+    def interrupted(descriptor: int) -> Any:
+        received.append(descriptor)
+        signal.raise_signal(signal.SIGINT)
+        return receive(descriptor)
+
+    monkeypatch.setattr(main, "_receive", interrupted)
+    interpreter = main.Interpreter.__new__(main.Interpreter)
+    interpreter.reading, interpreter._running = reading, 4
+    interpreter._signals_to_come, interpreter._receiving = 0, False
+    before = signal.signal(signal.SIGINT, interpreter._interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interpreter._stop_if_asked()
+    finally:
+        signal.signal(signal.SIGINT, before)
+        for descriptor in (reading, writing):
+            os.close(descriptor)
+    assert len(received) == 1
+    assert interpreter._signals_to_come == 0
+    assert interpreter._interrupted

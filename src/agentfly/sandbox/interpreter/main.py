@@ -79,6 +79,7 @@ class Interpreter:
         self._interrupted = False
         self._signals_to_come = 0
         """Interrupts whose request was read before their SIGINT came, less the contrary."""
+        self._receiving = False
         self.reading = -1
         """Descriptor over which requests come."""
 
@@ -165,7 +166,7 @@ class Interpreter:
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         """Handle a SIGINT: stop the running cell if it is meant for it, or comes from it."""
         self._signals_to_come -= 1
-        if self._running is not None:
+        if self._running is not None and not self._receiving:
             self._stop_if_asked()
             if self._signals_to_come < 0:
                 self._signals_to_come = 0
@@ -173,14 +174,21 @@ class Interpreter:
 
     def _stop_if_asked(self) -> None:
         """Stop the running cell if a request to interrupt it is there."""
-        if select.select([self.reading], [], [], 0)[0]:
-            request = _receive(self.reading)
-            if request is not None:
-                self._signals_to_come += 1
-                if request["number"] == self._running:
-                    self._running = None
-                    self._interrupted = True
-                    raise KeyboardInterrupt
+        while (request := self._waiting_request()) is not None:
+            self._signals_to_come += 1
+            if request["number"] == self._running:
+                self._running = None
+                self._interrupted = True
+                raise KeyboardInterrupt
+
+    def _waiting_request(self) -> dict[str, Any] | None:
+        """Receive a request that is there already; a SIGINT meanwhile must not read its rest."""
+        self._receiving = True
+        try:
+            there = select.select([self.reading], [], [], 0)[0]
+            return _receive(self.reading) if there else None
+        finally:
+            self._receiving = False
 
 
 def _shell(command: str) -> Outcome:
