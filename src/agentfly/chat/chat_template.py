@@ -14,7 +14,7 @@ from typing import Any
 import jinja2
 import jinja2.meta
 
-from agentfly.chat.jinja_sandbox import RenderTimeout, cpu_time_limit, environment
+from agentfly.chat.jinja_sandbox import CpuTimeLimit, RenderTimeout, environment
 from agentfly.errors import ConfigError
 from agentfly.runtime.names import suggestion
 
@@ -131,7 +131,7 @@ class ChatTemplate:
         }
         context = self._compiled.new_context(variables, shared=True)
         try:
-            with cpu_time_limit(self._seconds):
+            with CpuTimeLimit(self._seconds):
                 text = "".join(self._compiled.root_render_func(context))
         except RenderTimeout as error:
             spent = self._seconds

@@ -12,7 +12,6 @@ import json
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -59,13 +58,18 @@ class _Budget(threading.local):
 _budget = _Budget()
 
 
-@contextmanager
-def cpu_time_limit(seconds: float) -> Iterator[None]:
-    """Limit the processor time of what is rendered in the body, in this thread."""
-    _budget.ends = time.thread_time() + seconds
-    try:
-        yield
-    finally:
+class CpuTimeLimit:
+    """Context manager that limits the processor time of what this thread renders in the body."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def __enter__(self) -> None:
+        """Start the budget."""
+        _budget.ends = time.thread_time() + self._seconds
+
+    def __exit__(self, *error: object) -> None:
+        """Lift the limit."""
         _budget.ends = float("inf")
 
 

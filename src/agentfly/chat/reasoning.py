@@ -63,17 +63,20 @@ def split_reasoning(
     """
     thoughts: list[str] = []
     end, closed = 0, True
-    if not _opening(text, 0, marks):
+    found = _opening(text, 0, marks)
+    if not found:
         # Templates that can switch reasoning off write its closing mark alone.
         end = _closing_at_head(text, marks)
         if not end and opened is not OpensReasoning.NEVER:
             end, closed = _take_opened(text, opened, thoughts, marks)
-    while closed and (found := _opening(text, end, marks)):
+        found = _opening(text, end, marks) if end and closed else None
+    while found:
         start, mark = found
         close = text.find(mark.closing, start)
         closed = close >= 0
         thoughts.append(text[start : close if closed else len(text)])
         end = close + len(mark.closing) if closed else len(text)
+        found = _opening(text, end, marks) if closed else None
     said = "\n".join(thought.strip() for thought in thoughts)
     return Thought(text=said if thoughts else None, end=end, closed=closed)
 
@@ -96,8 +99,10 @@ def _take_opened(
 def _closing_at_head(text: str, marks: Sequence[ReasoningMarks]) -> int:
     space = _SPACE.match(text)
     start = space.end() if space else 0
-    ends = (start + len(mark.closing) for mark in marks if text.startswith(mark.closing, start))
-    return next(ends, 0)
+    for mark in marks:
+        if text.startswith(mark.closing, start):
+            return start + len(mark.closing)
+    return 0
 
 
 def _opening(

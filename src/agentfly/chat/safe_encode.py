@@ -48,14 +48,14 @@ class SafeEncoder:
 
     def encode(self, pieces: Sequence[Piece], *, after: str | None = None) -> list[int]:
         """Encode text that follows the special token `after`; None at the start of a document."""
-        text = "".join(piece.text for piece in pieces)
-        cuts = self._cuts(text, pieces)
-        first, *others = _split(text, cuts)
+        text = "".join([piece.text for piece in pieces])
+        if all(piece.trusted for piece in pieces):
+            return self._encode_after(after, text)
+        first, *others = _split(text, self._cuts(text, pieces))
         ids = self._encode_after(after, first)
         for other in others:
             ids += self._encode_after(self.anchor, other)
-        if not all(piece.trusted for piece in pieces):
-            self._require_meant(ids, [first, *others])
+        self._require_meant(ids, [first, *others])
         return ids
 
     def _require_meant(self, ids: Sequence[int], parts: Sequence[str]) -> None:

@@ -121,24 +121,25 @@ class SuffixEncoder:
         self._encoder = encoder
         self._end_ids = end_ids
         self._plain_closing = plain_closing
-        self._closings: dict[str, tuple[int, ...]] = {}
+        self._closings: dict[str, tuple[tuple[int, ...], str | None]] = {}
         self._special = frozenset(encoder.special_ids.values())
 
     def encode(self, suffix: Suffix, sampled: Sequence[int]) -> tuple[int, ...]:
         """Return what is to follow the sampled tokens of a turn."""
         if suffix.end.spelled and not suffix.end.closing:
             return self._after_spelled(suffix, sampled)
-        closing = self._closing_left(suffix.end, tuple(sampled))
-        rest = self._encoder.encode(suffix.pieces, after=self._anchor(suffix.end.closing))
-        return (*closing, *rest)
+        closing, anchor = self._closing(suffix.end.closing)
+        left = self._closing_left(suffix.end, closing, tuple(sampled))
+        return (*left, *self._encoder.encode(suffix.pieces, after=anchor))
 
-    def _closing_left(self, end: TurnEnd, sampled: tuple[int, ...]) -> Sequence[int]:
+    def _closing_left(
+        self, end: TurnEnd, closing: tuple[int, ...], sampled: tuple[int, ...]
+    ) -> Sequence[int]:
         r"""Return what of the closing was not sampled.
 
         Only special tokens tell that a closing has begun: a line end in front of one may be part
         of the words before it, and the same token as they are (`.\\n`).
         """
-        closing = self._closing_ids(end.closing)
         for length in range(min(len(closing), len(sampled)), 0, -1):
             if sampled[-length:] == closing[:length] and self._special & {*closing[:length]}:
                 return closing[length:]
@@ -157,14 +158,11 @@ class SuffixEncoder:
         left = Piece(first.text[written:], trusted=True)
         return tuple(self._encoder.encode([left, *others], after=self._encoder.anchor))
 
-    def _closing_ids(self, closing: str) -> tuple[int, ...]:
+    def _closing(self, closing: str) -> tuple[tuple[int, ...], str | None]:
+        """Return a closing's ids, and the special token behind which the rest is encoded."""
         if closing not in self._closings:
+            pattern = self._encoder.pattern
+            found = pattern.findall(closing) if pattern else []
             ids = self._encoder.encode([Piece(closing, trusted=True)])
-            self._closings[closing] = tuple(ids)
+            self._closings[closing] = tuple(ids), found[-1] if found else self._encoder.anchor
         return self._closings[closing]
-
-    def _anchor(self, closing: str) -> str | None:
-        """Return the special token behind which the rest is encoded."""
-        pattern = self._encoder.pattern
-        found = pattern.findall(closing) if pattern else []
-        return found[-1] if found else self._encoder.anchor

@@ -99,7 +99,7 @@ class SuffixProbe:
         self._encoder = encoder
         self._taint = taint
         self._cached = lru_cache(maxsize=_SKELETONS)(self._make)
-        self._last_tools: tuple[ToolSpec, ...] = ()
+        self._last_tools = _SameTools(())
         self._inert = lru_cache(maxsize=_TOOLS)(self._make_inert)
 
     def suffix(
@@ -126,16 +126,16 @@ class SuffixProbe:
     def _skeleton(
         self,
         replies: Sequence[Message],
-        tools: Sequence[ToolSpec],
+        tools: _SameTools,
         lead: tuple[Message, ...] = (),
     ) -> Skeleton:
-        shape = tuple((reply.role, reply.name, reply.tool_call_id) for reply in replies)
+        shape = tuple([(reply.role, reply.name, reply.tool_call_id) for reply in replies])
         if not lead:
-            return self._cached(shape, _SameTools(tools))
+            return self._cached(shape, tools)
         try:
-            return self._make(shape, _SameTools(tools), lead)
+            return self._make(shape, tools, lead)
         except ConfigError:
-            return self._cached(shape, _SameTools(tools))
+            return self._cached(shape, tools)
 
     def reasoning_close(self) -> ReasoningClose | None:
         """Find how the last turn's reasoning is closed; None if it isn't rendered."""
@@ -177,17 +177,16 @@ class SuffixProbe:
             return False
         return (plain.fixed, plain.end) != (led.fixed, led.end)
 
-    def _same(self, tools: Sequence[ToolSpec]) -> "_SameTools":
+    def _same(self, tools: Sequence[ToolSpec]) -> _SameTools:
         # Chains that were read from a file have equal tools, but each its own.
-        if self._last_tools != tuple(tools):
-            self._last_tools = tuple(tools)
-        return _SameTools(self._last_tools)
+        same = self._last_tools
+        if same.tools != tuple(tools):
+            same = self._last_tools = _SameTools(tools)
+        return same
 
-    def _make_inert(
-        self, same: "_SameTools", avoid: frozenset[str]
-    ) -> tuple[Swap, tuple[ToolSpec, ...]]:
+    def _make_inert(self, same: _SameTools, avoid: frozenset[str]) -> tuple[Swap, _SameTools]:
         swap = self._taint.inert("".join([*avoid, *map(repr, same.tools)]))
-        return swap, tuple(map(swap.tool, same.tools))
+        return swap, _SameTools(tuple(map(swap.tool, same.tools)))
 
     def _fill(self, skeleton: Skeleton, replies: Sequence[Message]) -> list[Piece]:
         def render(swap: Swap) -> str:

@@ -114,8 +114,8 @@ class Swap:
 class _SwapDetector(Swap):
     """Replaces nothing, and records whether there is anything to replace."""
 
-    def __init__(self, edges: re.Pattern[str] | None, trusted: Iterable[str]) -> None:
-        super().__init__({}, trusted)
+    def __init__(self, edges: re.Pattern[str] | None, trusted: frozenset[str]) -> None:
+        self._trusted = trusted
         self._edges = edges
         self.found = False
 
@@ -148,7 +148,7 @@ class Taint:
         self._any_edge = special_pattern(sorted(self._edges))
         self._own_text = own_text
         self._spelled_out = {token for token in tokens if token in own_text}
-        self._trusted = tuple(trusted)
+        self._trusted = frozenset(trusted)
 
     def pieces(self, render: Callable[[Swap], str]) -> list[Piece]:
         """Render, and split the text by who wrote it.

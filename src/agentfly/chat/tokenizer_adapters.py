@@ -25,6 +25,8 @@ def well_formed(text: str) -> str:
     >>> well_formed("a\ud800b")
     'a\ufffdb'
     """
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

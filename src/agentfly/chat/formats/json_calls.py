@@ -86,7 +86,9 @@ def call_from(members: Mapping[str, str], *, keys: CallKeys = DEFAULT_KEYS) -> T
 
 def _key_in(members: Mapping[str, str], own: str, part: str) -> str:
     """Return the key under which a part is, the format's own before the usual ones."""
-    return next((key for key in (own, *_USUAL[part]) if key in members), own)
+    if own in members:
+        return own
+    return next((key for key in _USUAL[part] if key in members), own)
 
 
 def _string(raw: str) -> str:

@@ -52,13 +52,16 @@ def json_reader(layout: Layout) -> Callable[[str], Reading]:
     forms = (layout.call, *layout.also)
     heads = [_head(form, opening) for form in forms if '"{name}"' not in form]
     arguments_from = _arguments_reader(layout)
+    dropped = tuple(filter(None, (opening, closing, *layout.markup)))
+    as_written = layout.is_json
 
     def calls_from(text: str, start: int) -> tuple[Sequence[ToolCall], int]:
         head = next(filter(None, (head.match(text, start) for head in heads)), None)
-        if head is None and (layout.is_json or starts_json(text, start)):
+        if head is None and (as_written or starts_json(text, start)):
             calls, end = calls_at(text, start, call_ends, keys=keys)
-            as_written = layout.is_json
-            return [c if as_written or c.problem else replace(c, repaired=True) for c in calls], end
+            if as_written:
+                return calls, end
+            return [c if c.problem else replace(c, repaired=True) for c in calls], end
         arguments = arguments_from(text, head.end() if head else start, call_ends)
         call = arguments.call(_group(head, "name"), id=_id(head))
         return [call], arguments.end
@@ -74,7 +77,7 @@ def json_reader(layout: Layout) -> Callable[[str], Reading]:
         found = find(text)
         if section_opening:
             found = in_section(text, section_opening, found)
-        return assemble(text, found, drop=tuple(filter(None, (opening, closing, *layout.markup))))
+        return assemble(text, found, drop=dropped)
 
     return read
 

@@ -56,7 +56,7 @@ def find_marked(
             end = body
         else:
             yield Found(start, end, calls)
-    partial = partial_length(text, opening)
+    partial = partial_length(text, opening) if end < len(text) else 0
     if partial and len(text) - partial >= end:
         yield Found(len(text) - partial, len(text), [unreadable(CUT_OFF, text[-partial:])])
 
