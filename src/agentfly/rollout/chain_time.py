@@ -111,8 +111,8 @@ class Stopwatch:
     """Spans that were cancelled: what the chain was waiting for at its time limit."""
     handle: ChainHandle = field(default_factory=ChainHandle)
     """Gets a report whenever a span begins or ends."""
-    running: dict[int, str] = field(default_factory=dict)
-    """Descriptions of the spans in progress."""
+    running: list["_Running"] = field(default_factory=list)
+    """Spans in progress."""
 
     def span(self, kind: SpanKind, name: str, turn: int | None = None) -> "_Running":
         """Record the body as one span, also when it raises."""
@@ -125,7 +125,11 @@ class Stopwatch:
 
     def report(self) -> None:
         """Report the spans that are in progress."""
-        self.handle.report(", ".join(self.running.values()) or "the agent's own code")
+        self.handle.report(self._describe_running)
+
+    def _describe_running(self) -> str:
+        # A copy, because the watchdog's thread asks too.
+        return ", ".join(map(str, tuple(self.running))) or "the agent's own code"
 
     def describe_interrupted(self) -> str:
         """Describe what was interrupted, innermost first: `tool 'search' in turn 2`."""
@@ -151,9 +155,12 @@ class _Running:
         self._turn = turn
         self._start = stopwatch.clock.now()
 
+    def __str__(self) -> str:
+        return _describe(self._kind, self._name, self._turn)
+
     def __enter__(self) -> None:
         """Start the span."""
-        self._stopwatch.running[id(self)] = _describe(self._kind, self._name, self._turn)
+        self._stopwatch.running.append(self)
         self._stopwatch.report()
 
     def __exit__(
@@ -164,7 +171,7 @@ class _Running:
     ) -> None:
         """Record its duration, and whether it was cancelled."""
         self._stopwatch.add(self._kind, self._name, turn=self._turn, start=self._start)
-        del self._stopwatch.running[id(self)]
+        self._stopwatch.running.remove(self)
         self._stopwatch.report()
         if isinstance(error, asyncio.CancelledError):
             self._stopwatch.interrupted.append(self._stopwatch.spans[-1])

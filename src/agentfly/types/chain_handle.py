@@ -18,7 +18,7 @@ class ChainHandle:
     (<StopReason.SURPLUS: 'surplus'>, "tool 'search' in turn 2")
     """
 
-    doing: str = "nothing yet"
+    _doing: str | Callable[[], str] = "nothing yet"
     since: float = field(default_factory=time.monotonic)
     """Time of the last report, on the system's monotonic clock."""
     stopped: StopReason | None = None
@@ -27,10 +27,15 @@ class ChainHandle:
     on_stop: Callable[[], None] | None = None
     """Ends the conversation; set by the chain while it can be ended."""
 
-    def report(self, doing: str) -> None:
-        """Note what the chain does from now on."""
-        self.doing = doing
+    def report(self, doing: str | Callable[[], str]) -> None:
+        """Note what the chain does from now on; a function is called where someone asks for it."""
+        self._doing = doing
         self.since = time.monotonic()
+
+    @property
+    def doing(self) -> str:
+        """Description of what the chain does."""
+        return self._doing if isinstance(self._doing, str) else self._doing()
 
     def early_end(self) -> tuple[StopReason, str | None] | None:
         """Return why to end early, and the error if it is a failure; None to go on."""

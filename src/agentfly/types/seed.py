@@ -4,9 +4,9 @@ Every random choice depends on its path in the tree, never on a shared generator
 depends on the order in which chains run.
 """
 
-import hashlib
 import random
 from dataclasses import dataclass
+from hashlib import blake2b
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,10 @@ class Seed:
 
     def child(self, *path: str | int) -> "Seed":
         """Return a descendant, by names and counters."""
-        value = self.value
+        node = self.value.to_bytes(8)
         for step in path:
-            path_so_far = value.to_bytes(8) + repr(step).encode()
-            value = int.from_bytes(hashlib.blake2b(path_so_far, digest_size=8).digest())
-        return Seed(value)
+            node = blake2b(node + repr(step).encode(), digest_size=8).digest()
+        return Seed(int.from_bytes(node))
 
     def uniform(self) -> float:
         """Return this node's own number in [0, 1)."""
