@@ -29,7 +29,7 @@ from agentfly.rollout.chain_limits import CallBudget
 from agentfly.rollout.chain_setup import ChainSetup
 from agentfly.rollout.chain_time import Stopwatch, TimeLimit
 from agentfly.rollout.model_session import ModelTurn
-from agentfly.rollout.scoring import score_chain
+from agentfly.rollout.scoring import score_chain, sum_step_rewards
 from agentfly.types import (
     Attempt,
     ChainStarted,
@@ -240,18 +240,21 @@ class _Chain:
         return answered, StopReason.ENV_ENDED if step.done else None
 
     async def _scored(self, trajectory: Trajectory) -> Trajectory:
-        last = len(trajectory.turns)
-        # The chain's own time limit covers only the conversation.
-        deadline = self.clock.now() + self.setup.limits.reward_seconds
-        context = self._context(last, "reward", deadline=deadline)
-        reward = self.setup.reward
-        try:
-            with self.stopwatch.span(SpanKind.REWARD, reward.name if reward else "steps"):
-                score = await score_chain(reward, trajectory, context)
-        except ChainError as error:
-            return self._record(stop_reason_for(error), f"{type(error).__name__}: {error}")
-        if score is not None:
-            self._emit(Rewarded, turn=last, score=score)
+        reward, turns = self.setup.reward, trajectory.turns
+        if reward is None:
+            score = sum_step_rewards(turns)
+            if score is None:
+                return trajectory
+        else:
+            # The chain's own time limit covers only the conversation.
+            deadline = self.clock.now() + self.setup.limits.reward_seconds
+            context = self._context(len(turns), "reward", deadline=deadline)
+            try:
+                with self.stopwatch.span(SpanKind.REWARD, reward.name):
+                    score = await score_chain(reward, trajectory, context)
+            except ChainError as error:
+                return self._record(stop_reason_for(error), f"{type(error).__name__}: {error}")
+        self._emit(Rewarded, turn=len(turns), score=score)
         return self._record(trajectory.stop, None, score)
 
     def _record(
@@ -318,10 +321,12 @@ _STOP_OF_ERROR: dict[type[Exception], StopReason] = {
 
 def _require_messages(messages: Sequence[object]) -> tuple[Message, ...]:
     """Return the messages; raise TypeError if the agent's own code returned anything else."""
-    wrong = [message for message in messages if not isinstance(message, Message)]
-    if wrong:
-        raise TypeError(f"expected Messages, got {wrong[0]!r}")
-    return tuple(message for message in messages if isinstance(message, Message))
+    checked: list[Message] = []
+    for message in messages:
+        if not isinstance(message, Message):
+            raise TypeError(f"expected Messages, got {message!r}")
+        checked.append(message)
+    return tuple(checked)
 
 
 def stop_reason_for(error: Exception) -> StopReason:
@@ -334,6 +339,8 @@ _log = logging.getLogger(__name__)
 
 def json_values(metadata: Mapping[str, Any], chain_id: str) -> dict[str, Any]:
     """Copy metadata for saving; values without a JSON form become their `repr`."""
+    if not metadata:
+        return {}
     try:
         json.dumps(metadata)
     except (TypeError, ValueError, RecursionError):

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Protocol
 
 from agentfly.errors import AgentError, EngineError, boundary
@@ -170,9 +169,10 @@ class _UnchargedQueue:
         on_token: OnToken | None = None,
     ) -> Completion:
         """Sample; pause the chain's countdown until the engine has started."""
-        sample = partial(self._engine.sample, prompt_ids, params, on_token=on_token)
         if not getattr(self._engine, "reports_start", False):
-            return await sample(request=request, deadline=deadline)
+            return await self._engine.sample(
+                prompt_ids, params, request=request, deadline=deadline, on_token=on_token
+            )
         clock, queue = self._time.clock, self._time.stop()
         try:
             async with clock.timeout_at(clock.now() + self._longest) as patience:
@@ -182,7 +182,13 @@ class _UnchargedQueue:
                     patience.reschedule(None)
 
                 latest = self._time.deadline + self._longest
-                return await sample(request=replace(request, on_started=started), deadline=latest)
+                return await self._engine.sample(
+                    prompt_ids,
+                    params,
+                    request=replace(request, on_started=started),
+                    deadline=latest,
+                    on_token=on_token,
+                )
         except TimeoutError as error:
             if queue.ended:
                 raise

@@ -33,15 +33,11 @@ from agentfly.types import (
 T = TypeVar("T")
 
 
-async def score_chain(
-    reward: Reward | None, trajectory: Trajectory, context: Context
-) -> Score | None:
-    """Score a chain by its reward; without one, by the sum of its steps' rewards.
+async def score_chain(reward: Reward, trajectory: Trajectory, context: Context) -> Score:
+    """Score a chain by its reward.
 
     Every failure is one of infrastructure, which leaves the chain unscored.
     """
-    if reward is None:
-        return sum_step_rewards(trajectory.turns)
     what = f"reward {reward.name!r}"
     score: object = await _within(reward.score(trajectory, context), what, context)
     if not isinstance(score, Score):

@@ -81,29 +81,20 @@ async def _in_thread(
 async def supervised(awaitable: Awaitable[T], name: str) -> T:
     """Await foreign code that may refuse to be cancelled, cancel itself or call `exit()`."""
     loop = asyncio.get_running_loop()
-    task = loop.create_task(_contained(awaitable, name), name=name)
     # A future of our own, because awaiting the task itself would pass a cancellation on to it.
-    ended = loop.create_future()
-
-    def end(_: asyncio.Task[T]) -> None:
-        if inspect.iscoroutine(awaitable):
-            # Cancelled before its first step, the task would leave the coroutine unawaited.
-            awaitable.close()
-        if not ended.done():
-            ended.set_result(None)
-
-    task.add_done_callback(end)
+    ended: asyncio.Future[None] = loop.create_future()
+    task = loop.create_task(_contained(awaitable, name, ended), name=name)
     try:
         await ended
     except asyncio.CancelledError:
-        await _end(task)
+        await _end(task, awaitable)
         raise
     if task.cancelled():
         raise RuntimeError(f"{name} cancelled itself")
     return task.result()
 
 
-async def _contained(awaitable: Awaitable[T], name: str) -> T:
+async def _contained(awaitable: Awaitable[T], name: str, ended: asyncio.Future[None]) -> T:
     try:
         return await awaitable
     except (Exception, asyncio.CancelledError, KeyboardInterrupt):
@@ -111,11 +102,14 @@ async def _contained(awaitable: Awaitable[T], name: str) -> T:
     except BaseException as error:
         # Such as `exit()`: foreign code must not end the whole program.
         raise RuntimeError(f"{name} raised {type(error).__name__}: {error}") from error
+    finally:
+        if not ended.done():
+            ended.set_result(None)
 
 
-async def _end(task: asyncio.Task[Any]) -> None:
+async def _end(task: asyncio.Task[Any], awaitable: Awaitable[Any]) -> None:
     _abandoned.add(task)
-    task.add_done_callback(_forget)
+    task.add_done_callback(functools.partial(_forget, awaitable))
     task.cancel()
     _, pending = await asyncio.wait({task}, timeout=GRACE_SECONDS)
     if pending:
@@ -124,8 +118,11 @@ async def _end(task: asyncio.Task[Any]) -> None:
         asyncio.tasks._unregister_task(task)
 
 
-def _forget(task: asyncio.Task[Any]) -> None:
+def _forget(awaitable: Awaitable[Any], task: asyncio.Task[Any]) -> None:
     _abandoned.discard(task)
+    if inspect.iscoroutine(awaitable):
+        # Cancelled before its first step, the task has left the coroutine unawaited.
+        awaitable.close()
     if not task.cancelled():
         # Fetched, so that asyncio doesn't complain about an exception that was never retrieved.
         task.exception()

@@ -139,19 +139,16 @@ class FunctionTool(Generic[P, R]):
             return clean_observation(read, self.max_length)
         asked_at = context.clock.now()
         given = await injected_values(self.spec.name, self.sources, context, self.defaults)
-        instance = await self._instance(context)
+        instance: object = None
+        if self.method is not None:
+            source = FromEnvironment(self.method.spec)
+            instance = await leased_environment(self.spec.name, source, context)
         # The wait for environments is not charged to the chain.
         deadline = context.deadline + (context.clock.now() - asked_at)
         result = await self._answer({**read.values, **given}, instance, context.clock, deadline)
         if read.repaired:
             result = dataclasses.replace(result, repaired=True)
         return clean_observation(result, self.max_length)
-
-    async def _instance(self, context: Context) -> object:
-        if self.method is None:
-            return None
-        source = FromEnvironment(self.method.spec)
-        return await leased_environment(self.spec.name, source, context)
 
     def _callable(self, instance: object) -> Callable[..., R]:
         """Return the function, or the method of an instance, which may be in another process."""

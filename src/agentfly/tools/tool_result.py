@@ -30,13 +30,15 @@ def to_result(value: object) -> ToolResult:
     >>> to_result(Step(observation="You win.", done=True)).ends_chain
     True
     """
+    if isinstance(value, str):
+        return ToolResult(observation=value)
     if isinstance(value, ToolResult):
         return _checked(value)
     if isinstance(value, Step):
         return _checked(_from_step(value))
     if isinstance(value, Mapping) and "observation" in value:
         return _from_dict(value)
-    images = None if isinstance(value, str) else read_images(value)
+    images = read_images(value)
     if images is not None:
         return ToolResult(observation=PICTURE, images=images)
     return ToolResult(observation=_text(value))
