@@ -43,11 +43,18 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+LONG_PACKAGES = ("training", "environments", "cli", "sandbox", "chat", "project")
+"""Packages whose tests take longest, in this order."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what may take longest: started last, it would keep the other workers waiting."""
-    items.sort(key=_seconds_allowed, reverse=True)
+    """Begin with what may take longest: started last, it would keep the other worker waiting."""
+    items.sort(key=_place_in_order)
 
 
-def _seconds_allowed(item: pytest.Item) -> float:
+def _place_in_order(item: pytest.Item) -> tuple[float, int]:
     own = item.get_closest_marker("timeout")
-    return float(own.args[0]) if own else 0.0
+    allowed = float(own.args[0]) if own else 0.0
+    package = item.nodeid.removeprefix("tests/").partition("/")[0]
+    known = package in LONG_PACKAGES
+    return -allowed, LONG_PACKAGES.index(package) if known else len(LONG_PACKAGES)

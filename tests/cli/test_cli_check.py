@@ -2,18 +2,21 @@
 
 import importlib.util
 import subprocess
-import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.patience import PATIENCE
+from tests.warm_python import WarmPython
 
 from agentfly.chat import CHATML
 
+Check = Callable[..., "subprocess.CompletedProcess[str]"]
 
-def check(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "agentfly.cli", "check", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+@pytest.fixture
+def check(warm_python: WarmPython) -> Check:
+    return partial(warm_python.finish, "check", module="agentfly.cli", cwd=Path.cwd())
 
 
 @pytest.fixture
@@ -23,7 +26,7 @@ def template(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_good_template_passes(template: Path) -> None:
+def test_a_good_template_passes(check: Check, template: Path) -> None:
     run = check(str(template))
     assert run.returncode == 0, run.stderr
     assert "sampled tokens are kept: yes" in run.stdout
@@ -31,7 +34,7 @@ def test_a_good_template_passes(template: Path) -> None:
     assert "<|im_end|>" in run.stdout
 
 
-def test_a_template_that_rewrites_history_is_reported() -> None:
+def test_a_template_that_rewrites_history_is_reported(check: Check) -> None:
     spec = importlib.util.find_spec("trl")
     assert spec is not None
     assert spec.origin is not None
@@ -50,7 +53,7 @@ def test_a_template_that_rewrites_history_is_reported() -> None:
     ],
 )
 def test_problems_are_reported_in_one_line(
-    template: Path, tmp_path: Path, arguments: list[str], words: str
+    check: Check, template: Path, tmp_path: Path, arguments: list[str], words: str
 ) -> None:
     filled = [a.format(template=template, folder=tmp_path) for a in arguments]
     run = check(*filled)
@@ -60,7 +63,7 @@ def test_problems_are_reported_in_one_line(
     assert "Traceback" not in run.stderr
 
 
-def test_help_teaches() -> None:
+def test_help_teaches(check: Check) -> None:
     run = check("--help")
     assert run.returncode == 0
     assert "chat template" in run.stdout

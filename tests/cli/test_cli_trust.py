@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import typer
-from tests.cli.terminal import agentfly
-from tests.patience import PATIENCE
+from tests.cli.terminal import warm_agentfly
+from tests.warm_python import WarmPython
 from typer.testing import CliRunner
 
 from agentfly.cli.sft import sft
@@ -172,13 +172,15 @@ def test_a_model_s_own_code_is_asked_about_unless_the_user_says_so(downloaded: P
 
 
 @pytest.mark.parametrize(("answer", "runs"), [("y", True), ("n", False), ("", False)])
-def test_at_a_terminal_it_is_asked(downloaded: Path, answer: str, runs: bool) -> None:
+def test_at_a_terminal_it_is_asked(
+    downloaded: Path, warm_python: WarmPython, answer: str, runs: bool
+) -> None:
     file = write(downloaded, source='reward = "found_code:correct"')
-    with agentfly("train", str(file), "--dry-run") as (terminal, process):
+    with warm_agentfly(warm_python, "train", str(file), "--dry-run") as (terminal, process):
         asked = terminal.wait_for(r"Run it\? \[y/N\]: ")
         assert "source.0.reward: found_code:correct" in asked
         assert not (downloaded / "it_ran").exists(), "it is asked before"
         terminal.type(f"{answer}\n")
         terminal.wait_for("trust_remote_code" if runs else "nothing was run")
-        assert process.wait(timeout=PATIENCE) == (0 if runs else 2)
+        assert process.wait() == (0 if runs else 2)
     assert (downloaded / "it_ran").exists() is runs

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -13,19 +12,15 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.patience import PATIENCE
 from tests.training import small_run
+from tests.warm_python import WarmPython
 
 from agentfly.observe import read_trajectories
 
 SCRIPT = Path(small_run.__file__)
+ROOT = Path(__file__).parents[2]
 STEPS = 4
 STEPS_OPTION = ("--steps", str(STEPS))
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(
-    ["transformers.models.llama.modeling_llama", "agentfly.training", small_run.__name__]
-)
-"""Processes that are killed are forked from one that has imported what takes longest."""
 
 
 def start(folder: Path, *options: str) -> "subprocess.Popen[bytes]":
@@ -36,20 +31,15 @@ def start(folder: Path, *options: str) -> "subprocess.Popen[bytes]":
     )
 
 
-def finish(folder: Path, *options: str) -> int:
+def finish(python: WarmPython, folder: Path, *options: str) -> int:
     """Run to the end, or to the kill, in a process that need not import torch first."""
     said = folder / "said.txt"
-    process = FORKS.Process(target=run_small, args=([str(folder), *STEPS_OPTION, *options], said))
-    process.start()
-    process.join(PATIENCE)
-    assert process.exitcode in (0, -signal.SIGKILL), said.read_text()
-    return process.exitcode
-
-
-def run_small(options: list[str], said: Path) -> None:
-    with said.open("w") as file:
-        os.dup2(file.fileno(), sys.stderr.fileno())
-        small_run.main(options)
+    arguments = (str(folder), *STEPS_OPTION, *options)
+    streams = (os.devnull, said, said)
+    process = python.start(*arguments, module=small_run.__name__, cwd=ROOT, streams=streams)
+    code = process.wait()
+    assert code in (0, -signal.SIGKILL), said.read_text()
+    return code
 
 
 def options_for(folder: Path) -> list[str]:
@@ -83,9 +73,9 @@ def assert_no_task_was_lost_or_repeated(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython) -> Path:
     folder = tmp_path_factory.mktemp("undisturbed")
-    assert finish(folder, "--deterministic") == 0
+    assert finish(warm_python, folder, "--deterministic") == 0
     return folder
 
 
@@ -93,10 +83,10 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "moment", ["tool:5", "publish:2", pytest.param("rename:2", marks=pytest.mark.slow), "renamed:1"]
 )
 def test_killed_at_a_chosen_moment_it_ends_with_the_same_weights(
-    undisturbed: Path, tmp_path: Path, moment: str
+    undisturbed: Path, tmp_path: Path, warm_python: WarmPython, moment: str
 ) -> None:
-    assert finish(tmp_path, "--deterministic", "--kill", moment) == -signal.SIGKILL
-    assert finish(tmp_path, "--deterministic", *options_for(tmp_path)) == 0
+    assert finish(warm_python, tmp_path, "--deterministic", "--kill", moment) == -signal.SIGKILL
+    assert finish(warm_python, tmp_path, "--deterministic", *options_for(tmp_path)) == 0
     assert weights(tmp_path) == weights(undisturbed)
     assert trained_groups(tmp_path) == trained_groups(undisturbed)
     assert_no_task_was_lost_or_repeated(tmp_path)
@@ -106,11 +96,11 @@ def test_killed_at_a_chosen_moment_it_ends_with_the_same_weights(
     "moment", ["tool:12", "train:3", pytest.param("renamed:2", marks=pytest.mark.slow)]
 )
 def test_killed_while_it_samples_ahead_it_loses_and_repeats_no_task(
-    tmp_path: Path, moment: str
+    tmp_path: Path, warm_python: WarmPython, moment: str
 ) -> None:
     ahead = ("--max-staleness", "2")
-    assert finish(tmp_path, *ahead, "--kill", moment) == -signal.SIGKILL
-    assert finish(tmp_path, *ahead, *options_for(tmp_path)) == 0
+    assert finish(warm_python, tmp_path, *ahead, "--kill", moment) == -signal.SIGKILL
+    assert finish(warm_python, tmp_path, *ahead, *options_for(tmp_path)) == 0
     assert_no_task_was_lost_or_repeated(tmp_path)
     assert_no_token_was_older_than(2, tmp_path)
 

@@ -1,15 +1,12 @@
 """Two processes that share a learner by FSDP2 learn what one process learns."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.patience import PATIENCE
 from tests.training.learner_cases import hf
 from tests.training.sharded_cases import (
     CASES,
@@ -23,14 +20,16 @@ from tests.training.sharded_cases import (
     learner_of,
     weights_of,
 )
+from tests.warm_python import WarmPython
 
 from agentfly.training.learner.peers import serve_store
 
+ROOT = Path(__file__).parents[2]
 SAVED = ("grpo", "ppo", "ppo-lora")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPython) -> Path:
     """Learn on one process and save; then let two processes go through all cases."""
     path = tmp_path_factory.mktemp("sharded")
     for name in SAVED:
@@ -39,20 +38,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (path / f"one-{name}").mkdir()
         learner.save(path / f"one-{name}")
     store = serve_store("127.0.0.1")
-    command = [sys.executable, "-m", "tests.training.sharded_cases"]
     started = [
-        subprocess.Popen(
-            [*command, str(rank), f"127.0.0.1:{store.port}", str(path)],
-            env={**os.environ, "TORCHELASTIC_USE_AGENT_STORE": "True"},
+        warm_python.start(
+            *(str(rank), f"127.0.0.1:{store.port}", str(path)),
+            module="tests.training.sharded_cases",
+            cwd=ROOT,
+            streams=(os.devnull, path / f"said-{rank}.txt", path / f"said-{rank}.txt"),
+            environment={"TORCHELASTIC_USE_AGENT_STORE": "True"},
         )
         for rank in range(PROCESSES)
     ]
-    try:
-        assert [process.wait(3 * PATIENCE) for process in started] == [0] * PROCESSES
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
+    for rank, process in enumerate(started):
+        assert process.wait() == 0, (path / f"said-{rank}.txt").read_text()
     return path
 
 

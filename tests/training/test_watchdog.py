@@ -113,7 +113,7 @@ def test_what_can_not_be_ended_from_within_ends_with_the_process(
 ) -> None:
     program = tmp_path / "stuck.py"
     program.write_text(textwrap.dedent(STUCK).replace("{wait}", wait))
-    done = warm_python.finish(program, str(tmp_path), cwd=tmp_path)
+    done = warm_python.finish(str(tmp_path), program=program, cwd=tmp_path)
     assert done.returncode == EXIT_CODE, done.stderr
     assert found in done.stderr
     report = (tmp_path / "1.txt").read_text()
