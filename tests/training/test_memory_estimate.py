@@ -90,8 +90,13 @@ def test_the_estimate_needs_no_weights_but_only_their_shapes() -> None:
     assert without_values == estimate()
 
 
-def test_two_short_models_tell_the_size_of_a_deep_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("saved_as", [torch.float32, torch.bfloat16])
+def test_two_short_models_tell_the_size_of_a_deep_one(
+    tmp_path: Path, saved_as: torch.dtype
+) -> None:
+    """Weights are trained in float32, whatever the dtype of the folder is."""
     model = hf.LlamaForCausalLM(hf.LlamaConfig(**{**SMALL, "num_hidden_layers": 7}))
+    model.config.dtype = saved_as
     model.config.save_pretrained(tmp_path)
     deep = measure_sizes(Forward(model, dtype=torch.float32, checkpointing=True))
     told = model_sizes(tmp_path, None, dtype=torch.float32, checkpointing=True)
@@ -138,7 +143,7 @@ def test_a_run_s_log_counts_the_engine_s_copy(tmp_path: Path) -> None:
     model = {"name": "tiny-random", "precision": "bfloat16"}
     train(one_source(), chosen=settings(tmp_path, model=model, train={"steps": 1}))
     log = (tmp_path / "small" / "log.txt").read_text()
-    assert "for the weights that the engine samples from" in log
+    assert "The engine samples from a copy of the weights" in log
 
 
 def test_an_update_s_state_is_a_gradient_and_two_averages() -> None:
@@ -157,7 +162,7 @@ def test_too_little_memory_is_reported_with_the_way_out(
         report_memory(NEEDED, free)
     (record,) = caplog.records
     assert record.levelname == level
-    assert "takes about 3 GB beyond the weights: 1 GB of gradients" in caplog.text
+    assert "takes about 3 GB beyond the weights: 1 GB for gradients" in caplog.text
     assert "0.5 MB for each token" in caplog.text
     assert ("Only 2 GB are free: lower train.tokens" in caplog.text) == (level == "WARNING")
 
@@ -178,8 +183,8 @@ def test_the_engine_s_copy_of_the_weights_is_counted(caplog: pytest.LogCaptureFi
     needed = replace(NEEDED, copy=1.5e9)
     with caplog.at_level(logging.INFO):
         report_memory(needed, 4e9)
-    assert "takes about 4.5 GB beyond the weights" in caplog.text
-    assert "and 1.5 GB for the weights that the engine samples from" in caplog.text
+    assert "takes about 3 GB beyond the weights" in caplog.text
+    assert "samples from a copy of the weights, 1.5 GB more" in caplog.text
     assert caplog.records[0].levelname == "WARNING"
     assert engine_cache(needed, 7e9) == 2.5e9
 

@@ -274,14 +274,14 @@ def report_memory(needed: Memory, free: float, *, cache: int = 0) -> None:
         free: In bytes.
         cache: Bytes that an engine in the same process may keep.
     """
-    activations = needed.total - needed.state - needed.copy
+    update = needed.total - needed.copy
     said = (
-        f"training takes about {_gb(needed.total)} beyond the weights: {_gb(needed.state)} of "
-        f"gradients and averages, and up to {_gb(activations)} of activations, "
+        f"training takes about {_gb(update)} beyond the weights: {_gb(needed.state)} for "
+        f"gradients and averages, and up to {_gb(update - needed.state)} for activations, "
         f"{needed.per_token / 1e6:.2g} MB for each token of train.tokens_per_microbatch"
     )
     if needed.copy:
-        said += f", and {_gb(needed.copy)} for the weights that the engine samples from"
+        said += f". The engine samples from a copy of the weights, {_gb(needed.copy)} more"
     if cache:
         said += f". The engine keeps keys and values of up to {_gb(cache)} besides"
     if needed.total + cache <= free:

@@ -43,9 +43,11 @@ class ProcessMemory:
         where = (
             "the learner" if self.processes == 1 else f"each of {self.processes} learner processes"
         )
-        parts = {"weights": self.weights, "state": self.state, "passes": self.passes}
-        listed = ", ".join(f"{name} {_gb(size)}" for name, size in parts.items())
-        return f"{where} takes about {_gb(self.total)} at the most: {listed}"
+        return (
+            f"{where} takes about {_gb(self.total)} at the most: {_gb(self.weights)} of weights "
+            f"and {_gb(self.state + self.passes)} beyond them, {_gb(self.state)} for gradients and "
+            f"averages and up to {_gb(self.passes)} for activations. Engines come on top"
+        )
 
 
 def estimate_run(folder: Path, settings: RunSettings, algorithm: Algorithm) -> ProcessMemory:
@@ -104,7 +106,8 @@ def model_sizes(
 
     config: Any = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
     return sizes_of(
-        lambda shortened: transformers.AutoModelForCausalLM.from_config(shortened),
+        # As a run trains them, whatever dtype the folder has them in.
+        lambda short: transformers.AutoModelForCausalLM.from_config(short, dtype=torch.float32),
         config,
         lora,
         dtype=dtype,
