@@ -1,10 +1,13 @@
 """Which settings may change when a run is resumed."""
 
+from pathlib import Path
+
 import pytest
 
+from agentfly.agents.run_parts import with_algorithm_defaults
 from agentfly.config import RunSettings, to_toml
 from agentfly.errors import ConfigError
-from agentfly.training.run_files import require_same_run
+from agentfly.training.run_files import open_folder, require_same_run
 
 
 def toml(**changes: object) -> str:
@@ -43,3 +46,22 @@ def test_what_decides_what_is_learned_may_not(change: dict[str, object], words: 
     with pytest.raises(ConfigError, match="started with other settings") as caught:
         require_same_run(toml(), toml(**change))
     assert words in str(caught.value)
+
+
+def test_a_run_whose_file_lacks_its_algorithm_s_defaults_is_resumed_with_them(
+    tmp_path: Path,
+) -> None:
+    """Files of earlier versions, and of an own algorithm that has a new option."""
+
+    def chosen(**options: object) -> RunSettings:
+        tables = {"name": "x", "model": {"name": "tiny"}, "folder": tmp_path}
+        algorithm = {"name": "dapo", **options}
+        return RunSettings.model_validate({**tables, "algorithm": algorithm})
+
+    open_folder(chosen(entropy_coefficient=0.1), resume=False).close()
+    now = with_algorithm_defaults(chosen(entropy_coefficient=0.1), None)
+    assert "clip" in now.algorithm.options
+    open_folder(now, resume=True).close()
+    other = with_algorithm_defaults(chosen(entropy_coefficient=0.2), None)
+    with pytest.raises(ConfigError, match=r"entropy_coefficient: 0.1 then, 0.2 now"):
+        open_folder(other, resume=True)

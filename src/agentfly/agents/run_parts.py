@@ -23,7 +23,7 @@ from agentfly.agents.registry import find_mask
 from agentfly.agents.source import Source, require_trainable
 from agentfly.agents.source_parts import SourceParts, resolve_source
 from agentfly.chat import MaskPolicy
-from agentfly.config import Problem, RunSettings, SourceSettings
+from agentfly.config import AlgorithmSettings, Problem, RunSettings, SourceSettings
 from agentfly.config.validation_errors import Problems, refuse_if_any
 from agentfly.engines.factory import ENGINES, EngineMaker, engine_problems
 from agentfly.errors import ConfigError
@@ -112,7 +112,7 @@ def resolve_run(
     assert found_mask is not None, "no problem was found"
     assert found_algorithm is not None, "no problem was found"
     return RunParts(
-        settings=settings,
+        settings=settings if algorithm else with_algorithm_defaults(settings, base),
         sources=tuple(source for source in found if source is not None),
         algorithm=found_algorithm,
         mask=found_mask,
@@ -127,6 +127,17 @@ def _algorithm(settings: RunSettings, base: Path | None) -> "Algorithm":
 
     chosen = settings.algorithm
     return make_algorithm(chosen.name, chosen.options, base=base)
+
+
+def with_algorithm_defaults(settings: RunSettings, base: Path | None) -> RunSettings:
+    """Return the settings with every option of their algorithm, of your own too."""
+    from agentfly.algorithms.lookup import complete_options  # needs torch, which agents do not
+
+    chosen = settings.algorithm
+    options = complete_options(chosen.name, chosen.options, base=base)
+    return settings.model_copy(
+        update={"algorithm": AlgorithmSettings(name=chosen.name, **options)},
+    )
 
 
 def _named_source(source: SourceSettings, problems: Problems, base: Path | None) -> Source | None:

@@ -10,12 +10,14 @@ Every name becomes a table of options first, and the options make the algorithm:
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import ConfigDict, ValidationError, create_model
+from pydantic_core import PydanticSerializationError
 
 from agentfly.algorithms.algorithm import (
     AggregatedOptions,
@@ -53,13 +55,38 @@ def make_algorithm(
     found = _KIND.find(name, base=base)
     if isinstance(found, Algorithm):
         return _as_it_is(found, name, options or {})
-    table = _table(found)
-    try:
-        chosen = table.model_validate(options or {})
-    except ValidationError as error:
-        raise SettingsError(problems_of(error, table, "algorithm"), None) from error
+    chosen = _validated(_table(found), options or {})
     with boundary(ConfigError, f"making the algorithm {name}"):
         return replace(chosen.algorithm(), name=name)
+
+
+def complete_options(
+    name: str, options: Mapping[str, Any], *, base: Path | None = None
+) -> dict[str, Any]:
+    """Return an algorithm's options with the defaults of those that are not given.
+
+    Options without a value, and defaults that a settings file can't hold, are left out.
+
+    >>> complete_options("grpo", {"clip": {"high": 0.28}})["clip"]
+    {'low': 0.2, 'high': 0.28}
+    """
+    found = _KIND.find(name, base=base)
+    if isinstance(found, Algorithm):
+        return {}
+    chosen = _validated(_table(found), options)
+    values: dict[str, Any] = {}
+    for field in type(chosen).model_fields:
+        # What is no value of JSON is an object of the user's own code.
+        with suppress(PydanticSerializationError):
+            values |= chosen.model_dump(mode="json", include={field}, exclude_none=True)
+    return values
+
+
+def _validated(table: type[AlgorithmOptions], options: Mapping[str, Any]) -> AlgorithmOptions:
+    try:
+        return table.model_validate(options)
+    except ValidationError as error:
+        raise SettingsError(problems_of(error, table, "algorithm"), None) from error
 
 
 def _is_algorithm(value: Any) -> bool:

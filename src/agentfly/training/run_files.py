@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from agentfly.agents.run_parts import with_algorithm_defaults
 from agentfly.config import RunSettings, to_toml
 from agentfly.config.settings_file import read_toml, validated
 from agentfly.config.sft_settings import SftSettings
@@ -79,7 +80,10 @@ def open_folder(settings: AnySettings, *, resume: bool, base: Path | None = None
         return RunFolder.create(path, config=config, base=base)
     folder = RunFolder.open(path)
     try:
-        require_same_run(to_toml(_started_with(folder.config_file, settings)), config)
+        then = _started_with(folder.config_file, settings)
+        if isinstance(then, RunSettings) and isinstance(settings, RunSettings):
+            then = _complete_algorithm(then, settings, base)
+        require_same_run(to_toml(then), config)
         folder.replace_config(config)
     except BaseException:
         folder.close()
@@ -104,6 +108,16 @@ def _started_with(file: Path, now: AnySettings) -> AnySettings:
             *(file, ", ".join(missing)),
         )
     return settings
+
+
+def _complete_algorithm(then: RunSettings, now: RunSettings, base: Path | None) -> RunSettings:
+    """Fill in what files of earlier versions leave out: the defaults of an own algorithm."""
+    if then.algorithm.name != now.algorithm.name or not now.algorithm.options:
+        return then
+    try:
+        return with_algorithm_defaults(then, base)
+    except ConfigError:  # Its code has other options now: the comparison names them.
+        return then
 
 
 @contextmanager
