@@ -13,11 +13,11 @@ from tests.observe.recorded_runs import record_run
 from typer.testing import CliRunner, Result
 
 from agentfly import Agent
-from agentfly.cli.eval import _sources
-from agentfly.cli.eval_sources import Parts
+from agentfly.cli.eval_sources import Parts, sources_for
 from agentfly.cli.main import app
 from agentfly.config import SourceSettings
 from agentfly.config.evaluation_settings import EvaluatedModelSettings, EvaluationSettings
+from agentfly.errors import ConfigError
 from agentfly.evaluation import EvaluatedSource
 from agentfly.evaluation import evaluate as evaluate_sources
 from agentfly.evaluation.checkpoint_names import find_checkpoints
@@ -156,18 +156,47 @@ def test_a_file_of_tasks_is_attempted_as_the_run_was_trained() -> None:
     source = 'tasks = "trained.jsonl"\ntools = ["calculator"]\nreward = "numeric_match"\n'
     record_run(Path("runs/demo"), config=config + source)
     found = find_checkpoints("demo@0")
-    chosen = _sources(["demo@0", "sums.jsonl"], Parts(), found, trust=False)
+    chosen = sources_for(["demo@0", "sums.jsonl"], Parts(), found, trust=False)
     (table,) = chosen.tables
     assert (table.tasks, table.tools, table.reward) == (
-        "sums.jsonl",
+        str(Path("sums.jsonl").absolute()),
         ("calculator",),
         "numeric_match",
     )
     assert chosen.as_trained
     assert chosen.settings is not None
     assert chosen.settings.rollout.max_tokens == 48
-    other = _sources(["demo@0", "sums.jsonl"], Parts(reward="exact_match"), found, trust=False)
+    other = sources_for(["demo@0", "sums.jsonl"], Parts(reward="exact_match"), found, trust=False)
     assert (other.as_trained, other.tables[0].tools) == (False, ())
+
+
+OWN_REWARD = """
+from agentfly import reward
+
+
+@reward
+def right(final_response: str, answer: str) -> bool:
+    return answer in final_response
+"""
+
+
+def test_a_run_of_a_file_elsewhere_finds_its_tasks_and_modules_there(folder: Path) -> None:
+    """As after `agentfly train project/sums.toml`, whose files are searched beside it."""
+    project = folder / "project"
+    project.mkdir()
+    (folder / "sums.jsonl").rename(project / "held_out.jsonl")
+    (project / "own_reward.py").write_text(OWN_REWARD)
+    config = 'name = "demo"\nseed = 7\nmodel.name = "tiny"\n[[source]]\ntasks = "held_out.jsonl"\n'
+    record_run(Path("runs/demo"), config=config + 'reward = "own_reward:right"\n')
+    mark = {"v": 1, "kind": "run", "base": str(project)}
+    Path("runs/demo/run.json").write_text(json.dumps(mark))
+    found = find_checkpoints("demo@0")
+    chosen = sources_for(["demo@0"], Parts(), found, trust=True)
+    (source,) = chosen.read("held-out", None)
+    assert (len(source.tasks), source.agent.reward.name) == (20, "right")  # type: ignore[union-attr]
+    assert chosen.seed == 7, "held-out tasks are attempted by the seeds of the run"
+    with pytest.raises(ConfigError, match="runs code that came with it"):
+        sources_for(["demo@0"], Parts(), found, trust=False)
 
 
 def test_training_tasks_are_found_and_said() -> None:

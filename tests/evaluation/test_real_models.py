@@ -46,9 +46,12 @@ def rows(start: int, count: int) -> str:
 @pytest.fixture(scope="module", autouse=True)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Any:
     home = tmp_path_factory.mktemp("real")
-    (home / "sums.jsonl").write_text(rows(12, 12))
-    (home / "held_out.jsonl").write_text(rows(40, 4))
-    (home / "run.toml").write_text(RUN)
+    # The run's files lie beside its settings, which is not the working directory.
+    (home / "project").mkdir()
+    for file in (home / "sums.jsonl", home / "project" / "sums.jsonl"):
+        file.write_text(rows(12, 12))
+    (home / "project" / "held_out.jsonl").write_text(rows(40, 4))
+    (home / "project" / "run.toml").write_text(RUN)
     before = Path.cwd()
     os.chdir(home)
     yield home
@@ -88,7 +91,7 @@ def test_killed_and_resumed_it_gives_the_numbers_of_an_undisturbed_one() -> None
 
 @pytest.fixture(scope="module")
 def trained(folder: Path) -> Path:
-    agentfly("train", "run.toml")
+    agentfly("train", "project/run.toml")
     return folder / "runs" / "sums"
 
 
@@ -107,7 +110,7 @@ def test_checkpoints_by_name_are_those_of_the_run(trained: Path) -> None:
 
 
 def test_adapters_are_evaluated_by_name(folder: Path) -> None:
-    agentfly("train", "run.toml", "name=lora", "model.lora={rank=4}", "train.steps=1")
+    agentfly("train", "project/run.toml", "name=lora", "model.lora={rank=4}", "train.steps=1")
     assert list(Path("runs/lora/checkpoints/step_1").glob("adapter_model.*"))
     agentfly("eval", "lora@1", "--deterministic", "--name", "of-lora")
     (logged,) = [r for r in find_run("lora").records if r.step == 1 and "eval/reward" in r.metrics]

@@ -88,12 +88,11 @@ def _trained(run: Path, checkpoint: Path | None) -> TrainedAgent | None:
     if "data" in tables:  # of a supervised run
         return None
     settings = validated(RunSettings, tables, (), str(config))
-    base = (RecordedRun(run).json_file(MARK) or {}).get("base")
     return TrainedAgent(
         run=run,
         model=checkpoint or newest_model(run),
         settings=settings,
-        base=Path(base) if base else None,
+        base=RecordedRun(run).base,
     )
 
 

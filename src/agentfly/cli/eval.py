@@ -1,40 +1,34 @@
 """`agentfly eval`: how well a model does on tasks, with intervals."""
 
-import asyncio
-import re
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from agentfly.cli.command import TemplateOptions, cli_errors, read_options, resumable
 from agentfly.cli.eval_compare import compare_evaluations
-from agentfly.cli.eval_sources import ChosenSources, Parts, choose_sources
-from agentfly.cli.trust import Trust
-from agentfly.config import EngineSettings, RunSettings
-from agentfly.config.evaluation_settings import (
-    AttemptSettings,
-    EvaluatedCheckpoint,
-    EvaluatedModelSettings,
-    EvaluationSettings,
-    PriceSettings,
+from agentfly.cli.eval_settings import (
+    attempt_settings,
+    checkpoint_settings,
+    default_name,
+    is_server,
+    model_settings,
+    price_settings,
 )
-from agentfly.config.settings_file import validated
+from agentfly.cli.eval_sources import ChosenSources, Parts, sources_for
+from agentfly.cli.trust import Trust
+from agentfly.config import EngineSettings
+from agentfly.config.evaluation_settings import EvaluationSettings
 from agentfly.config.validation_errors import refuse_if_any
 from agentfly.engines.factory import engine_problems
 from agentfly.errors import ConfigError
 from agentfly.evaluation import EvaluatedSource, EvaluationResult, evaluate
-from agentfly.evaluation.checkpoint_names import (
-    NamedCheckpoints,
-    find_checkpoints,
-    run_of_model,
-)
-from agentfly.evaluation.model_under_test import served_model
+from agentfly.evaluation.checkpoint_names import find_checkpoints, run_of_model
 from agentfly.evaluation.overlap import find_overlap
-from agentfly.evaluation.run_sources import examples_of, with_examples_of
+from agentfly.evaluation.run_sources import with_examples_of
 from agentfly.observe.evaluation_table import show_curve, show_evaluation
 from agentfly.observe.recorded_run import RUNS, RecordedRun
 
@@ -77,7 +71,9 @@ def eval_(  # noqa: PLR0913 - each is an option of the command
         int | None, typer.Option(min=1, help="Maximum sampled tokens per turn.")
     ] = None,
     max_turns: Annotated[int | None, typer.Option(min=1, help="Maximum turns per chain.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all sampling.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of all sampling; by default the run's, or 0.")
+    ] = None,
     count: Annotated[
         int | None, typer.Option(min=1, help="Only the first tasks of each source.")
     ] = None,
@@ -146,9 +142,7 @@ def eval_(  # noqa: PLR0913 - each is an option of the command
     given = list(words or ())
     with cli_errors():
         if compare is not None:
-            if given:
-                raise ConfigError("--compare runs nothing: leave out the model and the sources")
-            compare_evaluations(*compare, console=Console())
+            _compare(given, compare)
             return
         if not given:
             raise ConfigError("name a model, then the tasks: agentfly eval tiny sums.jsonl …")
@@ -159,29 +153,27 @@ def eval_(  # noqa: PLR0913 - each is an option of the command
             kind=kind,
             system_prompt=system,
         )
-        checkpoints = None if _is_server(given[0]) else find_checkpoints(given[0])
-        chosen = _sources(given, parts, checkpoints, trust=trust)
-        prices = _prices(prompt_price, sampled_price)
-        model = _model(
-            given[0],
-            checkpoints,
-            chosen,
-            server_model=server_model,
-            api_key_env=api_key_env,
-            trust_remote_code=trust_remote_code,
-            template_options=read_options(template_option),
-        )
+        checkpoints = None if is_server(given[0]) else find_checkpoints(given[0])
+        chosen = sources_for(given, parts, checkpoints, trust=trust)
         settings = EvaluationSettings(
-            name=name or _default_name(given),
+            name=name or default_name(given),
             folder=folder,
-            seed=seed,
+            seed=chosen.seed if seed is None else seed,
             deterministic=deterministic,
             tasks="training" if training_tasks else "held-out",
             count=count,
             by=tuple(by or ()),
-            model=model,
+            model=model_settings(
+                given[0],
+                checkpoints,
+                chosen,
+                server_model=server_model,
+                api_key_env=api_key_env,
+                trust_remote_code=trust_remote_code,
+                template_options=read_options(template_option),
+            ),
             engine=EngineSettings(name=engine, urls=(url,) if url else ()),
-            attempts=_attempts(
+            attempts=attempt_settings(
                 chosen.settings,
                 num_chains=num_chains,
                 temperature=temperature,
@@ -190,132 +182,34 @@ def eval_(  # noqa: PLR0913 - each is an option of the command
                 max_turns=max_turns,
                 max_concurrent=concurrent,
             ),
-            prices=prices,
-            checkpoint=_checkpoints(checkpoints),
+            prices=price_settings(prompt_price, sampled_price),
+            checkpoint=checkpoint_settings(checkpoints),
             source=chosen.tables,
         )
-        refuse_if_any([*engine_problems(settings.engine, deterministic=deterministic)], None)
-        sources = chosen.read(settings.tasks, count)
-        if checkpoints is not None and chosen.as_trained:
-            sources = with_examples_of(checkpoints.run, sources)
-        _say_overlap(sources, checkpoints.run if checkpoints else run_of_model(given[0]))
-        words_again = [word for word in sys.argv[1:] if word != "--resume"]
-        with resumable(shlex.join(["agentfly", *words_again]), folder / settings.name):
-            result = evaluate(settings, sources, resume=resume)
-        _show(result, settings, Console())
+        run = checkpoints.run if checkpoints else run_of_model(given[0])
+        _evaluate(settings, chosen, run, resume=resume)
 
 
-def _is_server(model: str) -> bool:
-    return model.startswith(("http://", "https://"))
+def _compare(given: list[str], compared: tuple[str, str]) -> None:
+    if given:
+        raise ConfigError("--compare runs nothing: leave out the model and the sources")
+    compare_evaluations(*compared, console=Console())
 
 
-def _sources(
-    given: list[str], parts: Parts, checkpoints: NamedCheckpoints | None, *, trust: bool
-) -> ChosenSources:
-    files = [word for word in given[1:] if Path(word).is_file() and Path(word).suffix != ".toml"]
-    as_trained = checkpoints is not None and files == given[1:] and not parts.given
-    if len(given) > 1 and not as_trained:
-        _say_untrained_prompt(checkpoints)
-        return choose_sources(given[1:], parts, trust=trust)
-    if checkpoints is None:
-        raise ConfigError(
-            f"name the tasks that {given[0]} shall attempt: an environment (agentfly envs list), a "
-            "file of tasks, or a run's TOML file"
-        )
-    return _sources_of(checkpoints.run, files)
-
-
-def _sources_of(run: RecordedRun, files: list[str]) -> ChosenSources:
-    """Return a run's own sources; with a file, its source with the tasks of that file."""
-    settings = validated(RunSettings, run.settings, (), str(run.path / "config.toml"))
-    tables = settings.source
-    if not tables:
-        raise ConfigError(
-            f"the settings of {run.path} name no tasks, because code gave them to its trainer: "
-            "name a source"
-        )
-    if files:
-        if len(files) > 1 or len(tables) > 1:
-            raise ConfigError(
-                f"one file of tasks is attempted as {run.path} was trained, if that run has one "
-                f"source: got {len(files)} files and {len(tables)} sources. Name --tools and "
-                "--reward"
-            )
-        tables = (tables[0].model_copy(update={"tasks": files[0], "eval_tasks": None}),)
-    bases = (None,) * len(tables)
-    return ChosenSources(tables=tables, bases=bases, settings=settings, as_trained=True)
-
-
-def _say_untrained_prompt(checkpoints: NamedCheckpoints | None) -> None:
-    if checkpoints is not None and examples_of(checkpoints.run):
-        said = (
-            f"warning: {checkpoints.run.path} was trained with a worked example before every "
-            "conversation, and this evaluation shows none. With a file of tasks alone, without "
-            "--tools, --reward, --kind and --system, the model is evaluated as it was trained"
-        )
-        typer.secho(said, fg=typer.colors.YELLOW, err=True)
-
-
-def _model(
-    given: str,
-    checkpoints: NamedCheckpoints | None,
-    chosen: ChosenSources,
-    *,
-    server_model: str | None,
-    api_key_env: str | None,
-    trust_remote_code: bool,
-    template_options: dict[str, Any],
-) -> EvaluatedModelSettings:
-    if _is_server(given):
-        name = server_model or asyncio.run(served_model(given, api_key_env))
-        return EvaluatedModelSettings(name=name, url=given, api_key_env=api_key_env)
-    if server_model or api_key_env:
-        raise ConfigError(f"--server-model and --api-key-env are for servers, and {given} is none")
-    own = chosen.settings.model.template_options if chosen.settings else {}
-    return EvaluatedModelSettings(
-        name=list(checkpoints.folders.values())[-1] if checkpoints else given,
-        run=str(checkpoints.run.path) if checkpoints else None,
-        trust_remote_code=trust_remote_code,
-        template_options=template_options or own,
-    )
-
-
-def _attempts(run: RunSettings | None, **given: Any) -> AttemptSettings:
-    """Return how tasks are attempted: as the options say, else as the run's settings do."""
-    chosen = {name: value for name, value in given.items() if value is not None}
-    if run is None:
-        return AttemptSettings(**chosen)
-    own = {
-        "num_chains": run.eval.num_chains,
-        "temperature": run.eval.temperature,
-        "time_limit_reward": run.eval.time_limit_reward,
-        "max_tokens": run.rollout.max_tokens,
-        "max_turns": run.rollout.max_turns,
-        "context_length": run.rollout.context_length,
-        "chain_seconds": run.rollout.chain_seconds,
-    }
-    return AttemptSettings(**(own | chosen))
-
-
-def _prices(prompt: float | None, sampled: float | None) -> PriceSettings | None:
-    if prompt is None and sampled is None:
-        return None
-    return PriceSettings(prompt=prompt or 0.0, sampled=sampled or 0.0)
-
-
-def _checkpoints(found: NamedCheckpoints | None) -> tuple[EvaluatedCheckpoint, ...]:
-    folders = found.folders if found else {}
-    return tuple(EvaluatedCheckpoint(step=step, folder=path) for step, path in folders.items())
-
-
-def _default_name(given: list[str]) -> str:
-    """Return a name for the results.
-
-    >>> _default_name(["runs/sums@best", "code", "tasks=sums"])
-    'eval-sums-best-code-tasks-sums'
-    """
-    words = [Path(word).stem if Path(word).suffix else Path(word).name for word in given]
-    return re.sub(r"[^\w.]+", "-", "-".join(["eval", *words])).strip("-")[:100]
+def _evaluate(
+    settings: EvaluationSettings, chosen: ChosenSources, run: RecordedRun | None, *, resume: bool
+) -> None:
+    """Attempt all tasks, and print the numbers; `run` is that of the model, if it has one."""
+    problems = engine_problems(settings.engine, deterministic=settings.deterministic)
+    refuse_if_any([*problems], None)
+    sources = chosen.read(settings.tasks, settings.count)
+    if run is not None and chosen.as_trained:
+        sources = with_examples_of(run, sources)
+    _say_overlap(sources, run)
+    words_again = [word for word in sys.argv[1:] if word != "--resume"]
+    with resumable(shlex.join(["agentfly", *words_again]), settings.folder / settings.name):
+        result = evaluate(settings, sources, resume=resume)
+    _show(result, settings, Console())
 
 
 def _say_overlap(sources: list[EvaluatedSource], run: RecordedRun | None) -> None:

@@ -4,15 +4,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import typer
+
 from agentfly.agents.run_parts import make_agent
 from agentfly.agents.source_parts import SourceParts, resolve_source
 from agentfly.cli.command import read_options
 from agentfly.cli.trust import require_trust
 from agentfly.cli.validate import is_definition
 from agentfly.config import RunSettings, SourceSettings, is_import_path, load_settings
+from agentfly.config.settings_file import validated
 from agentfly.environments import environment_names
 from agentfly.errors import ConfigError
 from agentfly.evaluation import EvaluatedSource
+from agentfly.evaluation.checkpoint_names import NamedCheckpoints
+from agentfly.evaluation.run_sources import examples_of
+from agentfly.observe.recorded_run import RecordedRun
 from agentfly.runtime.names import suggestion
 from agentfly.tasks import Rows, load_tasks
 from agentfly.tasks.task_loading import HUB, disambiguate_ids
@@ -44,6 +50,11 @@ class ChosenSources:
     as_trained: bool = False
     """Whether they are attempted as in the model's own run, worked examples included."""
 
+    @property
+    def seed(self) -> int:
+        """Seed of the settings that they came with, so that a run's attempts are repeated; or 0."""
+        return self.settings.seed if self.settings else 0
+
     def read(self, tasks: str, count: int | None) -> list[EvaluatedSource]:
         """Resolve every source and read its tasks."""
         found = [
@@ -59,6 +70,61 @@ class ChosenSources:
             )
             for source in found
         ]
+
+
+def sources_for(
+    given: list[str], parts: Parts, checkpoints: NamedCheckpoints | None, *, trust: bool
+) -> ChosenSources:
+    """Return the sources that follow the model on the command line, or those of its run.
+
+    Raises:
+        ConfigError: There are neither, or one is no source.
+    """
+    files = [word for word in given[1:] if Path(word).is_file() and Path(word).suffix != ".toml"]
+    as_trained = checkpoints is not None and files == given[1:] and not parts.given
+    if len(given) > 1 and not as_trained:
+        _say_untrained_prompt(checkpoints)
+        return choose_sources(given[1:], parts, trust=trust)
+    if checkpoints is None:
+        raise ConfigError(
+            f"name the tasks that {given[0]} shall attempt: an environment (agentfly envs list), a "
+            "file of tasks, or a run's TOML file"
+        )
+    return _sources_of(checkpoints.run, files, trust=trust)
+
+
+def _sources_of(run: RecordedRun, files: list[str], *, trust: bool) -> ChosenSources:
+    """Return a run's own sources; with a file, its source with the tasks of that file."""
+    config = run.path / "config.toml"
+    settings = validated(RunSettings, run.settings, (), str(config))
+    tables = settings.source
+    if not tables:
+        raise ConfigError(
+            f"the settings of {run.path} name no tasks, because code gave them to its trainer: "
+            "name a source"
+        )
+    if files:
+        if len(files) > 1 or len(tables) > 1:
+            raise ConfigError(
+                f"one file of tasks is attempted as {run.path} was trained, if that run has one "
+                f"source: got {len(files)} files and {len(tables)} sources. Name --tools and "
+                "--reward"
+            )
+        file = str(Path(files[0]).absolute())  # Other files are searched in the run's folder.
+        tables = (tables[0].model_copy(update={"tasks": file, "eval_tasks": None}),)
+    require_trust(settings, config, base=run.base, trust=trust)
+    bases = (run.base,) * len(tables)
+    return ChosenSources(tables=tables, bases=bases, settings=settings, as_trained=True)
+
+
+def _say_untrained_prompt(checkpoints: NamedCheckpoints | None) -> None:
+    if checkpoints is not None and examples_of(checkpoints.run):
+        said = (
+            f"warning: {checkpoints.run.path} was trained with a worked example before every "
+            "conversation, and this evaluation shows none. With a file of tasks alone, without "
+            "--tools, --reward, --kind and --system, the model is evaluated as it was trained"
+        )
+        typer.secho(said, fg=typer.colors.YELLOW, err=True)
 
 
 def choose_sources(words: Sequence[str], parts: Parts, *, trust: bool) -> ChosenSources:

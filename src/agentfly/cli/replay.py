@@ -8,6 +8,7 @@ import typer
 
 from agentfly.agents import RunParts, resolve_run
 from agentfly.cli.command import require_train_extra
+from agentfly.cli.trust import require_trust
 from agentfly.config import load_settings
 from agentfly.errors import ConfigError
 from agentfly.observe.recorded_run import RecordedRun, find_run
@@ -20,7 +21,7 @@ COMPARED = ("loss", "grad_norm", "policy/entropy", "policy/kl", "mismatch/kl", "
 """Metrics of the learner that a line shows, where there are any."""
 
 
-def replay_run(run: str, overrides: Sequence[str]) -> None:
+def replay_run(run: str, overrides: Sequence[str], *, trust: bool) -> None:
     """Take the recorded steps of a run with the learner alone, and print its metrics."""
     found = find_run(run)
     if found.kind != "run":
@@ -29,7 +30,9 @@ def replay_run(run: str, overrides: Sequence[str]) -> None:
         from agentfly.algorithms import KNOWN_ALGORITHMS
     file = found.path / "config.toml"
     settings = load_settings(file, overrides, {"algorithm": KNOWN_ALGORITHMS})
-    asyncio.run(_replay(resolve_run(settings), found, changed=bool(overrides)))
+    require_trust(settings, file, overrides=overrides, base=found.base, trust=trust)
+    parts = resolve_run(settings, base=found.base)
+    asyncio.run(_replay(parts, found, changed=bool(overrides)))
 
 
 async def _replay(parts: RunParts, run: RecordedRun, *, changed: bool) -> None:

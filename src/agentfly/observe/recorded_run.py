@@ -89,6 +89,13 @@ class RecordedRun:
         return str(mark.get("kind", "run")) if isinstance(mark, dict) else "run"
 
     @cached_property
+    def base(self) -> Path | None:
+        """Folder in which the run searched for modules and files; None if it is not recorded."""
+        mark = self.json_file(MARK)
+        base = mark.get("base") if isinstance(mark, dict) else None
+        return Path(base) if isinstance(base, str) else None
+
+    @cached_property
     def config(self) -> str:
         """Settings of the run as TOML; empty if they are lost."""
         try:
