@@ -1,5 +1,6 @@
 """`agentfly chat` in a real terminal, as a person would use it."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -47,7 +48,8 @@ def test_the_model_of_a_run_has_its_tools_and_a_result_is_shown(
         Checkpoints(run.checkpoints_folder).save(3, copy_tiny)
     arguments = (str(tmp_path / "sums"), "--temperature", "0")
     with warm_agentfly(warm_python, "chat", *arguments) as (terminal, process):
-        terminal.wait_for("> ")
+        begin = terminal.wait_for("> ")
+        assert re.search(r"model: \S+/checkpoints/step_3\r?\ntools: calculator\r?\n", begin)
         terminal.type("What is 23*41?\n")
         shown = terminal.wait_for(r"(?s)calculator → .*\n> ")
         assert "<tool_call>" in shown, "what the model writes is streamed as it is"

@@ -17,6 +17,7 @@ from agentfly.config import EngineSettings
 from agentfly.config.validation_errors import refuse_if_any
 from agentfly.engines.factory import engine_problems
 from agentfly.errors import ConfigError
+from agentfly.observe.findings import count
 from agentfly.tasks import load_tasks
 from agentfly.types import (
     AgentKind,
@@ -95,8 +96,10 @@ def chat(  # noqa: PLR0913 - one option each
         trained = find_trained(model)
         if trained is not None:
             role = _trained_role(trained, source, role, trust=trust)
+        chosen = str(trained.model) if trained else model
+        _introduce(chosen, role)
         agent = Agent(
-            str(trained.model) if trained else model,
+            chosen,
             tools=role.tools or (),
             system_prompt=role.system_prompt,
             kind=role.kind or "tools",
@@ -158,6 +161,16 @@ def _trained_role(trained: TrainedAgent, source: str | None, given: _Role, *, tr
         kind=given.kind or parts.kind,
         opening=trained.opening(source) if given.opening is None else given.opening,
     )
+
+
+def _introduce(model: str, role: _Role) -> None:
+    """Say who is about to talk, before the weights are fetched or read."""
+    tools = ", ".join(tool.spec.name for tool in role.tools or ()) or "none (--tools gives some)"
+    said = f"model: {model}\ntools: {tools}"
+    if role.opening:
+        said += f"\nbefore every question: {count(len(role.opening), 'message')} of worked examples"
+    said += "\nCtrl-C stops an answer, /new begins a new conversation, /exit or Ctrl-D ends."
+    typer.secho(said, dim=True)
 
 
 class Conversation:
