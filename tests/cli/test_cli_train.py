@@ -37,6 +37,14 @@ def search(query: str) -> str:
 
 def forgotten() -> None: ...
 '''
+OWN_ALGORITHM = """
+from agentfly.algorithms import advantage
+
+
+@advantage
+def scaled(rewards_G, scale: float = 2.0, shift: float = 0.0, weigh=object()):
+    return (rewards_G - rewards_G.mean() - shift) * scale
+"""
 
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command()(train)
@@ -45,7 +53,7 @@ app.command()(train)
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for module in ("train_parts", "rehearsed"):
+    for module in ("train_parts", "rehearsed", "own_algorithm"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train_parts.py").write_text(PARTS)
@@ -65,6 +73,16 @@ def test_a_dry_run_prints_what_gives_the_same_run_again(file: Path) -> None:
     again = file.with_name("again.toml")
     again.write_text(run.stdout)
     assert CliRunner().invoke(app, [str(again), "--dry-run"]).stdout == run.stdout
+
+
+def test_a_dry_run_prints_the_defaults_of_an_own_algorithm_too(file: Path) -> None:
+    (file.parent / "own_algorithm.py").write_text(OWN_ALGORITHM)
+    chosen = ["algorithm.name=own_algorithm:scaled", "algorithm.shift=0.5"]
+    run = CliRunner().invoke(app, [str(file), *chosen, "--dry-run"])
+    assert run.exit_code == 0, run.output
+    options = load_settings(run.stdout).algorithm.options
+    assert (options["scale"], options["shift"], options["clip"]["low"]) == (2.0, 0.5, 0.2)
+    assert "weigh" not in options, "an object of the user's code is no value of a settings file"
 
 
 def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
@@ -167,7 +185,7 @@ def test_a_dry_run_reports_all_that_is_missing(file: Path, monkeypatch: pytest.M
         "group_reward, or an environment that scores",
         "  model.name: unknown model 'tinny'. Did you mean 'tiny'? Known: smollm2-135m-instruct, "
         "tiny, tiny-15m, tiny-5m, tiny-random. A model is a local folder, one of these names, or "
-        "a hub id such as 'organisation/name'",
+        "a hub id such as 'organization/name'",
         "  model.device: torch finds no GPU here: choose 'cpu' or 'auto'",
         "  track.trackers.0: 'wandb' is not installed: pip install 'agentfly[wandb]', or take it "
         "out",
@@ -229,14 +247,16 @@ def stored(inventory: Inventory) -> bool:
 
 
 def rehearse(file: Path, source: str, *overrides: str) -> tuple[int, list[str]]:
-    """Return the exit code of a dry run and its lines on stderr; its stdout is always TOML."""
+    """Return the exit code of a dry run and what it reports; its stdout is always TOML."""
     (file.parent / "rehearsed.py").write_text(REHEARSED)
     file.write_text(
         'name = "sums"\nmodel.name = "tiny"\n[[source]]\ntasks = "sums.jsonl"\n' + source
     )
     run = CliRunner().invoke(app, [str(file), *overrides, "--dry-run"])
     assert load_settings(run.stdout).name == "sums"
-    return run.exit_code, run.stderr.splitlines()
+    blank, heading, *said = run.stderr.splitlines()
+    assert (blank, heading) == ("", "dry run of sums:")
+    return run.exit_code, said
 
 
 @pytest.mark.parametrize(
@@ -259,7 +279,7 @@ def test_a_dry_run_plays_a_chain_and_says_that_the_run_is_ready(
     code, said = rehearse(file, source)
     assert code == 0
     if "rehearsed:" not in source:
-        assert said[-1] == "ready: nothing is in the way of this run"
+        assert said[-1] == "VERDICT: ready, nothing is in the way of this run"
     begin = "source 'default': 1 task, 0 held out; a scripted chain on its first task: "
     assert said[0].startswith(begin)
     assert played in said[0]
@@ -270,7 +290,8 @@ def test_a_dry_run_warns_of_tools_that_the_model_never_saw(file: Path) -> None:
     code, said = rehearse(
         file, 'environment = "rehearsed:Inventory"\nreward = "rehearsed:stored"\n'
     )
-    assert (code, said[-1].startswith("ready to start, but it may learn nothing")) == (0, True)
+    assert code == 0
+    assert said[-1].startswith("VERDICT: ready to start, but it may learn nothing")
     assert "warning: source 'default': The model 'tiny' never saw the tools put, and" in said[1]
     assert said[2].startswith("memory: the learner takes about ")
 
@@ -293,9 +314,9 @@ def test_a_dry_run_warns_of_tools_that_the_model_never_saw(file: Path) -> None:
 def test_a_dry_run_says_why_a_run_is_not_ready(file: Path, source: str, why: str) -> None:
     code, said = rehearse(file, source)
     assert code == 2
-    verdict = [line for line in said if line.startswith("not ready: source 'default': ")]
+    verdict = [line for line in said if line.startswith("problem: source 'default': ")]
     assert why in verdict[0]
-    assert said[-1] == verdict[-1]
+    assert said[-1].startswith(f"VERDICT: not ready, see the {len(verdict)} problem")
     if "eval_tasks" in source:
         assert "which 1 of 1 held-out tasks lack" in verdict[1]
 
@@ -303,7 +324,7 @@ def test_a_dry_run_says_why_a_run_is_not_ready(file: Path, source: str, why: str
 def test_a_dry_run_knows_that_a_mask_leaves_nothing(file: Path) -> None:
     code, said = rehearse(file, 'reward = "numeric_match"', "rollout.mask=rehearsed:nothing")
     assert code == 2
-    assert "the mask 'rehearsed:nothing' leaves no token of the scripted chain to train" in said[-1]
+    assert "the mask 'rehearsed:nothing' leaves no token of the scripted chain to train" in said[-2]
 
 
 def test_a_dry_run_fetches_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,7 +333,7 @@ def test_a_dry_run_fetches_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("agentfly.models.model_hub.download", fetch)
     monkeypatch.setattr("agentfly.models.zoo.fetch", fetch)
-    for name in ("smollm2-135m-instruct", "organisation/name"):
+    for name in ("smollm2-135m-instruct", "organization/name"):
         run = CliRunner().invoke(app, [str(file), f"model.name={name}", "--dry-run"])
         assert run.exit_code == 0, run.output
 

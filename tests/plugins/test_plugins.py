@@ -100,7 +100,7 @@ def test_a_dry_run_fills_in_and_checks_what_the_package_takes(
     file.write_text(SETTINGS.format(folder=tmp_path / "runs").replace("scale = 3.0", ""))
     shown = train(warm_python, str(file), "--dry-run", cwd=tmp_path)
     assert "scale = 2.0" in shown
-    assert "ready: nothing is in the way" in shown
+    assert "VERDICT: ready, nothing is in the way" in shown
 
 
 CODE = """

@@ -90,7 +90,7 @@ def test_every_run_is_ready_with_stand_ins(
         (here / file).write_text((EXAMPLES / folder / file).read_text())
     run = dry_run(f"{name}.toml", *overlay, "model.name=tiny-random", *STAND_INS[name])
     assert run.exit_code == 0, run.output
-    assert "ready: nothing is in the way of this run" in run.stderr
+    assert "VERDICT: ready, nothing is in the way of this run" in run.stderr
 
 
 def test_no_run_is_forgotten() -> None:
@@ -106,7 +106,7 @@ def test_a_run_without_its_data_says_what_to_get(folder: str, name: str, here: P
     run = dry_run(str(EXAMPLES / folder / f"{name}.toml"))
     assert run.exit_code == 2
     assert_matches(MISSING[name], run.stderr)
-    complaints = [line for line in run.stderr.splitlines() if "not ready:" in line or ".0." in line]
+    complaints = [line for line in run.stderr.splitlines() if "problem:" in line or ".0." in line]
     assert all("data/" in line for line in complaints), "nothing but data is missing"
 
 

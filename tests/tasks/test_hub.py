@@ -33,7 +33,7 @@ def test_a_name_has_a_dataset_a_configuration_and_a_split(
 
 @pytest.mark.parametrize("name", ["hub:", "hub::train", "hub:a:b:c:d", "hub:a:", "hub:a:train[0"])
 def test_a_name_of_no_dataset_is_reported(name: str) -> None:
-    with pytest.raises(ConfigError, match="names no dataset: write hub:organisation/name"):
+    with pytest.raises(ConfigError, match="names no dataset: write hub:organization/name"):
         load_tasks(name)
 
 

@@ -59,6 +59,27 @@ def test_the_best_checkpoint_is_the_one_with_the_highest_held_out_reward(tmp_pat
     assert result.best == result.folder / "checkpoints" / f"step_{best}"
 
 
+def test_the_best_step_has_a_checkpoint_between_two_that_are_due(tmp_path: Path) -> None:
+    by_evaluation = iter([0.1, 0.2, 0.9, 0.3])
+
+    @reward
+    def rising_and_falling(final_response: str, task: Task) -> float:
+        """Score one held-out chain in each evaluation; the others differ by their letters."""
+        return next(by_evaluation) if task.id == "held0" else len(set(final_response)) / 10
+
+    source = Source(agent=agent(rising_and_falling), tasks=ROWS, eval_tasks=HELD_OUT[:1])
+    chosen = settings(
+        tmp_path,
+        train={"steps": 3, "lr": 1e-3},
+        eval={"every": 1, "num_chains": 1},
+        checkpoint={"every": 100, "keep": 1},
+    )
+    result = train(source, chosen=chosen)
+    assert result.best is not None
+    assert result.best.name == "step_2"
+    assert result.checkpoint.name == "step_3"
+
+
 @pytest.mark.parametrize(("at_end", "best"), [(True, "step_2"), (False, None)])
 def test_what_is_measured_after_the_last_step_counts(
     tmp_path: Path, at_end: bool, best: str | None

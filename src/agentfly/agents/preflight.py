@@ -101,8 +101,8 @@ def _neighbor(path: Path) -> str:
 def _find_model(name: str, *, base: Path | None) -> None:
     """Raise ConfigError unless a model's folder exists. Downloads are left to the run."""
     del base  # models are named from the working directory
-    organisation, slash, rest = name.partition("/")
-    on_a_hub = slash and organisation[:1].isalnum() and rest and "/" not in rest
+    organization, slash, rest = name.partition("/")
+    on_a_hub = slash and organization[:1].isalnum() and rest and "/" not in rest
     if is_adapter(Path(name).expanduser()):
         _find_model(base_name(Path(name).expanduser()), base=None)  # merged by the run itself
         return

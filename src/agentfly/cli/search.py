@@ -46,7 +46,7 @@ def index(
         list[str] | None,
         typer.Argument(
             help="Files (.jsonl, .txt, .md, .html, .parquet, a MediaWiki .xml.bz2), folders of "
-            "them, or hub:organisation/name:split; none to add vectors to an index."
+            "them, or hub:organization/name:split; none to add vectors to an index."
         ),
     ] = None,
     words: Annotated[int, typer.Option(min=1, help="Words of a passage.")] = 100,

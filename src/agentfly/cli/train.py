@@ -78,13 +78,14 @@ def train(
         if replay is not None:
             given = [*([file] if file else []), *(overrides or ())]
             _refuse_with_replay(dry_run=dry_run, resume=resume)
-            replay_run(replay, given)
+            replay_run(replay, given, trust=trust)
             return
         if file is None:
             raise ConfigError("name the run's settings: agentfly train sums.toml")
         parts = _load(Path(file), overrides or (), trust=trust)
         if dry_run:
             typer.echo(to_toml(parts.settings), nl=False)
+            typer.secho(f"\ndry run of {parts.settings.name}:", bold=True, err=True)
             _print_verdict(parts)
             return
         if not resume and "RANK" not in os.environ:  # torchrun's processes share the folder.
@@ -120,7 +121,7 @@ def _refuse_with_replay(*, dry_run: bool, resume: bool) -> None:
 
 
 def _print_verdict(parts: RunParts) -> None:
-    """Print on stderr what a run takes and whether it is ready; exit with code 2 if it is not."""
+    """Print what a run takes on stderr and, last, whether it is ready; exit with 2 if it is not."""
     from agentfly.agents.rehearsal import rehearse
 
     rehearsals = asyncio.run(rehearse(parts))
@@ -131,15 +132,18 @@ def _print_verdict(parts: RunParts) -> None:
             typer.secho(said, fg=typer.colors.YELLOW, err=True)
     problems = [f"source {one.source!r}: {text}" for one in rehearsals for text in one.problems]
     for problem in problems:
-        typer.secho(f"not ready: {problem}", fg=typer.colors.RED, err=True)
+        typer.secho(f"problem: {problem}", fg=typer.colors.RED, err=True)
     if problems:
+        said = f"VERDICT: not ready, see the {count(len(problems), 'problem')} above"
+        typer.secho(said, fg=typer.colors.RED, bold=True, err=True)
         raise typer.Exit(2)
     _print_memory(parts)
     if any(one.warnings for one in rehearsals):
-        said = "ready to start, but it may learn nothing: see the warning above"
-        typer.secho(said, fg=typer.colors.YELLOW, err=True)
+        said = "VERDICT: ready to start, but it may learn nothing: see the warning above"
+        typer.secho(said, fg=typer.colors.YELLOW, bold=True, err=True)
         return
-    typer.secho("ready: nothing is in the way of this run", fg=typer.colors.GREEN, err=True)
+    said = "VERDICT: ready, nothing is in the way of this run"
+    typer.secho(said, fg=typer.colors.GREEN, bold=True, err=True)
 
 
 def _print_memory(parts: RunParts) -> None:

@@ -306,12 +306,24 @@ class EvalSettings(Settings):
         """Whether a run evaluates at all."""
         return self.every > 0 or self.at_start or self.at_end
 
+    def size_text(self, tasks: int) -> str:
+        """Return how many chains an evaluation takes, with the setting that decides it.
+
+        >>> EvalSettings(num_chains=4).size_text(24)
+        'each evaluation takes 96 chains: 24 held-out tasks, eval.num_chains = 4'
+        """
+        return (
+            f"each evaluation takes {tasks * self.num_chains} chains: {tasks} held-out tasks, "
+            f"eval.num_chains = {self.num_chains}"
+        )
+
 
 class CheckpointSettings(Settings):
     """Checkpoints, from which a run can be resumed."""
 
     every: int = Field(default=10, ge=1)
-    """Steps between two checkpoints; the first step and the last always write one."""
+    """Steps between two checkpoints; the first step and the last always write one, and so does a
+    step with a new best held-out reward."""
     keep: int = Field(default=2, ge=1)
     """Number of newest checkpoints kept; the best by held-out reward is kept too."""
 

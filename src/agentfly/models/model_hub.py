@@ -1,4 +1,4 @@
-"""Models of a Hugging Face hub, by their id `organisation/name`."""
+"""Models of a Hugging Face hub, by their id `organization/name`."""
 
 import json
 import re

@@ -183,7 +183,7 @@ def _unknown(text: str) -> str:
     )
     return (
         f"{what}. {suggestion(text, zoo.names())} "
-        "A model is a local folder, one of these names, or a hub id such as 'organisation/name'"
+        "A model is a local folder, one of these names, or a hub id such as 'organization/name'"
     )
 
 

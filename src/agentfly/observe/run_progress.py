@@ -49,6 +49,7 @@ class RunProgress:
         self._started = time.monotonic()
         self._doing = "loading"
         self._expected = self._done = 0
+        self._evaluated = False
         self._heartbeat = Heartbeat(self._show_pulse, first=first, seconds=seconds)
         self._bars = Progress(
             TextColumn("{task.description:<10}"),
@@ -79,8 +80,11 @@ class RunProgress:
         """Start counting the chains of a trial before the first step."""
         self._count("trial", chains)
 
-    def evaluation_started(self, chains: int) -> None:
-        """Start counting the chains of an evaluation."""
+    def evaluation_started(self, chains: int, size: str = "") -> None:
+        """Start counting the chains of an evaluation; before the first one, print its size."""
+        if size and not self._evaluated:
+            self.message(size)
+        self._evaluated = True
         self._count("evaluation", chains)
 
     def chains_done(self, count: int) -> None:

@@ -237,7 +237,7 @@ class HubDataset:
         found = _NAME.fullmatch(name)
         if found is None:
             raise ConfigError(
-                f"{name!r} names no dataset: write hub:organisation/name, and after that :split "
+                f"{name!r} names no dataset: write hub:organization/name, and after that :split "
                 "or :configuration:split if needed, as in hub:openai/gsm8k:main:train"
             )
         return cls(**{part: text for part, text in found.groupdict().items() if text})

@@ -107,6 +107,11 @@ class Checkpoints:
         scored = [found for found in self._whole({}) if found.score is not None]
         return max(scored, key=_rank, default=None)
 
+    def best_score(self) -> float | None:
+        """Return the highest score of a checkpoint, without a look at its files."""
+        found = [read for step in self._steps() if (read := self._readable(step))]
+        return max((one.score for one in found if one.score is not None), default=None)
+
     def every(self) -> list[Checkpoint]:
         """Return all whole checkpoints, the oldest first."""
         return list(self._whole({}))[::-1]

@@ -127,8 +127,16 @@ class Loop:
             await self.publisher.publish(step)
         self.sampler.published(step)
         await self._evaluate_if(self.evaluator.due(step))
-        if self.saved is None or step % self.settings.checkpoint.every == 0:
+        if self.saved is None or step % self.settings.checkpoint.every == 0 or self._is_best:
             self._save()
+
+    @property
+    def _is_best(self) -> bool:
+        """Whether the weights do better on held-out tasks than those of any checkpoint."""
+        if self._score is None:
+            return False
+        best = self.checkpoints.best_score()
+        return best is None or self._score > best
 
     async def _sample(self, step: int) -> Sampled:
         rollout = self.settings.rollout
@@ -155,7 +163,8 @@ class Loop:
         """Evaluate the weights as they are now, unless that was done already."""
         if not wanted or not self.evaluator.tasks or self.folder.is_evaluated(self.step):
             return
-        self.progress.evaluation_started(self.evaluator.num_chains)
+        size = self.settings.eval.size_text(len(self.evaluator.tasks))
+        self.progress.evaluation_started(self.evaluator.num_chains, size)
         file = self.folder.evaluation_file(self.step)
         with (
             self._deferred_timing("evaluating"),

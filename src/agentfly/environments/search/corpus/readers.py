@@ -140,7 +140,7 @@ def read_parquet(path: Path) -> Iterator[Document]:
 
 
 def read_hub(name: str) -> Iterator[Document]:
-    """Yield the documents of a hub's data set, named as `hub:organisation/name:split`."""
+    """Yield the documents of a hub's data set, named as `hub:organization/name:split`."""
     dataset = HubDataset.parse(name)
     for number, row in enumerate(dataset(), start=1):
         place = f"{name}, row {number}"
@@ -167,7 +167,7 @@ def read_documents(sources: Iterable[str | Path]) -> Iterator[Document]:
 
     Args:
         sources: Files; folders, of which every file of a known kind is read; and names such as
-            `hub:organisation/name:split`.
+            `hub:organization/name:split`.
     """
     for source in sources:
         if str(source).startswith(HUB):
