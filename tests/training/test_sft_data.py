@@ -187,6 +187,9 @@ def test_a_chain_is_learned_token_for_token_as_it_was_sampled(tmp_path: Path) ->
 
 def test_a_runs_folder_gives_every_step_and_never_held_out_chains(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "trajectories"
+    folder.mkdir(parents=True)
+    (folder / "advantages_1.jsonl").write_text('{"v": 1, "kind": "credit"}\n')
+    (folder / "trial.jsonl").write_text("chains that were begun for the model\n")
     compact(write(folder / "step_2.jsonl", chain("a/0/0"), chain("a/0/1", 0.0)))
     write(folder / "step_10.jsonl", chain("b/0/0", 0.5))
     write(folder / "eval_10.jsonl", chain("secret/0/0"))

@@ -22,8 +22,10 @@ from agentfly.training.supervised.best_of import Kept, keep_best
 from agentfly.types import FinishReason, StopReason, TokenStream, Trajectory
 
 GZIP = ".gz"
-EVALUATION = "eval_"
-"""Prefix of a run's files with held-out chains, which are never trained on."""
+NOT_TAKEN = ("eval_", "advantages_", "trial.")
+"""Beginnings of a run's files that hold no chains of steps: those of held-out chains, which are
+never trained on, of tokens' advantages, and of the trial, in which turns were begun for the model.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +69,7 @@ def _files(path: Path) -> list[Path]:
     found = {
         file.with_name(file.name.removesuffix(GZIP))
         for file in folder.iterdir()
-        if file.name.endswith((".jsonl", f".jsonl{GZIP}")) and not file.name.startswith(EVALUATION)
+        if file.name.endswith((".jsonl", f".jsonl{GZIP}")) and not file.name.startswith(NOT_TAKEN)
     }
     if not found:
         raise ConfigError(
