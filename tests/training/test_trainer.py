@@ -147,6 +147,27 @@ def test_a_finished_run_can_be_given_more_steps_and_nothing_else(tmp_path: Path)
         train(one_source(), chosen=settings(tmp_path))
 
 
+def test_a_resumed_run_may_have_another_bound_on_staleness(tmp_path: Path) -> None:
+    """Ctrl-C in step 2 leaves groups that were sampled ahead; the synchronous run samples anew."""
+
+    def chosen(bound: int) -> RunSettings:
+        rollout = {"tasks_per_step": 2, "num_chains": 3, "max_staleness": bound}
+        evaluation = {"every": 0, "at_start": False, "at_end": False}
+        steps = {"steps": 3, "lr": 1e-3}
+        return settings(tmp_path, rollout=rollout, train=steps, eval=evaluation)
+
+    class Interrupting(RunProgress):
+        def step_done(self, step: int, metrics: Mapping[str, float]) -> None:
+            if step == 2:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(one_source(), chosen=chosen(2), progress=Interrupting(quiet=True))
+    result = train(one_source(), chosen=chosen(0), resume=True)
+    assert result.steps == 3
+    assert result.metrics[-1].metrics["staleness/max"] == 0.0
+
+
 def test_the_target_stops_a_run_also_one_that_is_resumed(tmp_path: Path) -> None:
     @reward
     def sure(final_response: str) -> float:

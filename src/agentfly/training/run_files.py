@@ -38,10 +38,11 @@ MAY_CHANGE = (
     "train.tokens_per_microbatch",
     "rollout.max_concurrent",
     "rollout.max_failed_share",
+    "rollout.max_staleness",
     "rollout.retries",
 )
-"""Settings that a resumed run may change: when to stop, measure and save, and how much memory is
-taken. Everything else decides what is learned."""
+"""Settings that a resumed run may change: when to stop, measure and save, how far sampling runs
+ahead, and how much memory is taken. Everything else decides what is learned."""
 
 _log = logging.getLogger(__name__)
 
