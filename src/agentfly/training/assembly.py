@@ -25,8 +25,10 @@ from agentfly.tasks import Ledger
 from agentfly.training.async_sampler import AsyncSampler
 from agentfly.training.checkpoint import Checkpoints
 from agentfly.training.health import require_healthy, require_no_timeouts
+from agentfly.training.learner.learner import LocalLearner
 from agentfly.training.learner.memory import engine_cache, free_memory, report_memory
 from agentfly.training.learner.policy import Policy
+from agentfly.training.learner.sharded_learner import ShardedLearner
 from agentfly.training.learner_processes import LearnerHosts, open_learner, serve_place
 from agentfly.training.loop import Loop
 from agentfly.training.publisher import publishing
@@ -64,7 +66,7 @@ async def open_run(
     parts: RunParts, task_mix: TaskMix, *, progress: RunProgress, resume: bool
 ) -> AsyncIterator[Loop]:
     """Open what a run needs and yield its loop; a resumed run continues at its last checkpoint."""
-    settings, algorithm = parts.settings, parts.algorithm
+    settings = parts.settings
     with fetching(settings, progress):
         task_mix = for_run(task_mix, settings)
     async with AsyncExitStack() as stack:
@@ -73,79 +75,100 @@ async def open_run(
         )
         stack.enter_context(determinism(settings))
         with remove_unless_started(folder, resume=resume):
-            checkpoints = Checkpoints(folder.checkpoints_folder, keep=settings.checkpoint.keep)
-            saved = checkpoints.latest()
-            step = saved.step if saved else 0
-            ledger = stack.enter_context(_ledger(folder, task_mix, settings, step))
-            if resume:
-                progress.message(describe_resume(folder, step))
-            if undone := folder.set_aside_trajectories_after(step):
-                _log.info("chains of steps that are taken again were moved to %s", undone)
-            cluster = await stack.enter_async_context(_cluster(settings, folder))
-            hosts = _learner_hosts(settings, cluster)
-            learner = await stack.enter_async_context(open_learner(parts, folder.path, hosts=hosts))
-            policy = learner.policy
-            on_cluster = placed_on_cluster(settings.engine, settings.cluster)
-            here = samples_here(settings.engine) and not on_cluster
-            copy = policy.copy_bytes(always=settings.rollout.max_staleness > 0)
-            needed = replace(learner.memory(), copy=copy if here else 0)
-            free = free_memory(policy.device)
-            cache = engine_cache(needed, free)
-            report_memory(needed, free, cache=cache if here else 0)
-            finished = restore_state(saved, learner) if saved else []
-            spec = _engine_spec(policy, task_mix, settings, folder)
-            spec = replace(spec, version=step, cache_bytes=cache)
-            engine = _engine(spec, parts, cluster if on_cluster else None)
-            stack.push_async_callback(engine.close)
-            check = stack.enter_context(SamplerCheck(learner, engine, settings.engine))
-            publisher = await stack.enter_async_context(
-                publishing(learner, engine, folder.published_folder, check.run_if_due)
-            )
-            await publisher.publish_first(step)
-            environments = await stack.enter_async_context(
-                open_environments(task_mix, settings.environments, cluster)
-            )
-            stack.enter_context(reporting(environments.snapshot, folder.path))
-            chains = await stack.enter_async_context(
-                _chain_runner(
-                    engine,
-                    environments,
-                    task_mix,
-                    settings,
-                    folder,
-                    cluster,
-                    progress,
-                    begun=step > 0,
-                )
-            )
-            trackers = open_run_trackers(folder, settings, step, resume=resume)
-            findings = _findings(folder, task_mix, parts, step)
-            loop = Loop(
-                settings=settings,
-                folder=folder,
-                engine=engine,
-                learner=learner,
-                publisher=publisher,
-                mask=parts.mask,
-                sampler=make_sampler(
-                    chains, ledger, finished, algorithm, settings, progress, findings
-                ),
-                evaluator=_evaluator(chains, task_mix, settings, progress),
-                environments=environments,
-                ledger=ledger,
-                checkpoints=checkpoints,
-                trackers=stack.enter_context(closing(trackers)),
-                progress=progress,
-                watchdog=Watchdog(
-                    folder=folder.stalls_folder,
-                    seconds=settings.rollout.stall_seconds,
-                    chains=chains.handles,
-                ),
-                findings=findings,
-                target=_target(folder, settings),
-                saved=saved,
-            )
+            loop = await _open_loop(parts, task_mix, folder, stack, progress, resume=resume)
         yield loop
+
+
+async def _open_loop(
+    parts: RunParts,
+    task_mix: TaskMix,
+    folder: RunFolder,
+    stack: AsyncExitStack,
+    progress: RunProgress,
+    *,
+    resume: bool,
+) -> Loop:
+    """Open the parts of a loop on a stack: ledger, learner, engine, environments, chains."""
+    settings = parts.settings
+    checkpoints = Checkpoints(folder.checkpoints_folder, keep=settings.checkpoint.keep)
+    saved = checkpoints.latest()
+    step = saved.step if saved else 0
+    ledger = stack.enter_context(_ledger(folder, task_mix, settings, step))
+    _go_back_to(step, folder, progress, resume=resume)
+    cluster = await stack.enter_async_context(_cluster(settings, folder))
+    hosts = _learner_hosts(settings, cluster)
+    learner = await stack.enter_async_context(open_learner(parts, folder.path, hosts=hosts))
+    cache = _cache_bytes(learner, settings)
+    finished = restore_state(saved, learner) if saved else []
+    spec = _engine_spec(learner.policy, task_mix, settings, folder)
+    engine = _engine(replace(spec, version=step, cache_bytes=cache), parts, cluster)
+    stack.push_async_callback(engine.close)
+    check = stack.enter_context(SamplerCheck(learner, engine, settings.engine))
+    publisher = await stack.enter_async_context(
+        publishing(learner, engine, folder.published_folder, check.run_if_due)
+    )
+    await publisher.publish_first(step)
+    environments = await stack.enter_async_context(
+        open_environments(task_mix, settings.environments, cluster)
+    )
+    stack.enter_context(reporting(environments.snapshot, folder.path))
+    begun = step > 0
+    chains = await stack.enter_async_context(
+        _chain_runner(
+            engine, environments, task_mix, settings, folder, cluster, progress, begun=begun
+        )
+    )
+    trackers = open_run_trackers(folder, settings, step, resume=resume)
+    findings = _findings(folder, task_mix, parts, step)
+    sampler = make_sampler(chains, ledger, finished, parts.algorithm, settings, progress, findings)
+    return Loop(
+        settings=settings,
+        folder=folder,
+        engine=engine,
+        learner=learner,
+        publisher=publisher,
+        mask=parts.mask,
+        sampler=sampler,
+        evaluator=_evaluator(chains, task_mix, settings, progress),
+        environments=environments,
+        ledger=ledger,
+        checkpoints=checkpoints,
+        trackers=stack.enter_context(closing(trackers)),
+        progress=progress,
+        watchdog=_watchdog(folder, settings, chains),
+        findings=findings,
+        target=_target(folder, settings),
+        saved=saved,
+    )
+
+
+def _go_back_to(step: int, folder: RunFolder, progress: RunProgress, *, resume: bool) -> None:
+    """Say where a resumed run goes on, and set aside the chains of steps that it takes again."""
+    if resume:
+        progress.message(describe_resume(folder, step))
+    if undone := folder.set_aside_trajectories_after(step):
+        _log.info("chains of steps that are taken again were moved to %s", undone)
+
+
+def _cache_bytes(learner: LocalLearner | ShardedLearner, settings: RunSettings) -> int:
+    """Return how much an engine may keep beside the learner, and report what both take."""
+    here = samples_here(settings.engine) and not placed_on_cluster(
+        settings.engine, settings.cluster
+    )
+    copy = learner.policy.copy_bytes(always=settings.rollout.max_staleness > 0)
+    needed = replace(learner.memory(), copy=copy if here else 0)
+    free = free_memory(learner.policy.device)
+    cache = engine_cache(needed, free)
+    report_memory(needed, free, cache=cache if here else 0)
+    return cache
+
+
+def _watchdog(folder: RunFolder, settings: RunSettings, chains: ChainRunner) -> Watchdog:
+    return Watchdog(
+        folder=folder.stalls_folder,
+        seconds=settings.rollout.stall_seconds,
+        chains=chains.handles,
+    )
 
 
 def _ledger(folder: RunFolder, task_mix: TaskMix, settings: RunSettings, step: int) -> Ledger:
@@ -159,10 +182,10 @@ def _ledger(folder: RunFolder, task_mix: TaskMix, settings: RunSettings, step: i
 
 
 def _engine(spec: EngineSpec, parts: RunParts, cluster: "RayCluster | None") -> TrainableEngine:
-    if cluster is None:
+    settings = parts.settings
+    if cluster is None or not placed_on_cluster(settings.engine, settings.cluster):
         return make_engine(spec, parts.engine)
-    trusted = parts.settings.model.trust_remote_code
-    return cluster.make_engine(spec, trust_remote_code=trusted)
+    return cluster.make_engine(spec, trust_remote_code=settings.model.trust_remote_code)
 
 
 def _engine_spec(
