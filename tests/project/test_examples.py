@@ -15,6 +15,10 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 LONG_EXAMPLE = ROOT / "examples" / "one_page_grpo.py"
 """Takes a minute on a busy machine; the ordinary suite runs its first step."""
 TESTED_BELOW = {"hello.py", "ten_lines.py"}
+PATIENT = pytest.mark.timeout(6 * 3600)
+"""A busy machine trains as well as a quiet one, only later."""
+NO_LIMITS = ("rollout.chain_seconds=36000", "rollout.stall_seconds=36000")
+"""For the same reason no chain is left out for its time."""
 
 
 def test_there_are_examples() -> None:
@@ -54,6 +58,7 @@ def test_a_whole_run_takes_ten_lines_and_names_its_model_once() -> None:
     assert source.count('"tiny"') == 1
 
 
+@PATIENT
 @pytest.mark.slow
 def test_the_reward_of_the_ten_lines_rises(tmp_path: Path) -> None:
     rewards = json.loads(run_example("ten_lines.py", tmp_path).rpartition("reward: ")[2])
@@ -62,13 +67,13 @@ def test_the_reward_of_the_ten_lines_rises(tmp_path: Path) -> None:
     assert mean(rewards[-5:]) > mean(rewards[:2]) + 0.2
 
 
+@PATIENT
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", ["warehouse", "own_parts"])
 def test_the_held_out_reward_of_the_first_runs_rises(name: str, tmp_path: Path) -> None:
     settings = str(ROOT / "examples" / f"{name}.toml")
     command = [sys.executable, "-m", "agentfly.cli", "train", settings, "--trust"]
-    subprocess.run([*command, f"folder={tmp_path}"], check=True, cwd=tmp_path)
+    subprocess.run([*command, f"folder={tmp_path}", *NO_LIMITS], check=True, cwd=tmp_path)
     lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
     rewards = [json.loads(line)["metrics"].get("eval/reward") for line in lines]
     held_out = [reward for reward in rewards if reward is not None]
@@ -76,6 +81,7 @@ def test_the_held_out_reward_of_the_first_runs_rises(name: str, tmp_path: Path) 
     assert held_out[-1] > held_out[0] + 0.2
 
 
+@PATIENT
 @pytest.mark.slow
 def test_the_agent_of_the_readme_answers_as_shown(tmp_path: Path) -> None:
     printed = run_example("hello.py", tmp_path)
@@ -93,6 +99,5 @@ def test_the_readme_leads_with_an_agent_a_run_and_a_file_of_settings() -> None:
 
 def run_example(name: str, folder: Path) -> str:
     command = [sys.executable, str(ROOT / "examples" / name)]
-    return subprocess.run(
-        command, check=True, timeout=600, cwd=folder, stdout=subprocess.PIPE, text=True
-    ).stdout
+    done = subprocess.run(command, check=True, cwd=folder, stdout=subprocess.PIPE, text=True)
+    return done.stdout

@@ -13,17 +13,20 @@ from agentfly.training import StoppedBy, train
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "examples" / "sums.toml"
 RISEN = 0.7
-"""Mean reward of two steps in a row; seen were 0.38, 0.66 and 0.84 in the first three steps."""
+"""Mean reward of two steps in a row."""
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(6 * 3600)
 def test_the_reward_rises(tmp_path: Path) -> None:
     overrides = [
         f"folder={tmp_path}",
         f"train.target_reward={RISEN}",
         "train.target_window=2",
         "track.trackers=[]",
+        # A busy machine trains as well as a quiet one, only later.
+        "rollout.chain_seconds=36000",
+        "rollout.stall_seconds=36000",
     ]
     shown = Shown()
     result = train(load_settings(FILE, overrides), base=FILE.parent, progress=shown)
