@@ -75,7 +75,7 @@ class SearchOptions(Settings):
     format_weight: float = 0.0
     """Weight in the reward of an answer without a wrong call before it."""
     hit_weight: float = 0.0
-    """Weight in the reward of finding all supporting passages."""
+    """Weight in the reward of the share of supporting passages that were found."""
     people: int = Field(default=400, ge=20)
     """Number of people in the world to train on; a third as many are held out."""
     short: bool = False
