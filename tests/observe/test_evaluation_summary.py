@@ -3,20 +3,21 @@
 import math
 import random
 from collections.abc import Callable, Sequence
+from statistics import variance
 
 import pytest
 from tests.observe.finished_groups import scored
 
-from agentfly.observe.comparison import MIN_DIFFERING, compare_groups, paired_interval
+from agentfly.observe.bootstrap import MIN_DIFFERING, paired_interval, share_interval
+from agentfly.observe.comparison import compare_groups
 from agentfly.observe.estimate import (
     Interval,
     pass_at_k,
     pass_hat_k,
-    share_interval,
     wilson_interval,
 )
 from agentfly.observe.evaluation_metrics import Counting
-from agentfly.observe.evaluation_summary import Prices, evaluation_rows, reward_interval
+from agentfly.observe.evaluation_summary import Prices, evaluation_rows
 from agentfly.observe.time_left import TimeLeft
 from agentfly.types import ScoreRange
 
@@ -44,11 +45,14 @@ def test_a_paired_comparison_finds_what_two_intervals_hide() -> None:
     draw = random.Random(0)
     levels = [draw.random() * 0.9 for _ in range(40)]
     first = [scored(f"t{i}", level) for i, level in enumerate(levels)]
-    second = [scored(f"t{i}", level + draw.random() * 0.1) for i, level in enumerate(levels)]
+    better = [level + draw.random() * 0.1 for level in levels]
+    second = [scored(f"t{i}", level) for i, level in enumerate(better)]
     found = compare_groups(first, second, names=("a", "b"), counting=Counting())
     assert found.reward.is_clear
     assert (found.reward.better, found.reward.worse) == (40, 0)
     assert "b earns 0.05" in found.sentence
+    error = math.sqrt((variance(levels) + variance(better)) / 40)
+    assert found.reward.value < 2 * error, "unpaired, it is within two standard errors"
     rows = [evaluation_rows(groups, Counting())[0].reward for groups in (first, second)]
     one, other = (row.interval for row in rows if row is not None)
     assert one is not None
@@ -104,27 +108,11 @@ def truth_of(power: Callable[[float], float]) -> float:
     return sum(map(power, (0.1, 0.5, 0.9))) / 3
 
 
-def differences(draw: random.Random) -> list[float]:
-    """Draw four attempts of two models at each task; the second solves 5 in 100 more."""
-    chances = [draw.choice([0.1, 0.5, 0.9]) for _ in range(60)]
-
-    def share(chance: float) -> float:
-        return sum(draw.random() < chance for _ in range(4)) / 4
-
-    return [share(chance + 0.05) - share(chance) for chance in chances]
-
-
 CASES: dict[str, tuple[Sample, float, Callable[[Sequence[float]], Interval | None]]] = {
     "share 30%": (solved_tasks(0.3, 100), 0.3, share_interval),
     "share 80%": (solved_tasks(0.8, 60), 0.8, share_interval),
     "pass@4": (attempts(pass_at_k, 4, 80), truth_of(lambda p: 1 - (1 - p) ** 4), share_interval),
     "pass^4": (attempts(pass_hat_k, 4, 80), truth_of(lambda p: p**4), share_interval),
-    "mean": (
-        lambda draw: [sum(draw.random() < 0.3 for _ in range(10)) / 10 for _ in range(60)],
-        0.3,
-        lambda values: reward_interval(values, UNIT, values),
-    ),
-    "paired": (differences, 0.05, lambda values: paired_interval(values, UNIT)),
 }
 
 

@@ -7,30 +7,20 @@
 Easy and hard tasks differ far more than two models do on one of them, and that part cancels in the
 differences: a paired interval can find what two separate ones hide.
 
-The interval is that of a bootstrap: tasks are drawn again, with replacement, and their mean
-difference is computed each time. Its ends are the quantiles of these means, at levels widened for
-small samples (Hesterberg, "What Teachers Should Know About the Bootstrap", 2015). Where fewer than
-ten tasks differ at all there is too little to draw from, and the interval is the wider one of
-`estimate`.
+The interval is that of a bootstrap over tasks: `paired_interval`.
 """
 
 import math
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, fmean, stdev
+from statistics import fmean
 
 from agentfly.errors import ConfigError
-from agentfly.observe.estimate import Interval, interval_text, mean_interval, student_quantile
+from agentfly.observe.bootstrap import UNIT, paired_interval
+from agentfly.observe.estimate import Interval, interval_text
 from agentfly.observe.evaluation_metrics import Counting, Outcome, outcomes_by_key
 from agentfly.types import Group, ScoreRange
 from agentfly.types.trajectory import differ
-
-MIN_DIFFERING = 10
-"""Tasks with a difference from which on the bootstrap is used."""
-RESAMPLES = 4000
-MAX_DRAWS = 4_000_000
-"""Bound on the work: with many tasks, fewer samples are drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +110,7 @@ def compare_groups(
             fmean(_reward(pair[1]) for pair in pairs),
         ),
         reward=_difference([_reward(b) - _reward(a) for a, b in pairs], range),
-        solved=_difference([_solved(b) - _solved(a) for a, b in pairs], ScoreRange(0.0, 1.0)),
+        solved=_difference([_solved(b) - _solved(a) for a, b in pairs], UNIT),
         only=(len(one) - len(both), len(other) - len(both)),
     )
 
@@ -141,37 +131,3 @@ def _difference(differences: Sequence[float], range: ScoreRange) -> Difference:
         better=sum(value > 0 and differ(0.0, value) for value in differences),
         worse=sum(value < 0 and differ(0.0, -value) for value in differences),
     )
-
-
-def paired_interval(differences: Sequence[float], range: ScoreRange) -> Interval | None:
-    """Return the interval of a mean difference, from one difference for each task.
-
-    Args:
-        differences: Of two means of rewards, or of two shares.
-        range: Range of the rewards themselves.
-    """
-    differing = sum(differ(0.0, abs(value)) for value in differences)
-    if differing >= MIN_DIFFERING and stdev(differences) > 0:
-        return bootstrap_interval(differences)
-    width = range.high - range.low
-    if not math.isfinite(width):
-        width = max(1.0, *(abs(value) for value in differences))
-    return mean_interval(differences, ScoreRange(-width, width))
-
-
-def bootstrap_interval(values: Sequence[float]) -> Interval:
-    """Return the interval of a mean by a bootstrap over tasks, from one value for each task."""
-    count = len(values)
-    samples = max(500, min(RESAMPLES, MAX_DRAWS // count))
-    draw = random.Random(0).choices  # the same interval for the same differences
-    means = sorted(math.fsum(draw(values, k=count)) / count for _ in [None] * samples)
-    # Quantiles of a bootstrap are too near by the factor √((n-1)/n), and by normal for Student's.
-    tail = NormalDist().cdf(-math.sqrt(count / (count - 1)) * student_quantile(count - 1))
-    return Interval(low=_quantile(means, tail), high=_quantile(means, 1 - tail))
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    place = share * (len(ordered) - 1)
-    below = math.floor(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])

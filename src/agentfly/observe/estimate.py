@@ -132,7 +132,7 @@ def mean_interval(
     """
     if not values:
         return None
-    known = _known_range(rewards or values, range)
+    known = known_range(rewards or values, range)
     if all(map(math.isfinite, known)):
         return _bounded_interval(values, known)
     return _student_interval(values, known) if len(values) > 1 else None
@@ -151,7 +151,8 @@ def interval_text(low: float, high: float, form: str = "{:.2f}") -> str:
     return f"[{form.format(low)}, {form.format(high)}]"
 
 
-def _known_range(values: Sequence[float], range: ScoreRange) -> ScoreRange:
+def known_range(values: Sequence[float], range: ScoreRange) -> ScoreRange:
+    """Return the range of a reward as far as it is known, from what it declares and gave."""
     least, greatest = min(values), max(values)
     low, high = range
     guessed = ScoreRange(0.0 if math.isinf(low) else low, 1.0 if math.isinf(high) else high)
@@ -168,14 +169,21 @@ def _bounded_interval(values: Sequence[float], range: ScoreRange) -> Interval:
     below = shares if exact else [math.floor(share * LEVELS) / LEVELS for share in shares]
     above = shares if exact else [math.ceil(share * LEVELS) / LEVELS for share in shares]
     return Interval(
-        low=min(middle, range.low + width * _weighted_quantile([*below, 0.0], TAIL)),
-        high=max(middle, range.high - width * (1 - _weighted_quantile([*above, 1.0], 1 - TAIL))),
+        low=min(middle, range.low + width * weighted_quantile(Counter([*below, 0.0]), TAIL)),
+        high=max(
+            middle, range.high - width * (1 - weighted_quantile(Counter([*above, 1.0]), 1 - TAIL))
+        ),
     )
 
 
-def _weighted_quantile(values: Sequence[float], share: float) -> float:
-    """Return the quantile, at `share`, of the randomly weighted means of some values."""
-    low, high, counts = min(values), max(values), Counter(values)
+def weighted_quantile(counts: Mapping[float, float], share: float) -> float:
+    """Return the quantile, at `share`, of the randomly weighted means of some values.
+
+    Args:
+        counts: How often each value counts.
+        share: Share of the weighted means that are below the quantile.
+    """
+    low, high = min(counts), max(counts)
     for _ in [None] * HALVINGS if low < high else ():
         middle = (low + high) / 2
         if _share_below(middle, counts) < share:
@@ -185,7 +193,7 @@ def _weighted_quantile(values: Sequence[float], share: float) -> float:
     return (low + high) / 2
 
 
-def _share_below(bound: float, counts: Mapping[float, int]) -> float:
+def _share_below(bound: float, counts: Mapping[float, float]) -> float:
     """Return the share of the weighted means that are below a bound.
 
     Uniform weights are exponential ones over their sum, so it is the probability that a sum of

@@ -7,19 +7,16 @@
 Every interval is over tasks, because chains of one task succeed and fail together.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentfly.observe.comparison import MIN_DIFFERING, bootstrap_interval
+from agentfly.observe.bootstrap import reward_interval, share_interval
 from agentfly.observe.estimate import (
     Interval,
     mean,
-    mean_interval,
     pass_at_k,
     pass_hat_k,
-    share_interval,
 )
 from agentfly.observe.evaluation_metrics import (
     Counting,
@@ -33,8 +30,6 @@ from agentfly.observe.summary import ratio, summarize
 from agentfly.types import Group, ScoreRange, Task, TokenStream, Trajectory
 from agentfly.types.short_text import shorten
 
-MIN_TASKS = 40
-"""Tasks from which on a bootstrap is exact enough, also for skewed rewards."""
 MAX_VALUES = 50
 """Values of a field that get a row of their own; the rest is one row together."""
 
@@ -198,19 +193,6 @@ def _reward(outcomes: Sequence[Sequence[Outcome]], range: ScoreRange) -> Estimat
     if value is None:
         return None
     return Estimate(value=value, interval=reward_interval(means, range, rewards))
-
-
-def reward_interval(
-    means: Sequence[float], range: ScoreRange, rewards: Sequence[float]
-) -> Interval | None:
-    """Return the interval of a mean reward: a bootstrap over tasks where there are enough.
-
-    With fewer tasks, or where nearly all have the same value, it is the wider one of `estimate`.
-    """
-    rare = len(means) - max(Counter(means).values())
-    if len(means) >= MIN_TASKS and rare >= MIN_DIFFERING:
-        return bootstrap_interval(means)
-    return mean_interval(means, range, rewards=rewards)
 
 
 def _share(shares: Sequence[float]) -> Estimate | None:
