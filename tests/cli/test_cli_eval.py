@@ -12,16 +12,23 @@ from tests.observe.finished_groups import scored
 from tests.observe.recorded_runs import record_run
 from typer.testing import CliRunner, Result
 
-from agentfly import Agent
+from agentfly import Agent, ScriptedEngine
 from agentfly.cli.eval_sources import Parts, sources_for
 from agentfly.cli.main import app
-from agentfly.config import SourceSettings
-from agentfly.config.evaluation_settings import EvaluatedModelSettings, EvaluationSettings
+from agentfly.config import EngineSettings, SourceSettings
+from agentfly.config.evaluation_settings import (
+    AttemptSettings,
+    EvaluatedCheckpoint,
+    EvaluatedModelSettings,
+    EvaluationSettings,
+)
+from agentfly.engines import EngineSpec
 from agentfly.errors import ConfigError
 from agentfly.evaluation import EvaluatedSource
 from agentfly.evaluation import evaluate as evaluate_sources
 from agentfly.evaluation.checkpoint_names import find_checkpoints
 from agentfly.observe.recorded_run import RecordedRun, find_run
+from agentfly.resources import Pooling
 from agentfly.tasks import load_tasks
 from agentfly.types import Seed, Step, Task
 
@@ -107,8 +114,35 @@ def test_an_agent_with_an_environment_can_be_evaluated_twice() -> None:
             assert (result.row.failed, result.row.stops) == (0, {"env_ended": 20})
 
 
+def test_checkpoints_share_their_environments() -> None:
+    Door.made = Door.closed = 0
+    settings = EvaluationSettings(
+        name="doors",
+        model=EvaluatedModelSettings(name="tiny"),
+        engine=EngineSettings(name=f"{__name__}:make_opener"),
+        attempts=AttemptSettings(max_concurrent=2),
+        checkpoint=tuple(EvaluatedCheckpoint(step=step, folder="tiny") for step in (0, 1, 2)),
+        source=(SourceSettings(environment=f"{__name__}:Door", tasks="sums.jsonl"),),
+    )
+    tasks = tuple(load_tasks("sums.jsonl"))[:4]
+    source = EvaluatedSource(name="default", agent=Agent(environment=Door), tasks=tasks)
+    result = evaluate_sources(settings, [source])
+    assert [rows[0].stops for rows in result.rows.values()] == [{"env_ended": 4}] * 3
+    assert (Door.made, Door.closed) == (2, 2), "two chains at once need two doors, for all models"
+
+
+def make_opener(spec: EngineSpec) -> ScriptedEngine:
+    return ScriptedEngine(lambda turn: "open", tokenizer=spec.tokenizer)
+
+
 class Door:
     """An environment that is over when it is opened."""
+
+    pooling = Pooling(max_uses=100)
+    made = closed = 0
+
+    def __init__(self) -> None:
+        Door.made += 1
 
     async def reset(self, task: Task, seed: Seed) -> str:
         return "A door."
@@ -116,7 +150,8 @@ class Door:
     async def step(self, action: str) -> Step:
         return Step(observation="It is open.", reward=1.0, done=True)
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        Door.closed += 1
 
 
 def test_most_chains_failing_ends_it_and_a_resume_tries_them_again() -> None:

@@ -33,6 +33,7 @@ from agentfly.observe.evaluation_summary import EvaluationRow, Prices, evaluatio
 from agentfly.observe.run_folder import EvaluationFolder
 from agentfly.observe.summary import summarize
 from agentfly.observe.whole_file import whole_file
+from agentfly.resources import EnvironmentManager
 from agentfly.rollout import GroupPlan, Schedule, plan_groups, stream_groups
 from agentfly.runtime.clock import LoopClock
 from agentfly.runtime.stop_signals import exit_on_stop_signals
@@ -155,8 +156,10 @@ class _Evaluation:
     async def run(self) -> EvaluationResult:
         """Evaluate every checkpoint, then write all numbers."""
         groups: dict[int, list[Group]] = {}
-        for step, folder in self._models():
-            groups[step] = await self._evaluate(step, folder)
+        # Environments outlive a checkpoint: starting them can take longer than its chains.
+        async with EnvironmentManager() as pool:
+            for step, folder in self._models():
+                groups[step] = await self._evaluate(step, folder, pool)
         rows = {step: self._rows(some) for step, some in groups.items()}
         self._write_metrics(groups)
         result = EvaluationResult(folder=self._folder.path, rows=rows, usage=self._usage)
@@ -170,7 +173,9 @@ class _Evaluation:
         found = [(one.step, one.folder) for one in self._settings.checkpoint]
         return [*found] or [(0, model.name)]
 
-    async def _evaluate(self, step: int, folder: str | None) -> list[Group]:
+    async def _evaluate(
+        self, step: int, folder: str | None, pool: EnvironmentManager
+    ) -> list[Group]:
         """Return all groups of one model, in the order of the tasks."""
         settings = self._settings.attempts
         seed = Seed(self._settings.seed).child("evaluation")
@@ -184,12 +189,16 @@ class _Evaluation:
         if missing or not saved.is_complete(groups, (plan.id for plan in plans)):
             name = f"step {step}" if self._settings.checkpoint else self._settings.model.name
             self._progress.start(name, len(missing) * settings.num_chains)
-            groups |= await self._run(missing, folder, saved)
+            groups |= await self._run(missing, folder, pool, saved)
             saved.finish()
         return [groups[plan.id] for plan in plans]
 
     async def _run(
-        self, plans: Sequence[GroupPlan], folder: str | None, saved: SavedGroups
+        self,
+        plans: Sequence[GroupPlan],
+        folder: str | None,
+        pool: EnvironmentManager,
+        saved: SavedGroups,
     ) -> dict[str, Group]:
         groups: dict[str, Group] = {}
         if not plans:
@@ -199,6 +208,7 @@ class _Evaluation:
             self._agents,
             self._settings,
             folder,
+            pool=pool,
             log_folder=self._folder.path,
             usage=self._usage,
         )

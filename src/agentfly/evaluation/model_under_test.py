@@ -32,6 +32,7 @@ async def with_model(
     settings: EvaluationSettings,
     folder: str | None,
     *,
+    pool: EnvironmentManager,
     log_folder: Path,
     usage: Usage,
 ) -> AsyncIterator[dict[str, Agent]]:
@@ -41,6 +42,7 @@ async def with_model(
         agents: Agents without a model, by source.
         settings: They name the server or the engine.
         folder: The model's folder or name; None for a server.
+        pool: Environments of all agents.
         log_folder: Folder for the logs of servers that are started.
         usage: Counts the tokens of a server.
     """
@@ -49,8 +51,6 @@ async def with_model(
             made = await _with_server(agents, settings, stack, usage)
         else:
             made = _with_engine(agents, settings, folder, stack, log_folder)
-        # A pool of its own: the agents are used again for the next checkpoint.
-        pool = await stack.enter_async_context(EnvironmentManager())
         yield {name: agent.with_pool(pool) for name, agent in made.items()}
 
 
