@@ -64,6 +64,18 @@ def test_a_row_has_what_tables_need(run: Path) -> None:
     assert index.read("step_2.jsonl.gz", "nothing") is None
 
 
+def test_only_what_is_asked_for_is_read(run: Path) -> None:
+    index = opened(run)
+    index.refresh(60.0, rows=2)
+    assert [row.chain_id for _, row in index.rows()] == ["6*7/0/0", "6*7/0/1"], "the last step"
+    assert index.share < 1.0
+    index.refresh(60.0)
+    assert index.share == 1.0
+    other = opened(run)
+    other.refresh(60.0, file="step_1")
+    assert [row.chain_id for _, row in other.rows()] == ["old/0/0"]
+
+
 def test_an_index_that_was_cut_anywhere_is_continued(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

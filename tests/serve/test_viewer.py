@@ -112,6 +112,9 @@ def test_only_files_of_the_page_are_sent_and_under_a_strict_policy(client: httpx
     modules = re.findall(r'(?:src|href)="(/page/[^"]+)"', page.text)
     assert modules
     assert {client.get(name).status_code for name in modules} == {HTTPStatus.OK}
+    assert {name for name in modules if name.endswith(".js")} == {
+        f"/page/{file.name}" for file in PAGE.glob("*.js")
+    }, "a module that is not named in the page is only found by reading another one"
     for path in ("/page/", "/page/../viewer.py", "/page/%2e%2e/viewer.py", "/page/..%2fviewer.py"):
         assert client.get(path).status_code == HTTPStatus.NOT_FOUND
     for name in ("..", "%2e%2e", "demo%2f..%2fdemo", "nothing"):

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -143,8 +144,8 @@ class FileIndex:
         self.rows: list[IndexRow] = []
         self.problem = ""
         """Why some of its chains can't be shown."""
-        name = file.path.name.partition(".")[0]
-        self._path = folder / f"{name}.jsonl"
+        self.stem = file.path.name.partition(".")[0]
+        self._path = folder / f"{self.stem}.jsonl"
         self._identity = _identity(file.path)
         self._next = BEGINNING
         self._whole = False
@@ -168,22 +169,27 @@ class FileIndex:
         """Return whether the file is no longer the one that was indexed."""
         return self._identity != _identity(self.file.path)
 
-    def extend(self, deadline: float) -> bool:
-        """Index further chains until a time of the monotonic clock; return whether all are."""
+    def extend(self, deadline: float, rows: float = inf) -> bool:
+        """Index further chains; return whether all are.
+
+        Args:
+            deadline: Time of the monotonic clock at which it stops.
+            rows: Number of rows at which it stops, too.
+        """
         if not self._loaded:
             self._load()
             self._loaded = True
         if self._whole and self.file.finished:
             return True
         try:
-            self._whole = self._extend(deadline)
+            self._whole = self._extend(deadline, rows)
         except (OSError, FormatError) as error:
             self.problem, self._whole = str(error), True
         if self._whole:
             self.close()
         return self._whole
 
-    def _extend(self, deadline: float) -> bool:
+    def _extend(self, deadline: float, rows: float) -> bool:
         # Both stay open until the file is whole: to begin again costs as much as many chains.
         self._lines = self._lines or placed_lines(self.file.path, self._next)
         self._journal = self._journal or self._open_journal()
@@ -191,7 +197,7 @@ class FileIndex:
             self._next = place.after
             if (row := self._row(place, line)) is not None:
                 self._keep(row)
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or len(self.rows) >= rows:
                 return False
         if self._journal is not None and self.file.finished:
             self._journal.append({"whole": True})
@@ -296,13 +302,24 @@ class RunIndex:
         self._files: dict[str, FileIndex] = {}
         self._lock = threading.Lock()
 
-    def refresh(self, seconds: float) -> None:
-        """Index what is new, the last steps first, for so long at the most."""
-        deadline = time.monotonic() + seconds
+    def refresh(self, seconds: float, *, rows: int | None = None, file: str = "") -> None:
+        """Index what is new, the last steps first.
+
+        Args:
+            seconds: Maximum time.
+            rows: Number of rows in the index at which it stops, too.
+            file: Stem of the only file to index; by default all.
+        """
+        deadline, left = time.monotonic() + seconds, inf if rows is None else rows
         with self._lock:
             self._look()
             for index in reversed(list(self._files.values())):
-                if not index.extend(deadline) or time.monotonic() > deadline:
+                if file and index.stem != file:
+                    continue
+                if not index.extend(deadline, left) or time.monotonic() > deadline:
+                    return
+                left -= len(index.rows)
+                if left <= 0:
                     return
 
     def _look(self) -> None:

@@ -172,7 +172,9 @@ def _settings(store: RunStore, request: Request) -> object:
 def _chains(store: RunStore, request: Request) -> object:
     opened = _open(store, request)
     query = ChainQuery.read(request.query_params)
-    opened.index.refresh(WORK_SECONDS)
+    # The first rows at once are better than many later: the page asks again for the rest.
+    is_first = next(opened.index.rows(), None) is None
+    opened.index.refresh(WORK_SECONDS, rows=int(query.limit) if is_first else None)
     entries = list(opened.index.rows())
     selected, searched = query.select(entries), 1.0
     if query.text:
@@ -194,7 +196,7 @@ def _chains(store: RunStore, request: Request) -> object:
 def _chain(store: RunStore, request: Request) -> object:
     opened = _open(store, request)
     file, chain = request.query_params.get("file", ""), request.query_params.get("chain", "")
-    _index_all(opened)
+    _index_file(opened, file)
     entry = _entry(opened, file, chain)
     found = opened.index.read(entry[0].path.name, chain)
     if found is None:
@@ -205,10 +207,10 @@ def _chain(store: RunStore, request: Request) -> object:
 
 def _group(store: RunStore, request: Request) -> object:
     opened = _open(store, request)
-    _index_all(opened)
+    named = _stem(request.query_params.get("file", ""))
+    _index_file(opened, named)
     group = request.query_params.get("group", "")
     entries = list(opened.index.rows())
-    named = _stem(request.query_params.get("file", ""))
     file = next((file for file, _ in entries if _stem(file.path.name) == named), None)
     members = _members(opened, file, group) if file else []
     if file is None or not members:
@@ -218,9 +220,9 @@ def _group(store: RunStore, request: Request) -> object:
     return {"group": group, "step": file.step, "chains": shown, "count": len(members)}
 
 
-def _index_all(opened: OpenRun) -> None:
-    """Index on until a chain can be looked up; a link may lead to one that was never listed."""
-    opened.index.refresh(SECONDS / 2)
+def _index_file(opened: OpenRun, file: str) -> None:
+    """Index a file until its chains can be looked up; a link may lead to one never listed."""
+    opened.index.refresh(SECONDS / 2, file=_stem(file))
 
 
 def _entry(opened: OpenRun, file: str, chain: str) -> Entry:

@@ -39,7 +39,7 @@ async function open() {
   const root = h("div", { class: "view" });
   try {
     if (kind === "run" && name) root.append(drawTabs(name, tab));
-    const body = h("div", {}, note("Loading…"));
+    const body = h("div", {}, note(`Loading ${awaited(kind, name, tab)}…`));
     root.append(body);
     show(main, root);
     if (moved) { window.scrollTo(0, 0); }
@@ -48,6 +48,14 @@ async function open() {
     if (signal.aborted) return;
     show(main, note(error.message, "error"), h("p", {}, h("a", { href: "#/" }, "All runs")));
   }
+}
+
+/** What a view waits for, in words. */
+function awaited(kind, name, tab) {
+  if (kind === "compare") return "the metrics of the chosen runs";
+  if (kind !== "run" || !name) return "the list of runs";
+  const parts = { chains: "the chains", chain: "the chain", group: "the group", ask: "the answer", settings: "the settings" };
+  return `${parts[tab] ?? "the metrics"} of ${name}`;
 }
 
 function go(parts, query) { location.hash = link(parts, query); }
