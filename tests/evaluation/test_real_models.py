@@ -25,8 +25,8 @@ RUN = """\
 name = "sums"
 deterministic = true
 model.name = "tiny"
-rollout = { tasks_per_step = 2, num_chains = 4, max_tokens = 48, max_turns = 2 }
-train = { steps = 2, lr = 1e-3 }
+rollout = { tasks_per_step = 4, num_chains = 4, max_tokens = 48, max_turns = 2 }
+train = { steps = 2, lr = 1e-3, minibatches = 2 }
 eval = { num_chains = 1, every = 1 }
 checkpoint = { every = 1, keep = 2 }
 [[source]]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from agentfly.errors import ConfigError, FormatError
 from agentfly.tasks import Ledger, Visit, load_tasks
+from agentfly.tasks.ledger import trained_groups
 from agentfly.types import Seed, StopReason
 
 TASKS = load_tasks([*({"id": name} for name in "abcde"), {"question": "x"}, {"question": "x"}])
@@ -54,6 +55,18 @@ def uninterrupted(path: Path, *, epochs: int = 2) -> Trained:
 def trained_lines(path: Path) -> Trained:
     lines = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
     return [(line["step"], line["groups"]) for line in lines if line["do"] == "train"]
+
+
+def test_the_groups_of_each_step_are_read_in_the_order_of_the_learner(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    assert trained_groups(path) == {}
+    weights = uninterrupted(path)
+    assert trained_groups(path) == dict(weights)
+    with open_ledger(path, step=1) as ledger:
+        again = ids(ledger.issue(1))
+        ledger.finish(again[0], ANSWERED)
+        ledger.train(again, step=2)
+    assert trained_groups(path)[2] == again != weights[1][1], "the later one"
 
 
 def test_a_run_visits_every_row_once_an_epoch(tmp_path: Path) -> None:

@@ -338,3 +338,12 @@ def _mark(lines: _Lines, step: object, path: Path) -> int:
         f"{path} knows of no training at step {step}, so a checkpoint of that step can't be "
         f"resumed with it: lines are lost, or the two are of different runs. {WAY_OUT}"
     )
+
+
+def trained_groups(path: Path) -> dict[int, list[str]]:
+    """Return the ids of the groups that each step has learned from, in their order.
+
+    A step that a resumed run took again is the later one; without a file there is none.
+    """
+    lines = _lines(path) if path.exists() else []
+    return {line["step"]: line["groups"] for _, line in lines if line.get("do") == "train"}

@@ -8,7 +8,7 @@ same chains (from the second step on the chains are those of other weights, as i
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,6 +16,7 @@ from agentfly.agents.run_parts import RunParts
 from agentfly.errors import ConfigError
 from agentfly.observe import rollout_metrics
 from agentfly.observe.recorded_run import RecordedRun
+from agentfly.tasks.ledger import trained_groups
 from agentfly.training.health import has_trainable
 from agentfly.training.learner_processes import open_learner
 from agentfly.training.run_state import determinism
@@ -44,10 +45,11 @@ async def replay(parts: RunParts, run: RecordedRun) -> AsyncIterator[ReplayedSte
     logged: dict[int, dict[str, float]] = {}
     for record in run.records:
         logged.setdefault(record.step, {}).update(record.metrics)
+    order = trained_groups(run.path / "ledger.jsonl")
     with determinism(parts.settings):
         async with open_learner(parts, run.path) as learner:
             for file in finished[: parts.settings.train.steps]:
-                groups = collect_groups(file.read())
+                groups = _in_order(collect_groups(file.read()), order.get(file.step, ()))
                 kept = [group for group in groups if _is_learned_from(group, parts)]
                 learn = partial(learner.learn, kept, parts.mask, version=None)
                 learned = await asyncio.to_thread(learn)
@@ -57,6 +59,15 @@ async def replay(parts: RunParts, run: RecordedRun) -> AsyncIterator[ReplayedSte
                     metrics={**rollout_metrics(groups), **metrics},
                     recorded=logged.get(file.step, {}),
                 )
+
+
+def _in_order(groups: list[Group], ids: Sequence[str]) -> list[Group]:
+    """Return groups in the order of the learner, which deals them to its minibatches by it.
+
+    A file of chains has them in the order in which they finished.
+    """
+    places = {group_id: place for place, group_id in enumerate(ids)}
+    return sorted(groups, key=lambda group: places.get(group.id, len(places)))
 
 
 def _is_learned_from(group: Group, parts: RunParts) -> bool:
