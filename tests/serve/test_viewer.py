@@ -201,9 +201,8 @@ def test_a_chain_with_its_recorded_mask_and_advantages(client: httpx2.Client) ->
 
 def test_questions_are_answered(client: httpx2.Client) -> None:
     worse = get(client, "demo/ask/worse", step=1)
-    assert worse["rows"] == [
-        [{"text": "a", "query": {"task": "a", "set": "train"}}, "training", 1.0, 0.125, -0.875]
-    ]
+    link = {"text": "What is a?", "query": {"task": "a", "set": "train"}}
+    assert worse["rows"] == [[link, "training", 1.0, 0.125, -0.875]]
     tools = get(client, "demo/ask/tools")
     assert tools["sentence"] == "1 of 2 calls (50.0%) did not succeed, in 1 chains."
     flat = get(client, "demo/ask/flat")

@@ -43,9 +43,10 @@ def got_worse(entries: Sequence[Entry], step: int) -> Answer:
     both = before.keys() & after.keys()
     fell = [(fmean(after[key]) - fmean(before[key]), key) for key in both]
     worse = sorted(pair for pair in fell if pair[0] < 0)
+    asked = {row.task: row.question for _, row in entries}
     rows = [
         (
-            _link(task, task=task, set=_set(held_out)),
+            _link(asked[task] or task, task=task, set=_set(held_out)),
             "held out" if held_out else "training",
             round(fmean(before[task, held_out]), 3),
             round(fmean(after[task, held_out]), 3),

@@ -154,7 +154,7 @@ function filterForm(asked, onChanged) {
   const narrow = matchMedia("(max-width: 700px)").matches;
   const more = ["set", "from_step", "to_step", "min_reward", "max_reward", "stop", "tool", "failing", "scored"];
   const element = h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
-    input("text", "search", "text in the chain", { placeholder: "anything said, called or returned" }),
+    input("text", "search", "text in the chain", { placeholder: "said, called or returned" }),
     input("task", "search", "task"),
     h("details", { class: "more", open: !narrow || more.some((key) => asked[key]) }, h("summary", {}, "more filters"), h("div", { class: "filters" },
     select("set", "set", [["", "all"], ["train", "training"], ["eval", "held out"]]),
