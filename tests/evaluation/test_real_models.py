@@ -133,6 +133,7 @@ def test_the_model_is_exported_with_a_card_and_loads(trained: Path) -> None:
     card = Path("hub/README.md").read_text()
     assert "after step 2 (these weights)" in card
     assert 'tools = ["calculator"]' in card
+    assert "\nfolder = " not in card + Path("hub/agentfly.toml").read_text(), "no path of ours"
     assert Path("hub/reward.png").stat().st_size > 1000
     assert not list(Path("hub").glob("*.pt")), "no state of the learner"
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -6,6 +6,7 @@ reward.png         the curve
 agentfly.toml      all settings of the run
 """
 
+import re
 import shutil
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -43,7 +44,7 @@ def export_to_hub(found: NamedCheckpoints, out: Path) -> Path:
     has_curve = any("reward/mean" in record.metrics for record in found.run.records)
     if has_curve:
         plot_curves(found.run.records, out / CURVE, None, f"Reward of {found.run.name}")
-    _write(out / SETTINGS, found.run.config)
+    _write(out / SETTINGS, published_config(found.run))
     # Last: a folder with a card is whole.
     _write(out / "README.md", "\n".join(card(found.run, step, has_curve=has_curve)) + "\n")
     return out
@@ -80,7 +81,7 @@ def card(run: RecordedRun, step: int, *, has_curve: bool) -> Iterator[str]:
         f"As the run had them, in `{SETTINGS}`:",
         "",
     )
-    yield from ("```toml", *_bare(run.config), "```")
+    yield from ("```toml", *_bare(published_config(run)), "```")
 
 
 def _numbers(records: list[MetricsRecord], step: int) -> Iterator[str]:
@@ -108,6 +109,11 @@ def _sources(run: RecordedRun) -> Iterator[str]:
         parts = {name: source.get(name) for name in ("environment", "tasks", "tools", "reward")}
         known = ", ".join(f"{name} `{value}`" for name, value in parts.items() if value)
         yield f"- {source.get('name', 'default')}: {known}"
+
+
+def published_config(run: RecordedRun) -> str:
+    """Return a run's settings without the folder of runs, a path of the machine that it ran on."""
+    return re.sub(r"^folder = .*\n", "", run.config, count=1, flags=re.MULTILINE)
 
 
 def _bare(config: str) -> Iterator[str]:
