@@ -199,6 +199,20 @@ def test_the_numbers_of_a_token_by_pointer_and_by_keys(
         expect(page.get_by_role("radio", name="weights version")).to_be_checked()
 
 
+def test_a_shared_link_opens_from_a_page_of_another_site(
+    browser: Browser, site: str, runs: Path
+) -> None:
+    step, chain = _credited_chain(runs / "trained")
+    with opened(browser, site) as page:
+        expect(page.get_by_role("link", name="trained")).to_be_visible()
+        shared = f"{page.url}#/run/trained/chain?file=step_{step}&chain={chain}"
+        for link in (shared, f"{site}#/run/trained"):
+            page.goto("data:text/html,<a>a message</a>")
+            page.evaluate("link => { document.querySelector('a').href = link; }", link)
+            page.get_by_text("a message").click()
+            expect(page.locator(".token, #run-name").first).to_be_visible()
+
+
 def test_a_run_is_followed_while_it_trains(browser: Browser, tmp_path: Path) -> None:
     overrides = [*SMALL, f"folder={tmp_path}", "name=live", "train.steps=50", "eval.every=0"]
     command = [*TRAIN, *overrides, "--trust"]

@@ -161,8 +161,10 @@ class Guard:
         others = [(key, value) for key, value in parse_qsl(request.url.query) if key != "token"]
         query = f"?{urlencode(others)}" if others else ""
         response = RedirectResponse(f"/{request.url.path.lstrip('/')}{query}", 303)
+        # Not strict: a link to the page that someone clicks in a chat or a notebook must open it.
+        # Pages of others still can't read anything, nor make the browser send it with a request.
         response.set_cookie(
-            _cookie(request), self._access.token, httponly=True, samesite="strict", path="/"
+            _cookie(request), self._access.token, httponly=True, samesite="lax", path="/"
         )
         response.headers["Cache-Control"] = "no-store"
         response.headers["Referrer-Policy"] = "no-referrer"
