@@ -132,6 +132,7 @@ def test_checkpoints_share_their_environments() -> None:
 
 
 def make_opener(spec: EngineSpec) -> ScriptedEngine:
+    assert spec.tokenizer is not None
     return ScriptedEngine(lambda turn: "open", tokenizer=spec.tokenizer)
 
 

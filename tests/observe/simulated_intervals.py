@@ -51,8 +51,8 @@ def _smoothed_holds(samples: Samples, value: float, range: ScoreRange) -> Flags:
         below -= np.sin(angle) * damping / (nodes * middle * (1 - middle)) / math.pi
     means = samples.mean(axis=1)
     # The observed mean is always within the interval, and so is what lies between.
-    low = (below >= TAIL) | (value >= means)
-    high = (below <= 1 - TAIL) | (value <= means)
+    low: Flags = (below >= TAIL) | (value >= means)
+    high: Flags = (below <= 1 - TAIL) | (value <= means)
     return low & high
 
 
@@ -62,7 +62,8 @@ def resampled_holds(samples: Samples, value: float) -> Flags:
     means = samples @ _weights(count)
     tail = NormalDist().cdf(-math.sqrt(count / (count - 1)) * student_quantile(count - 1))
     low, high = np.quantile(means, [tail, 1 - tail], axis=1)
-    return (low <= value) & (value <= high)
+    held: Flags = (low <= value) & (value <= high)
+    return held
 
 
 def _studentized_holds(samples: Samples, value: float) -> Flags:
@@ -72,7 +73,8 @@ def _studentized_holds(samples: Samples, value: float) -> Flags:
     spread = np.sqrt(((centered**2) @ _weights(count) - drawn**2) / (count - 1))
     low, high = np.quantile(drawn / spread, [TAIL, 1 - TAIL], axis=1)
     error = samples.std(axis=1, ddof=1) / math.sqrt(count)
-    return (means - high * error <= value) & (value <= means - low * error)
+    held: Flags = (means - high * error <= value) & (value <= means - low * error)
+    return held
 
 
 @cache

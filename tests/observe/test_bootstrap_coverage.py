@@ -11,7 +11,8 @@ from tests.observe.simulated_intervals import (
     reward_interval_holds,
 )
 
-from agentfly.observe.bootstrap import MIN_DIFFERING, Interval, paired_interval, reward_interval
+from agentfly.observe.bootstrap import MIN_DIFFERING, paired_interval, reward_interval
+from agentfly.observe.estimate import Interval
 from agentfly.types import ANY_SCORE, ScoreRange
 
 UNIT, SIGNED = ScoreRange(0.0, 1.0), ScoreRange(-1.0, 1.0)
@@ -30,13 +31,13 @@ def four_attempts(random: Random, shape: Shape) -> Samples:
 
 def mostly_nothing(random: Random, shape: Shape) -> Samples:
     """Draw rewards that are 0 in seven of ten tasks, and somewhere between 0 and 1 in the rest."""
-    return (random.random(shape) < 0.3) * random.beta(2, 2, shape)
+    return np.where(random.random(shape) < 0.3, random.beta(2, 2, shape), 0.0)
 
 
 def skewed(random: Random, shape: Shape) -> Samples:
     """Draw rewards of which half are 0, most others small, and one in fourteen is 1."""
     sizes = random.choice([0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 1.0], size=shape)
-    return (random.random(shape) < 0.5) * sizes
+    return np.where(random.random(shape) < 0.5, sizes, 0.0)
 
 
 def rarely_lost(random: Random, shape: Shape) -> Samples:
