@@ -286,6 +286,12 @@ def test_a_dry_run_plays_a_chain_and_says_that_the_run_is_ready(
     assert " tokens trained" in said[0]
 
 
+def test_a_dry_run_says_how_many_chains_an_evaluation_takes(file: Path) -> None:
+    _, said = rehearse(file, 'reward = "numeric_match"\neval_tasks = "sums.jsonl"')
+    expected = "1 held out (each evaluation takes 4 chains: 1 held-out task, eval.num_chains = 4)"
+    assert expected in said[0]
+
+
 def test_a_dry_run_warns_of_tools_that_the_model_never_saw(file: Path) -> None:
     code, said = rehearse(
         file, 'environment = "rehearsed:Inventory"\nreward = "rehearsed:stored"\n'

@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 from tests.patience import wait_until
 
+from agentfly.config import EvalSettings
 from agentfly.observe.run_progress import RunProgress, evaluation_line, step_line
 
 STEP = {
@@ -54,6 +55,20 @@ def test_the_lines() -> None:
     assert evaluation_line(0, {"eval/pass@1": 0.5, "eval/solved": 0.5}) == "eval step 0  solved 50%"
     several = {"eval/pass@8": 0.8, "eval/pass@16": 0.9}
     assert evaluation_line(4, several) == "eval step 4  pass@16 90%"
+
+
+def test_the_size_of_evaluations_is_said_before_the_first() -> None:
+    file = io.StringIO()
+    with RunProgress(Console(file=file)) as progress:
+        for step in (0, 10):
+            progress.evaluation_started(96, EvalSettings().size_text(24))
+            progress.evaluation_done(step, {"eval/reward": 0.5})
+    said = "each evaluation takes 96 chains: 24 held-out tasks, eval.num_chains = 4"
+    assert file.getvalue().splitlines() == [
+        said,
+        "eval step 0  reward 0.50",
+        "eval step 10  reward 0.50",
+    ]
 
 
 @pytest.mark.parametrize("terminal", [False, True])

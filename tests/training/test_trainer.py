@@ -27,6 +27,8 @@ from agentfly.engines.vllm import VllmEngine
 from agentfly.errors import CallbackError, ConfigError, RunError
 from agentfly.models import load_model, resolve_model
 from agentfly.observe import RunProgress, read_metrics, read_trajectories, require_documented
+from agentfly.observe.recorded_run import RecordedRun
+from agentfly.observe.run_list import describe_run
 from agentfly.runtime.journal import Journal
 from agentfly.tasks import Ledger
 from agentfly.training import Policy, StoppedBy
@@ -60,7 +62,7 @@ def test_the_best_checkpoint_is_the_one_with_the_highest_held_out_reward(tmp_pat
 
 
 def test_the_best_step_has_a_checkpoint_between_two_that_are_due(tmp_path: Path) -> None:
-    by_evaluation = iter([0.1, 0.2, 0.9, 0.3])
+    by_evaluation = iter([0.1, 0.9, 0.9, 0.3])
 
     @reward
     def rising_and_falling(final_response: str, task: Task) -> float:
@@ -76,8 +78,11 @@ def test_the_best_step_has_a_checkpoint_between_two_that_are_due(tmp_path: Path)
     )
     result = train(source, chosen=chosen)
     assert result.best is not None
-    assert result.best.name == "step_2"
+    assert result.best.name == "step_2", "of equals the newest"
     assert result.checkpoint.name == "step_3"
+    shown = describe_run(RecordedRun(result.folder)).best
+    assert shown is not None
+    assert shown.step == 2
 
 
 @pytest.mark.parametrize(("at_end", "best"), [(True, "step_2"), (False, None)])

@@ -312,10 +312,9 @@ class EvalSettings(Settings):
         >>> EvalSettings(num_chains=4).size_text(24)
         'each evaluation takes 96 chains: 24 held-out tasks, eval.num_chains = 4'
         """
-        return (
-            f"each evaluation takes {tasks * self.num_chains} chains: {tasks} held-out tasks, "
-            f"eval.num_chains = {self.num_chains}"
-        )
+        held_out = "1 held-out task" if tasks == 1 else f"{tasks} held-out tasks"
+        chains = f"{tasks * self.num_chains} chains"
+        return f"each evaluation takes {chains}: {held_out}, eval.num_chains = {self.num_chains}"
 
 
 class CheckpointSettings(Settings):

@@ -25,7 +25,8 @@ class RunEntry:
     step: int
     planned: int | None
     best: MetricsRecord | None
-    """The evaluation with the highest held-out reward."""
+    """The evaluation with the highest held-out reward, the newest of equals: its step has a
+    checkpoint, or is the model that the run began with."""
     reward: float | None
     """Mean training reward of the last step."""
     size: int
@@ -51,7 +52,7 @@ def describe_run(run: RecordedRun) -> RunEntry:
         records = run.records
     except FormatError as error:
         problem = str(error)
-    scored = [record for record in records if "eval/reward" in record.metrics]
+    scored = [record for record in records if _counts(record, run)]
     rewards = [r.metrics["reward/mean"] for r in records if "reward/mean" in r.metrics]
     step = max((record.step for record in records), default=0)
     return RunEntry(
@@ -59,10 +60,17 @@ def describe_run(run: RecordedRun) -> RunEntry:
         state=f"damaged: {problem}" if problem else _state(run, step, rewards),
         step=step,
         planned=run.planned_steps,
-        best=max(scored, key=lambda record: record.metrics["eval/reward"], default=None),
+        best=max(scored, key=lambda one: (one.metrics["eval/reward"], one.step), default=None),
         reward=rewards[-1] if rewards else None,
         size=_size(run.path),
     )
+
+
+def _counts(record: MetricsRecord, run: RecordedRun) -> bool:
+    """Return whether it is an evaluation by which a run chooses its best checkpoint."""
+    most = run.settings.get("rollout", {}).get("max_failed_share", 1.0)
+    metrics = record.metrics
+    return "eval/reward" in metrics and metrics.get("eval/failed_share", 0.0) <= most
 
 
 def _state(run: RecordedRun, step: int, rewards: list[float]) -> str:

@@ -132,11 +132,11 @@ class Loop:
 
     @property
     def _is_best(self) -> bool:
-        """Whether the weights do better on held-out tasks than those of any checkpoint."""
+        """Whether no checkpoint does better on held-out tasks: of equals the newest is the best."""
         if self._score is None:
             return False
         best = self.checkpoints.best_score()
-        return best is None or self._score > best
+        return best is None or self._score >= best
 
     async def _sample(self, step: int) -> Sampled:
         rollout = self.settings.rollout
