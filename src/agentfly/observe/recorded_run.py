@@ -171,7 +171,8 @@ class RecordedRun:
         if not path.exists():
             raise ConfigError(
                 f"{self.path} has no trial: a run tries its model only if it has tools of the kind "
-                "'tools', tasks without a worked example, and example = \"auto\". Leave --trial out"
+                "'tools', no environment, tasks without a worked example, and example = \"auto\". "
+                "Leave --trial out"
             )
         return ChainFile(path=path, step=0, held_out=False, name="trial before step 1")
 
