@@ -40,7 +40,7 @@ def closed_port() -> int:
 def test_the_list() -> None:
     models = {model.name: model for model in list_models()}
     assert list(models) == [SMOLLM2, "tiny", "tiny-15m", "tiny-5m", "tiny-random"]
-    assert {model.licence for model in models.values()} == {"Apache-2.0"}
+    assert {model.license for model in models.values()} == {"Apache-2.0"}
     assert all(model.context >= 4096 for model in models.values())
     assert models["tiny"].folder is not None
     assert "this machine" in models["tiny-5m"].description

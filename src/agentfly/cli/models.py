@@ -75,7 +75,7 @@ def info(name: Name) -> None:
         ("parameters", f"{model.parameters:,}"),
         ("context", f"{model.context} tokens"),
         ("size", f"{model.megabytes:.0f} MB on disk"),
-        ("licence", model.licence),
+        ("license", model.license),
         ("comes", model.kind),
         ("folder", model.folder or f"not here yet: agentfly models fetch {name}"),
         ("what it is", model.description),

@@ -15,7 +15,7 @@ from agentfly.models.model_cache import Progress, quiet
 from agentfly.models.tiny.build import RECIPES, build_pretrained, build_random, shipped_folder
 from agentfly.runtime.names import look_up, suggestion
 
-LICENCE = "Apache-2.0"
+LICENSE = "Apache-2.0"
 """License of every model in the zoo, SmolLM2 included."""
 
 _LOCAL = ("torch", "transformers", "safetensors")
@@ -37,7 +37,7 @@ class ModelInfo:
     """The longest sequence, in tokens."""
     megabytes: float
     """On disk, once it is here."""
-    licence: str
+    license: str
     description: str
     tools: tuple[str, ...] | None
     """The only tools that it can call without a warm start; None for a model that reads any."""
@@ -214,7 +214,7 @@ def model_info(name: str) -> ModelInfo:
         parameters=entry.parameters,
         context=entry.context,
         megabytes=entry.megabytes,
-        licence=LICENCE,
+        license=LICENSE,
         description=entry.description,
         tools=entry.tools,
         folder=model_cache.present(name) if entry.build else shipped_folder(),
