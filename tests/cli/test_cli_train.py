@@ -53,7 +53,7 @@ app.command()(train)
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for module in ("train_parts", "rehearsed", "own_algorithm"):
+    for module in ("train_parts", "rehearsed", "dry_run_algorithm"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train_parts.py").write_text(PARTS)
@@ -76,8 +76,8 @@ def test_a_dry_run_prints_what_gives_the_same_run_again(file: Path) -> None:
 
 
 def test_a_dry_run_prints_the_defaults_of_an_own_algorithm_too(file: Path) -> None:
-    (file.parent / "own_algorithm.py").write_text(OWN_ALGORITHM)
-    chosen = ["algorithm.name=own_algorithm:scaled", "algorithm.shift=0.5"]
+    (file.parent / "dry_run_algorithm.py").write_text(OWN_ALGORITHM)
+    chosen = ["algorithm.name=dry_run_algorithm:scaled", "algorithm.shift=0.5"]
     run = CliRunner().invoke(app, [str(file), *chosen, "--dry-run"])
     assert run.exit_code == 0, run.output
     options = load_settings(run.stdout).algorithm.options
