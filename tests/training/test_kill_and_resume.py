@@ -5,40 +5,35 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from tests.training import small_run
-from tests.warm_python import WarmPython
+from tests.warm_python import WarmProcess, WarmPython
 
 from agentfly.observe import read_trajectories
 
-SCRIPT = Path(small_run.__file__)
 ROOT = Path(__file__).parents[2]
 STEPS = 4
 STEPS_OPTION = ("--steps", str(STEPS))
+RUN_SECONDS = 2.5
+"""About what a whole run takes, so that kills are spread over all of it."""
 
 
-def start(folder: Path, *options: str) -> "subprocess.Popen[bytes]":
-    command = [sys.executable, str(SCRIPT), str(folder), *STEPS_OPTION, *options]
-    environment = {**os.environ, "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment
-    )
+def start(python: WarmPython, folder: Path, *options: str) -> WarmProcess:
+    """Start a run in a process that need not import torch first; what it says is in a file."""
+    folder.mkdir(exist_ok=True)
+    arguments, said = (str(folder), *STEPS_OPTION, *options), folder / "said.txt"
+    streams = (os.devnull, said, said)
+    return python.start(*arguments, module=small_run.__name__, cwd=ROOT, streams=streams)
 
 
 def finish(python: WarmPython, folder: Path, *options: str) -> int:
-    """Run to the end, or to the kill, in a process that need not import torch first."""
-    said = folder / "said.txt"
-    arguments = (str(folder), *STEPS_OPTION, *options)
-    streams = (os.devnull, said, said)
-    process = python.start(*arguments, module=small_run.__name__, cwd=ROOT, streams=streams)
-    code = process.wait()
-    assert code in (0, -signal.SIGKILL), said.read_text()
+    """Run to the end, or to the kill."""
+    code = start(python, folder, *options).wait()
+    assert code in (0, -signal.SIGKILL), (folder / "said.txt").read_text()
     return code
 
 
@@ -114,40 +109,49 @@ def assert_no_token_was_older_than(bound: int, folder: Path) -> None:
             assert all(step - 1 - bound <= version < step for version, _ in runs)
 
 
-def kill_at_random(folder: Path, rng: random.Random, *options: str) -> int:
+def kill_at_random(python: WarmPython, folder: Path, rng: random.Random, *options: str) -> int:
     """Start and kill until a process comes to its end; return how many were killed."""
     kills = 0
-    while True:
-        process = start(folder, *options, *options_for(folder))
-        wait_until_it_samples(folder, process)
-        try:
-            _, said = process.communicate(timeout=rng.uniform(0.0, 2.5))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            kills += 1
-            continue
-        # Killed after its last checkpoint, a run has nothing left to do, and says so.
-        assert process.returncode == 0 or b"has taken all of its 4 steps" in said, said.decode()
-        return kills
+    while (code := run_for_a_while(python, folder, rng, *options)) == -signal.SIGKILL:
+        kills += 1
+    said = (folder / "said.txt").read_text()
+    # Killed after its last checkpoint, a run has nothing left to do, and says so.
+    assert code == 0 or "has taken all of its 4 steps" in said, said
+    return kills
 
 
-def wait_until_it_samples(folder: Path, process: "subprocess.Popen[bytes]") -> None:
+def run_for_a_while(python: WarmPython, folder: Path, rng: random.Random, *options: str) -> int:
+    """Kill a run some time after it has begun to sample, and return its exit code."""
     ledger = folder / "small" / "ledger.jsonl"
-    before = ledger.stat().st_size if ledger.exists() else 0
-    while process.poll() is None and (not ledger.exists() or ledger.stat().st_size <= before):
-        time.sleep(0.02)
+    before = size(ledger)
+    process = start(python, folder, *options, *options_for(folder))
+    while not has_ended(process) and size(ledger) <= before:
+        time.sleep(0.005)
+    kill_at = time.monotonic() + rng.uniform(0.0, RUN_SECONDS)
+    while not has_ended(process) and time.monotonic() < kill_at:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    return process.wait()
+
+
+def size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
+
+
+def has_ended(process: WarmProcess) -> bool:
+    """Return whether nothing but its exit code is left of a process."""
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_killed_at_ten_random_moments_it_ends_with_the_same_weights(
-    undisturbed: Path, tmp_path: Path
+    undisturbed: Path, tmp_path: Path, warm_python: WarmPython
 ) -> None:
     rng, kills, attempt = random.Random(7), 0, 0
     while kills < 10:
         folder = tmp_path / str(attempt)
-        kills += kill_at_random(folder, rng, "--deterministic")
+        kills += kill_at_random(warm_python, folder, rng, "--deterministic")
         attempt += 1
         assert weights(folder) == weights(undisturbed)
         assert trained_groups(folder) == trained_groups(undisturbed)
@@ -155,20 +159,22 @@ def test_killed_at_ten_random_moments_it_ends_with_the_same_weights(
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_outside_deterministic_mode_the_ledger_agrees_too(tmp_path: Path) -> None:
-    kill_at_random(tmp_path, random.Random(11))
+def test_outside_deterministic_mode_the_ledger_agrees_too(
+    tmp_path: Path, warm_python: WarmPython
+) -> None:
+    kill_at_random(warm_python, tmp_path, random.Random(11))
     assert_no_task_was_lost_or_repeated(tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(1200)
 def test_killed_at_ten_random_moments_while_it_samples_ahead_the_ledger_agrees(
-    tmp_path: Path,
+    tmp_path: Path, warm_python: WarmPython
 ) -> None:
     rng, kills, attempt = random.Random(13), 0, 0
     while kills < 10:
         folder = tmp_path / str(attempt)
-        kills += kill_at_random(folder, rng, "--max-staleness", "2")
+        kills += kill_at_random(warm_python, folder, rng, "--max-staleness", "2")
         attempt += 1
         assert_no_task_was_lost_or_repeated(folder)
         assert_no_token_was_older_than(2, folder)
