@@ -9,7 +9,8 @@ are lent break with their next call, those that are idle are replaced.
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from ray import cloudpickle
@@ -148,21 +149,43 @@ class ActorInstance(RemoteInstance):
         """Make the environment on its node."""
         self.methods = await self._host.make(self._number, self._pooling.make_seconds)
 
+    def attribute(self, name: str) -> Any:
+        """Return a method or a value; an async method waits in the event loop.
+
+        A thread for each call would bound how many chains use their environments at once.
+        """
+        in_thread = super().attribute(name)
+        if not self.methods.get(name):
+            return in_thread
+
+        async def method(*args: Any, **kwargs: Any) -> Any:
+            if not self._one_call_at_a_time.acquire(blocking=False):
+                return await in_thread(*args, **kwargs)  # It waits for the call before it.
+            try:
+                return await self._call_async(name, args, kwargs)
+            finally:
+                self._one_call_at_a_time.release()
+
+        return method
+
+    async def _call_async(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        seconds = self._seconds_for(name)
+        with self._guarded(name, seconds), _breaks():
+            value, self._unfit = await self._host.worker.call(
+                "call", self._number, name, args, kwargs, seconds=seconds + ANSWER_SECONDS
+            )
+        return value
+
     def _exchange(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], deadline: float
     ) -> Any:
         if name == "close":
             return None  # `end` closes it
-        limits = self._pooling
-        seconds = limits.reset_seconds if name == "reset" else limits.call_seconds
-        try:
+        seconds = self._seconds_for(name) + ANSWER_SECONDS
+        with _breaks():
             value, self._unfit = self._host.worker.call_blocking(
-                "call", self._number, name, args, kwargs, seconds=seconds + ANSWER_SECONDS
+                "call", self._number, name, args, kwargs, seconds=seconds
             )
-        except WorkerLostError as error:
-            raise BrokenInstanceError(str(error)) from error
-        except TimeoutError as error:
-            raise BrokenInstanceError from error
         return value
 
     def _stop(self) -> None:
@@ -182,6 +205,17 @@ class ActorInstance(RemoteInstance):
             worker.lose(f"closing an environment failed: {error!r}")
         finally:
             self._host.used -= 1
+
+
+@contextmanager
+def _breaks() -> Iterator[None]:
+    """Report a lost or silent actor as a broken instance."""
+    try:
+        yield
+    except WorkerLostError as error:
+        raise BrokenInstanceError(str(error)) from error
+    except TimeoutError as error:
+        raise BrokenInstanceError from error
 
 
 def _pickled(spec: EnvSpec) -> bytes:

@@ -4,7 +4,8 @@ import functools
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from agentfly.errors import EnvError
@@ -101,28 +102,36 @@ class RemoteInstance(ABC):
         if self._fault is None and self._one_call_at_a_time.acquire(blocking=False):
             try:
                 if "close" in self.methods:
-                    self._guarded("close", (), {}, self._pooling.close_seconds)
+                    self._exchange_guarded("close", (), {}, self._pooling.close_seconds)
             finally:
                 self._fault = "it is closed"
                 self._one_call_at_a_time.release()
 
     def _call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
-        is_reset = name == "reset"
-        seconds = self._pooling.reset_seconds if is_reset else self._pooling.call_seconds
+        seconds = self._seconds_for(name)
         if not self._one_call_at_a_time.acquire(timeout=min(seconds, threading.TIMEOUT_MAX)):
             raise EnvError(f"{self.name} was busy with other calls for {seconds:g} s")
         try:
-            return self._guarded(name, args, kwargs, seconds)
+            return self._exchange_guarded(name, args, kwargs, seconds)
         finally:
             self._one_call_at_a_time.release()
 
-    def _guarded(
+    def _seconds_for(self, name: str) -> float:
+        return self._pooling.reset_seconds if name == "reset" else self._pooling.call_seconds
+
+    def _exchange_guarded(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], seconds: float
     ) -> Any:
+        with self._guarded(name, seconds):
+            return self._exchange(name, args, kwargs, time.monotonic() + seconds)
+
+    @contextmanager
+    def _guarded(self, name: str, seconds: float) -> Iterator[None]:
+        """Refuse a call of a broken instance; make one that breaks unfit for any other."""
         if self._fault is not None:
             raise EnvError(f"{self.name} can't be used any more: {self._fault}")
         try:
-            return self._exchange(name, args, kwargs, time.monotonic() + seconds)
+            yield
         except BrokenInstanceError as error:
             reason = str(error) or f"{name} did not answer within {seconds:g} s"
             self._fault = reason
