@@ -12,11 +12,9 @@ Run with `make bench-scale`; about ten minutes on two quiet cores.
 """
 
 import asyncio
-import heapq
 import json
 import math
 import os
-import random
 import subprocess
 import sys
 import tempfile
@@ -28,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.report import report
+from benchmarks.scale_simulation import SATURATED, simulate
 
 from agentfly import Agent, Limits, ScriptedEngine, tool
 from agentfly.chat import CHATML_TOKENS, ByteTokenizer
@@ -225,69 +224,6 @@ async def _watch_memory(peak: list[int]) -> None:
         await asyncio.sleep(0.05)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Simulated:
-    """What a simulation of many chains says."""
-
-    chains_per_s: float
-    ideal_per_s: float
-    driver_share: float
-    """Share of the time in which the run's own process is busy."""
-    node_share: float
-    """The same of the busiest core of the nodes, one per node."""
-    wait_p99_s: float
-    """Seconds that an event of a chain waits for the run's own process."""
-
-    @property
-    def bottleneck(self) -> str:
-        if max(self.driver_share, self.node_share) < SATURATED:
-            return "none: the generation itself, and the number of environments"
-        return "the run's own process" if self.driver_share > self.node_share else "the nodes"
-
-
-SATURATED = 0.9
-
-
-def simulate(
-    chains: int, nodes: int, *, driver_ms: float, node_ms: float, turn_seconds: float
-) -> Simulated:
-    """Simulate chains whose every turn passes through one driver and then one core of a node.
-
-    A turn is a generation, then a share of the driver's and of the node's CPU time of a chain,
-    each taken in the order of arrival.
-    """
-    rng = random.Random(7)
-    driver_each, node_each = driver_ms / 1e3 / TURNS, node_ms / 1e3 / TURNS
-    driver_free, node_free = 0.0, [0.0] * nodes
-    driver_busy, node_busy = 0.0, [0.0] * nodes
-    ready = [(rng.uniform(0, turn_seconds), chain) for chain in range(chains)]
-    heapq.heapify(ready)
-    waits, finished = [], 0
-    end, half = 6 * turn_seconds, 3 * turn_seconds
-    while ready[0][0] < end:
-        now, chain = heapq.heappop(ready)
-        begin = max(now, driver_free)
-        driver_free = begin + driver_each
-        node = chain % nodes
-        node_begin = max(driver_free, node_free[node])
-        node_free[node] = node_begin + node_each
-        if now >= half:  # after the chains have settled
-            waits.append(begin - now)
-            driver_busy += driver_each
-            node_busy[node] += node_each
-            finished += 1
-        heapq.heappush(ready, (node_free[node] + rng.uniform(0.5, 1.5) * turn_seconds, chain))
-    seconds = end - half
-    waits.sort()
-    return Simulated(
-        chains_per_s=min(finished / TURNS, seconds / driver_each / TURNS) / seconds,
-        ideal_per_s=chains / (turn_seconds * TURNS),
-        driver_share=min(1.0, driver_busy / seconds),
-        node_share=min(1.0, max(node_busy) / seconds),
-        wait_p99_s=waits[math.ceil(len(waits) * 0.99) - 1],
-    )
-
-
 def growth_exponent(measured: Sequence[Measured]) -> float:
     """Return the slope of log(CPU of the whole size) over log(chains): 1 is linear."""
     points = [(math.log(m.chains), math.log(m.driver_cpu_ms * m.finished)) for m in measured]
@@ -321,25 +257,38 @@ def main() -> None:
     local = [_in_own_process("local", chains) for chains in SIZES]
     far = _in_own_process("ray", SIZES[-1])
     numbers = {
-        "local_4000_lease_p50_ms": local[-1].lease_p50_ms,
-        "local_4000_lease_p99_ms": local[-1].lease_p99_ms,
-        "local_4000_chains_per_s": local[-1].chains_per_s,
-        "ray_4000_lease_p50_ms": far.lease_p50_ms,
-        "ray_4000_lease_p99_ms": far.lease_p99_ms,
-        "ray_4000_chains_per_s": far.chains_per_s,
+        **_leases("local", *local),
+        **_leases("ray", far),
         "growth_exponent": growth_exponent(local),
         "bytes_per_chain": local[-1].bytes_per_chain,
+        "local_driver_cpu_ms_per_chain": local[-1].driver_cpu_ms,
         "ray_driver_cpu_ms_per_chain": far.driver_cpu_ms,
         "ray_node_cpu_ms_per_chain": far.node_cpu_ms,
+        "ray_bytes_per_chain": far.bytes_per_chain,
+        "ray_actors_mb": far.actors_mb,
+        **_beyond(far),
     }
+    report("scale", numbers, aims={"growth_exponent": "at most linear: about 1"})
+
+
+def _leases(where: str, *measured: Measured) -> dict[str, float]:
+    shown = ("lease_p50_ms", "lease_p99_ms", "chains_per_s")
+    return {f"{where}_{m.chains}_{name}": getattr(m, name) for m in measured for name in shown}
+
+
+def _beyond(far: Measured) -> dict[str, float]:
+    """Simulate more chains on more nodes with these CPU times, and print what limits them."""
+    chains, nodes = SIMULATED
+    numbers = {"simulated_driver_memory_gb": far.bytes_per_chain * chains / 1e9}
     for turn_seconds in (3.0, 30.0):
         simulated = simulate(
-            *SIMULATED,
+            chains,
+            nodes,
+            turns=TURNS,
             driver_ms=far.driver_cpu_ms,
             node_ms=far.node_cpu_ms,
             turn_seconds=turn_seconds,
         )
-        chains, nodes = SIMULATED
         print(
             f"  simulated: {chains:,} chains on {nodes} nodes with turns of {turn_seconds:g} s: "
             f"{simulated.chains_per_s:,.0f} of {simulated.ideal_per_s:,.0f} chains/s; the run's "
@@ -347,11 +296,11 @@ def main() -> None:
             f"{simulated.node_share:.0%}; an event waits {simulated.wait_p99_s:.3g} s (p99). "
             f"Bottleneck: {simulated.bottleneck}"
         )
-        numbers[f"simulated_driver_share_{turn_seconds:g}s_turns"] = simulated.driver_share
-    most = far.driver_cpu_ms / 1e3 / (30.0 * TURNS)
-    print(f"  one driver keeps up with {SATURATED / most:,.0f} chains whose turns take 30 s")
-    numbers["chains_per_driver_30s_turns"] = SATURATED / most
-    report("scale", numbers, aims={"growth_exponent": "at most linear: about 1"})
+        for name in ("chains_per_s", "ideal_per_s", "driver_share", "node_share"):
+            numbers[f"simulated_{turn_seconds:g}s_turns_{name}"] = getattr(simulated, name)
+    share_of_one = far.driver_cpu_ms / 1e3 / (30.0 * TURNS)
+    numbers["chains_per_driver_30s_turns"] = SATURATED / share_of_one
+    return numbers
 
 
 SIMULATED = (100_000, 200)
