@@ -23,12 +23,13 @@ def patiently(start: Callable[[], Any]) -> Any:
 class Nodes:
     """A cluster whose nodes can be killed."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, **more: Any) -> None:
+        """Start them; `more` are resources of the head."""
         from ray.cluster_utils import Cluster
 
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-        head = {**NODE, "include_dashboard": False}
+        head = {**NODE, **more, "include_dashboard": False}
         self.cluster: Any = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
         self.others: list[Any] = []
         for _ in range(count - 1):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cluster import heavy_functions
+from tests.cluster.meeting_room import CHAINS, MeetingRoom
 from tests.patience import until
 from tests.resources.pool_environments import TASK, Box, soon
 
@@ -18,20 +19,25 @@ from agentfly.config import ClusterSettings
 from agentfly.engines import ScriptedEngine
 from agentfly.errors import ConfigError
 from agentfly.resources import EnvironmentManager
+from agentfly.resources.placement import instance
 from agentfly.runtime.process_registry import Identity
+from agentfly.runtime.threads import WorkerThreads
 from agentfly.tools import tool
 from agentfly.types import Context, EnvSpec, Seed, StopReason, Tool, ToolStatus
 
 
-async def test_a_run_starts_a_cluster_and_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_a_run_starts_a_cluster_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = ClusterSettings(ray="local", cpus=2, object_store_mb=100)
     async with open_cluster(settings, log_folder=tmp_path, concurrency=4) as cluster:
         await _lease_an_environment(cluster)
+        await _wait_in_all_environments_at_once(cluster, monkeypatch)
         await _call_heavy_functions(cluster)
         await cluster.collect()
         state = cluster.state()
         pids = [worker.pid for worker in state.workers if worker.pid is not None]
-        assert len(pids) == 1
+        assert len(pids) == 2
         lives = [Identity.of(pid) for pid in pids]
         assert state.metrics["cluster/tasks"] == 5
         await _place_processes(cluster, tmp_path)
@@ -46,6 +52,27 @@ async def _lease_an_environment(cluster: RayCluster) -> None:
         manager.lease([spec], owner="me", deadline=soon(120)) as leased,
     ):
         assert await asyncio.to_thread(leased[spec].reset, TASK, Seed(0)) == "REACH 2."
+
+
+async def _wait_in_all_environments_at_once(
+    cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Call more environments at once than there are threads, and one of them twice."""
+    threads = WorkerThreads(size=1)
+    monkeypatch.setattr(instance, "shared_threads", lambda: threads)
+    spec = EnvSpec(MeetingRoom)
+    async with EnvironmentManager(placement_of=cluster.placement_of) as manager:
+
+        async def meet(number: int) -> int:
+            lease = manager.lease([spec], owner=f"c{number}", deadline=soon(120))
+            async with lease as leased, asyncio.TaskGroup() as group:
+                group.create_task(leased[spec].meet())
+                counting: asyncio.Task[int] = group.create_task(leased[spec].count())
+            return await counting
+
+        async with asyncio.TaskGroup() as chains:
+            counted = [chains.create_task(meet(number)) for number in range(CHAINS)]
+    assert [count.result() for count in counted] == [1] * CHAINS
 
 
 async def _place_processes(cluster: RayCluster, folder: Path) -> None:

@@ -2,19 +2,25 @@
 
 import os
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from tests.training.small_trainer import one_source, settings, train
 
+from agentfly.agents.run_parts import resolve_run
 from agentfly.config import RunSettings
 from agentfly.errors import ConfigError, LearnerLostError, RunError
 from agentfly.observe import read_metrics
 from agentfly.observe.findings import read_findings
-from agentfly.training import trainer
+from agentfly.training import assembly, trainer
 from agentfly.training.learner.peers import LearnerRank, serve_store
 from agentfly.training.learner.sharded_learner import Setup, ShardedLearner
+from agentfly.training.learner_processes import open_learner
 
 TABLES: dict[str, dict[str, Any]] = {
     "grpo": {"algorithm": {"name": "grpo", "kl": {"coefficient": 0.05}}},
@@ -121,6 +127,40 @@ def test_a_run_that_loses_a_learner_process_goes_on_from_its_checkpoint(
     assert "went on after step 1: the learner lost one of its processes" in finding.sentence
     assert "learner process 1 ended with code -9" in finding.sentence
     assert finding.sentence in (run / "log.txt").read_text()
+
+
+class OneGpu:
+    """A cluster that keeps GPU 3 for this process."""
+
+    host = "127.0.0.1"
+    offers_gpus_here = True
+
+    def __init__(self) -> None:
+        self.kept = 0
+
+    def process_groups(self, _: object) -> "OneGpu":
+        return self
+
+    @asynccontextmanager
+    async def start(self, count: int, *_: object) -> AsyncIterator[Any]:
+        self.kept = count
+        yield SimpleNamespace(first_gpu=3, logs="", ended=lambda: None)
+        self.kept = 0
+
+
+async def test_a_learner_of_one_process_keeps_its_gpu_on_a_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_to: list[int] = []
+    monkeypatch.setattr(torch.cuda, "set_device", set_to.append)
+    parts = resolve_run(chosen(tmp_path, "grpo", processes=1, steps=1), sources=[one_source()])
+    cluster: Any = OneGpu()
+    assert assembly._learner_hosts(parts.settings, cluster) is None, "it learns on processors"
+    monkeypatch.setattr(assembly, "device_of", lambda _: torch.device("cuda"))
+    hosts = assembly._learner_hosts(parts.settings, cluster)
+    async with open_learner(parts, tmp_path, hosts=hosts):
+        assert (cluster.kept, set_to) == (1, [3])
+    assert cluster.kept == 0
 
 
 def test_the_number_of_restarts_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

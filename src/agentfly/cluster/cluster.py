@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import ray
 from ray.exceptions import RayError
 
 from agentfly.cluster.actor_pools import ActorPools
@@ -43,6 +44,12 @@ class RayCluster:
         self._log_folder = log_folder
         self._tasks = HeavyTasks(partial(self._append, "tasks"))
         self._pools = ActorPools(self.workers, settings, concurrency=concurrency)
+
+    @property
+    def offers_gpus_here(self) -> bool:
+        """Whether Ray gives the GPUs of this process's node to workers."""
+        here = ray.get_runtime_context().get_node_id()
+        return any(node.total.gpus > 0 for node in self.nodes if node.id == here)
 
     def placement_of(self, where: str) -> Placement:
         """Return how environments are made: in actors on the nodes."""

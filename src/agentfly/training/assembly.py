@@ -27,7 +27,7 @@ from agentfly.training.checkpoint import Checkpoints
 from agentfly.training.health import require_healthy, require_no_timeouts
 from agentfly.training.learner.learner import LocalLearner
 from agentfly.training.learner.memory import engine_cache, free_memory, report_memory
-from agentfly.training.learner.policy import Policy
+from agentfly.training.learner.policy import Policy, device_of
 from agentfly.training.learner.sharded_learner import ShardedLearner
 from agentfly.training.learner_processes import LearnerHosts, open_learner, serve_place
 from agentfly.training.loop import Loop
@@ -361,8 +361,12 @@ async def _cluster(settings: RunSettings, folder: RunFolder) -> AsyncIterator["R
 
 
 def _learner_hosts(settings: RunSettings, cluster: "RayCluster | None") -> LearnerHosts | None:
-    alone = settings.learner.processes == 1
-    return None if cluster is None or alone else cluster.process_groups(serve_place)
+    """Return the cluster where it has to know of the learner: its processes, or its one GPU."""
+    if cluster is None:
+        return None
+    on_gpu = device_of(settings.model.device).type == "cuda" and cluster.offers_gpus_here
+    shared = settings.learner.processes > 1 or on_gpu
+    return cluster.process_groups(serve_place) if shared else None
 
 
 @asynccontextmanager

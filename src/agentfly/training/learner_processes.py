@@ -18,6 +18,8 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
+
 from agentfly.agents.run_parts import RunParts
 from agentfly.config import RunSettings
 from agentfly.errors import ConfigError, LearnerLostError, RunError
@@ -88,14 +90,16 @@ async def open_learner(
     Args:
         parts: Settings and algorithm.
         log_folder: For the logs of other processes.
-        hosts: Where they are started; by default on this machine.
+        hosts: Where they are started; by default on this machine. A learner of one process keeps
+            a GPU there.
     """
     settings, place = parts.settings, torchrun_rank()
     if place is None and not settings.learner.sharded:
-        policy = Policy.load(settings.model, seed=settings.seed)
-        yield LocalLearner(
-            policy, parts.algorithm, settings, sampler_matches=policy.samples_exactly
-        )
+        async with _own_gpu(hosts, log_folder):
+            policy = Policy.load(settings.model, seed=settings.seed)
+            yield LocalLearner(
+                policy, parts.algorithm, settings, sampler_matches=policy.samples_exactly
+            )
         return
     setup = Setup.of(settings, parts.algorithm, named=parts.algorithm_named)
     terms = Terms(settings=settings.learner, device=device_of(settings.model.device).type)
@@ -117,6 +121,18 @@ async def open_learner(
         stack.callback(learner.close)
         await stack.enter_async_context(_watched(learner, others))
         yield learner
+
+
+@asynccontextmanager
+async def _own_gpu(hosts: LearnerHosts | None, log_folder: Path) -> AsyncIterator[None]:
+    """Keep a GPU for a learner of one process, so that no engine is placed on it."""
+    if hosts is None:
+        yield
+        return
+    async with hosts.start(1, "", log_folder) as kept:
+        if kept.first_gpu is not None:
+            torch.cuda.set_device(kept.first_gpu)
+        yield
 
 
 def _require_count(place: LearnerRank, settings: RunSettings) -> None:
