@@ -9,7 +9,7 @@
 #
 #     sbatch examples/cluster/slurm.sh examples/cluster/gpu_nodes.toml
 #
-# A job that is started again resumes the run, if it has got so far as a checkpoint.
+# After a job that ended early, `sbatch slurm.sh gpu_nodes.toml --resume` goes on with its run.
 set -euo pipefail
 env=${AGENTFLY_ENV:-$HOME/agentfly/.venv}
 port=6379

@@ -370,7 +370,7 @@ class ClusterSettings(Settings):
     learner_cpus: float = Field(default=1.0, gt=0)
     """CPUs that each of several learner processes reserves, and as many threads for torch."""
     learner_gpus: float | None = Field(default=None, ge=0)
-    """GPUs that each of them reserves; by default 1 if the nodes have any."""
+    """GPUs that each learner process reserves; by default 1 if the nodes have any."""
     weights: Literal["objects", "folder"] = "objects"
     """Transport of new weights to local engines: Ray's object store, in chunks, or a `folder` that
     all nodes can read. vLLM servers always read a folder."""
