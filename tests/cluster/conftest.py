@@ -11,11 +11,13 @@ NODE: dict[str, Any] = {"num_cpus": 2, "object_store_memory": 100_000_000}
 
 def patiently(start: Callable[[], Any]) -> Any:
     """Start again what Ray gave only 30 s, which a busy machine may not have."""
+    from agentfly.cluster.connection import TOO_SLOW
+
     for _ in range(4):
         try:
             return start()
         except Exception as error:
-            if "timed out during startup" not in str(error):
+            if not any(said in str(error) for said in TOO_SLOW):
                 raise
     return start()
 

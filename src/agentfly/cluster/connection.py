@@ -19,7 +19,8 @@ CONNECT_SECONDS = 120.0
 """Time limit of joining or starting a cluster, and of leaving it."""
 ATTEMPTS = 3
 """Starts of a cluster on this machine, to each of which Ray itself gives 30 s."""
-_TOO_SLOW = "timed out during startup"
+TOO_SLOW = ("timed out during startup", "Timed out waiting for file")
+"""What Ray says when its own processes did not start in time."""
 REACH_SECONDS = 10.0
 """Time limit of reaching the head of a cluster."""
 NAMESPACE = "agentfly"
@@ -67,7 +68,8 @@ async def _joined(settings: ClusterSettings) -> ThreadPoolExecutor:
             await _bounded(connecting, settings.ray)
         except BaseException as error:
             await _leave(thread)
-            if _TOO_SLOW not in str(error) or attempt == ATTEMPTS - 1:
+            too_slow = any(said in str(error) for said in TOO_SLOW)
+            if not too_slow or attempt == ATTEMPTS - 1:
                 raise
             _log.warning("this machine is too busy for Ray to start in time: trying again")
         else:
