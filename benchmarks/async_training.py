@@ -3,6 +3,7 @@
     simulated    the real loop in virtual time: heavy-tailed tools, and a learner that takes as long
                  as sampling does
     real         the model `tiny` and its learner, with a tool that takes most of the sampling time
+                 and as many epochs as make learning take about as long as sampling
 
 Each is run once with `max_staleness` 0 and once with 1. The bound is what the synchronous run spent
 on the longer of its two stages.
@@ -100,7 +101,7 @@ class RealRun:
     """Seconds that a chain waited for its tool, mean over chains."""
 
 
-def real_run(max_staleness: int, tool_seconds: float) -> RealRun:
+def real_run(max_staleness: int, *, tool_seconds: float, epochs: int) -> RealRun:
     """Train `tiny` on a task whose one tool call takes a fixed time."""
     from agentfly import Agent, Source, Trainer, reward, tool
     from agentfly.config import RunSettings
@@ -147,7 +148,7 @@ def real_run(max_staleness: int, tool_seconds: float) -> RealRun:
                     "max_tokens": 16,
                     "max_turns": 2,
                 },
-                "train": {"steps": REAL_STEPS, "epochs": 4},
+                "train": {"steps": REAL_STEPS, "epochs": epochs},
                 "eval": {"at_start": False, "at_end": False, "every": 0},
                 "checkpoint": {"every": 10**6},
                 "track": {"trackers": []},
@@ -167,12 +168,14 @@ def real_run(max_staleness: int, tool_seconds: float) -> RealRun:
 
 
 def real() -> dict[str, float]:
-    """Compare the loops with a real model; a tool takes at least as long as a step's learning."""
-    alone = real_run(0, 0.0)
-    seconds = max(alone.learning, TOOL_TO_GENERATION * alone.sampling) / (REAL_STEPS - 1)
-    synchronous, ahead = (real_run(k, seconds) for k in (0, 1))
+    """Compare the loops with a real model."""
+    alone = real_run(0, tool_seconds=0.0, epochs=1)
+    tool_seconds = TOOL_TO_GENERATION * alone.sampling / (REAL_STEPS - 1)
+    epochs = max(1, round((1 + TOOL_TO_GENERATION) * alone.sampling / alone.learning))
+    synchronous, ahead = (real_run(k, tool_seconds=tool_seconds, epochs=epochs) for k in (0, 1))
     per_step = synchronous.sampling / (REAL_STEPS - 1)
     return {
+        "real_epochs": float(epochs),
         "real_sampling_s": synchronous.sampling,
         "real_learning_s": synchronous.learning,
         "real_synchronous_s": synchronous.total,
