@@ -73,3 +73,19 @@ def test_the_ranges_over_seeds_are_recorded(label: str, algorithm: str) -> None:
 
 
 WHEN = ("before", "after")
+
+
+def test_the_scale_of_the_cluster_s_page_is_recorded() -> None:
+    found = json.loads((ROOT / "benchmarks" / "results" / "scale.json").read_text())
+    page = (ROOT / "docs" / "cluster.md").read_text()
+    columns = ("local_250", "local_1000", "local_4000", "ray_4000")
+    for key, form in {
+        "lease_p50_ms": "{:.1g} ms",
+        "lease_p99_ms": "{:.2g} ms",
+        "chains_per_s": "{:.1f}",
+    }.items():
+        cells = [form.format(found[f"{column}_{key}"]) for column in columns]
+        assert f"| {' | '.join(cells)} |" in page
+    assert f"(exponent {found['growth_exponent']:.2f}:" in page
+    assert f"takes {found['bytes_per_chain'] / 1e3:.0f} KB in the run's process" in page
+    assert f"ends {found['simulated_30s_turns_chains_per_s']:.0f} of the 1,111 chains" in page
