@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from tests.training.learner_cases import make_model
 from tests.training.small_trainer import one_source, settings, train
+from torch.distributed.fsdp import CPUOffloadPolicy, OffloadPolicy
 
 from agentfly.agents.run_parts import resolve_run
 from agentfly.config import RunSettings
@@ -18,6 +20,7 @@ from agentfly.errors import ConfigError, LearnerLostError, RunError
 from agentfly.observe import read_metrics
 from agentfly.observe.findings import read_findings
 from agentfly.training import assembly, trainer
+from agentfly.training.learner import sharding
 from agentfly.training.learner.peers import LearnerRank, serve_store
 from agentfly.training.learner.sharded_learner import Setup, ShardedLearner
 from agentfly.training.learner_processes import open_learner
@@ -65,6 +68,34 @@ def test_a_run_on_two_processes_then_one_then_two_has_the_curve_of_one(
     for ours, theirs in zip(got, expected, strict=True):
         assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-4)
     assert (results[-1].model / "model.safetensors").exists()
+
+
+@pytest.mark.slow
+def test_a_learner_of_one_process_that_offloads_has_the_same_curve(tmp_path: Path) -> None:
+    plain = chosen(tmp_path / "plain", "grpo", processes=1, steps=2)
+    offload = {"offload_optimizer": True, "offload_reference": True}
+    learner = plain.learner.model_copy(update=offload)
+    train(one_source(), chosen=plain)
+    update = {"folder": tmp_path / "offloading", "learner": learner}
+    train(one_source(), chosen=plain.model_copy(update=update))
+    for ours, theirs in zip(*(curve(tmp_path / n) for n in ("offloading", "plain")), strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-4)
+
+
+def test_parts_that_are_offloaded_are_kept_out_of_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    policies: list[type[OffloadPolicy]] = []
+
+    def note(*_: object, offload_policy: OffloadPolicy, **__: object) -> None:
+        policies.append(type(offload_policy))
+
+    monkeypatch.setattr(sharding, "fully_shard", note)
+    model = make_model()
+    for device, offload in (("cuda", True), ("cuda", False), ("cpu", True)):
+        peers: Any = SimpleNamespace(mesh=SimpleNamespace(device_type=device))
+        sharding.shard(model, model, peers, dtype=torch.float32, offload=offload)
+    (first, *_), every = policies, len(policies) // 3
+    assert policies == [first] * every + [OffloadPolicy] * 2 * every
+    assert first is CPUOffloadPolicy
 
 
 def children() -> list[int]:

@@ -304,3 +304,14 @@ def test_the_order_of_minibatches_depends_on_seed_and_step_alone() -> None:
     first, again, other = gradients(0), gradients(0), gradients(5)
     assert all(same(a, b) for a, b in zip(first, again, strict=True))
     assert not same(first[2], other[2])
+
+
+def test_the_critic_has_a_rate_and_a_warm_up_of_its_own() -> None:
+    own = {"lr": 1e-3, "critic_lr": 4e-3, "critic_warmup_steps": 2}
+    learner = make_learner(make_model(), make_algorithm("ppo"), **own)
+    rates = []
+    for step in range(3):
+        metrics = learner.learn(make_groups(seed=step)).metrics
+        assert learner._critic is not None
+        rates.append((metrics["lr"], learner._critic.optimizer._adam.param_groups[0]["lr"]))
+    assert rates == [(1e-3, 2e-3), (1e-3, 4e-3), (1e-3, 4e-3)]
