@@ -3,7 +3,8 @@
     simulated    the real loop in virtual time: heavy-tailed tools, and a learner that takes as long
                  as sampling does
     real         the model `tiny` and its learner, with a tool that takes most of the sampling time
-                 and as many epochs as make learning take about as long as sampling
+                 and as many epochs as make learning take about as long as sampling; its rate is
+                 0, so that both runs sample and learn chains of the same lengths
 
 Each is run once with `max_staleness` 0 and once with 1. The bound is what the synchronous run spent
 on the longer of its two stages.
@@ -37,7 +38,9 @@ REAL_STEPS = 8
 TOOL_SHARE = 0.7
 """Least share of the sampling time that the real run's tool has to take."""
 TOOL_TO_GENERATION = 3.0
-"""Seconds of the real run's tool for each second of generation."""
+"""Seconds in the real run's tool for each second of generation."""
+TURNS = 2
+"""Turns of the real run's chains, each of which calls the tool."""
 AIMS = {
     "simulated_speedup": "≥ 1.6",
     "simulated_over_bound": "≤ 1.15",
@@ -102,7 +105,7 @@ class RealRun:
 
 
 def real_run(max_staleness: int, *, tool_seconds: float, epochs: int) -> RealRun:
-    """Train `tiny` on a task whose one tool call takes a fixed time."""
+    """Train `tiny` on a task whose tool calls take a fixed time."""
     from agentfly import Agent, Source, Trainer, reward, tool
     from agentfly.config import RunSettings
     from agentfly.types import Message, Task, ToolCall, ToolResult, ToolSpec
@@ -118,8 +121,8 @@ def real_run(max_staleness: int, *, tool_seconds: float, epochs: int) -> RealRun
         """Count vowels, which differ from chain to chain."""
         return sum(letter in "aeiou" for letter in final_response) / (1 + len(final_response))
 
-    class CallsOnce:
-        """Kind of agent whose first turn is always a call, whatever the model wrote."""
+    class AlwaysCalls:
+        """Kind of agent whose every turn is a call, whatever the model wrote."""
 
         def open(
             self, task: Task, tools: Sequence[ToolSpec], observation: str | None
@@ -146,16 +149,16 @@ def real_run(max_staleness: int, *, tool_seconds: float, epochs: int) -> RealRun
                     "num_chains": 8,
                     "max_staleness": max_staleness,
                     "max_tokens": 16,
-                    "max_turns": 2,
+                    "max_turns": TURNS,
                 },
-                "train": {"steps": REAL_STEPS, "epochs": epochs},
+                "train": {"steps": REAL_STEPS, "epochs": epochs, "lr": 0.0},
                 "eval": {"at_start": False, "at_end": False, "every": 0},
                 "checkpoint": {"every": 10**6},
                 "track": {"trackers": []},
             }
         )
         rows = [{"id": f"task{i}", "question": f"Say {i}."} for i in range(64)]
-        agent = Agent(tools=[wait], reward=vowels, kind=CallsOnce())
+        agent = Agent(tools=[wait], reward=vowels, kind=AlwaysCalls())
         quiet = RunProgress(quiet=True)
         result = Trainer(Source(agent=agent, tasks=rows), settings, progress=quiet).run()
         steps = [record.metrics for record in result.metrics if "time/step" in record.metrics][1:]
@@ -170,7 +173,7 @@ def real_run(max_staleness: int, *, tool_seconds: float, epochs: int) -> RealRun
 def real() -> dict[str, float]:
     """Compare the loops with a real model."""
     alone = real_run(0, tool_seconds=0.0, epochs=1)
-    tool_seconds = TOOL_TO_GENERATION * alone.sampling / (REAL_STEPS - 1)
+    tool_seconds = TOOL_TO_GENERATION * alone.sampling / (REAL_STEPS - 1) / TURNS
     epochs = max(1, round((1 + TOOL_TO_GENERATION) * alone.sampling / alone.learning))
     synchronous, ahead = (real_run(k, tool_seconds=tool_seconds, epochs=epochs) for k in (0, 1))
     per_step = synchronous.sampling / (REAL_STEPS - 1)
