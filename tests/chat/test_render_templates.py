@@ -92,11 +92,19 @@ def report_of(name: str, kind: str) -> TemplateReport:
     return check_template(renderer_of(name, kind))
 
 
-# The variants for training differ by `{% generation %}` alone: one tokenizer is enough for them.
+APPENDING = ["qwen2_5", "qwen3_instruct_2507", "llama3_1", "llama3_2", "gemma3", "phi3", "lfm2_v2"]
+REWRITING = ["qwen3", "glm4moe", "deepseekv3", "gptoss", "nemotron_3_super", "lfm2_2_5"]
+
 KINDS = [
-    (name, kind)
-    for name in TEMPLATES
-    for kind in (("bytes",) if name.endswith("_training") else ("bytes", "bpe"))
+    *((name, "bytes") for name in TEMPLATES),
+    *(
+        pytest.param(
+            name, "bpe", marks=() if name in (*APPENDING, *REWRITING) else pytest.mark.slow
+        )
+        for name in TEMPLATES
+        # The variants for training differ by `{% generation %}` alone.
+        if not name.endswith("_training")
+    ),
 ]
 every_template = pytest.mark.parametrize("name", TEMPLATES)
 every_template_and_tokenizer = pytest.mark.parametrize(("name", "kind"), KINDS)
@@ -123,10 +131,6 @@ def test_a_stream_is_as_transformers_renders_it_or_the_report_says_why(
     for result in report_of(name, kind).scenarios:
         assert bool(result.differing) == bool(result.rewritten)
         assert bool(result.differing) == bool(result.where)
-
-
-APPENDING = ["qwen2_5", "qwen3_instruct_2507", "llama3_1", "llama3_2", "gemma3", "phi3", "lfm2_v2"]
-REWRITING = ["qwen3", "glm4moe", "deepseekv3", "gptoss", "nemotron_3_super", "lfm2_2_5"]
 
 
 @pytest.mark.parametrize("name", APPENDING)

@@ -92,9 +92,19 @@ def test_a_person_finishes_an_experiment() -> None:
         assert not jvm.child.alive
 
 
-@pytest.mark.parametrize("key", ["\x03", "\x04"], ids=["ctrl-c", "ctrl-d"])
 @pytest.mark.parametrize(
-    "world", [ALFWORLD, pytest.param(SCIENCEWORLD, marks=needs_simulator)], ids=lambda each: each[0]
+    ("world", "key"),
+    [
+        pytest.param(ALFWORLD, "\x03", id="alfworld-ctrl-c"),
+        pytest.param(ALFWORLD, "\x04", id="alfworld-ctrl-d", marks=pytest.mark.slow),
+        pytest.param(
+            SCIENCEWORLD,
+            "\x03",
+            id="scienceworld-ctrl-c",
+            marks=[needs_simulator, pytest.mark.slow],
+        ),
+        pytest.param(SCIENCEWORLD, "\x04", id="scienceworld-ctrl-d", marks=needs_simulator),
+    ],
 )
 def test_ctrl_c_and_ctrl_d_leave_nothing_behind(world: tuple[str, ...], key: str) -> None:
     with agentfly("envs", "play", *world) as (terminal, process):

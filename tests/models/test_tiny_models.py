@@ -49,6 +49,7 @@ def test_the_shipped_weights_are_those_of_the_log(tiny: Any) -> None:
     assert weights == {"model.safetensors": sha256(folder / "model.safetensors")}
 
 
+@pytest.mark.slow
 def test_tiny_solves_about_a_third_of_the_questions(tiny: Any, tokenizer: Any) -> None:
     assert 0.2 < solve_rate(tiny, tokenizer, questions=192, seed=1) < 0.5
 
@@ -74,6 +75,7 @@ def test_tiny_random_is_the_same_everywhere(cache: Path, monkeypatch: pytest.Mon
     assert model.num_parameters() == model_info("tiny-random").parameters
 
 
+@pytest.mark.slow
 def test_pre_training_learns_and_repeats_itself(tmp_path: Path) -> None:
     recipe = Recipe(max_tokens=2400, rows=2, warmup_steps=4, measure_every=1200)
     folders = [tmp_path / "one", tmp_path / "two"]

@@ -38,6 +38,7 @@ def test_the_shipped_tokenizer_is_what_the_script_makes(tmp_path: Path) -> None:
         assert (tmp_path / name).read_text() == (resolve_model("tiny") / name).read_text()
 
 
+@pytest.mark.slow
 def test_every_character_of_unicode_comes_back(tokenizer: Any) -> None:
     characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code <= 0xDFFF]
     for start in range(0, len(characters), 50_000):

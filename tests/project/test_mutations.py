@@ -70,9 +70,10 @@ MUTATIONS = [
     Mutation(
         fault="a failed reward scored as 0",
         file="rollout/chain.py",
-        old='            return self._record(stop_reason_for(error), f"{type(error).__name__}: '
-        '{error}")\n        if score',
-        new="            return replace(trajectory, score=Score(value=0.0))\n        if score",
+        old='                return self._record(stop_reason_for(error), f"{type(error).__name__}: '
+        '{error}")\n        self._emit(Rewarded',
+        new="                return replace(trajectory, score=Score(value=0.0))\n"
+        "        self._emit(Rewarded",
         tests=FAILURES,
     ),
 ]

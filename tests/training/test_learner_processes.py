@@ -144,7 +144,8 @@ def saving_each_step(folder: Path, **learner: int) -> RunSettings:
     )
 
 
-@pytest.mark.parametrize("before", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("before", [True, False])
 def test_a_run_that_loses_a_learner_process_goes_on_from_its_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, before: bool
 ) -> None:

@@ -18,7 +18,7 @@ class ChainHandle:
     (<StopReason.SURPLUS: 'surplus'>, "tool 'search' in turn 2")
     """
 
-    _doing: str | Callable[[], str] = "nothing yet"
+    _doing: str | Callable[[], str] = field(default="nothing yet", init=False)
     since: float = field(default_factory=time.monotonic)
     """Time of the last report, on the system's monotonic clock."""
     stopped: StopReason | None = None

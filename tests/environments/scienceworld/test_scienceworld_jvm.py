@@ -59,6 +59,7 @@ def opened(pool: JvmPool) -> Iterator[Callable[[], World]]:
         world.close()
 
 
+@pytest.mark.slow
 def test_worlds_fill_jvms_up_to_a_bound(pool: JvmPool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pools, "WORLDS_PER_JVM", 1)
     monkeypatch.setattr(pools, "MAX_JVMS", 2)
@@ -114,6 +115,7 @@ def test_an_idle_jvm_makes_room_for_one_of_other_simplifications(
         world.close()
 
 
+@pytest.mark.slow
 def test_nothing_is_written_where_the_run_is_nor_where_the_package_is(
     opened: Callable[[], World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +150,7 @@ def test_an_idle_jvm_is_ended(pool: JvmPool, monkeypatch: pytest.MonkeyPatch) ->
     assert pool.jvms == ()
 
 
+@pytest.mark.slow
 def test_a_jvm_is_idle_since_its_last_world_left(pool: JvmPool) -> None:
     World(pool).close()
     (jvm,) = pool.jvms
@@ -271,6 +274,7 @@ def test_no_jvm_outlives_a_killed_run() -> None:
     wait_until(lambda: not is_running(pid))
 
 
+@pytest.mark.slow
 def test_no_jvm_outlives_a_run_that_ends() -> None:
     script = SCRIPT.replace("time.sleep(600)", "world.close()")
     done = subprocess.run(
@@ -280,6 +284,7 @@ def test_no_jvm_outlives_a_run_that_ends() -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_an_environment_whose_jvm_died_can_be_reset() -> None:
     env = ScienceWorld()
     env.reset(task(*EASY), Seed(0))
