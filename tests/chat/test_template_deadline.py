@@ -24,6 +24,11 @@ HANGING = {
         "{% for i in [1, 2] recursive %}{% if loop.depth < 60 %}{{ loop([1, 2]) }}{% endif %}"
         "{% endfor %}"
     ),
+    "short lists": (
+        "{% set l = range(50) | list %}"
+        + "".join(f"{{% for {name} in l %}}" for name in "abcdefg")
+        + "{% endfor %}" * 7
+    ),
 }
 
 

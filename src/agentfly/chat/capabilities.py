@@ -92,6 +92,8 @@ class Capabilities:
 
 def text_view(message: Message) -> str:
     """Return a message's text; pictures are only named, for these templates carry text alone."""
+    if not message.images:
+        return well_formed(message.content)
     named = [f"[image: {image.media_type}, {len(image.data)} bytes]" for image in message.images]
     return "\n".join([part for part in (well_formed(message.content), *named) if part])
 

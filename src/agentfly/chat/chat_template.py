@@ -59,7 +59,7 @@ class ChatTemplate:
         """Variables that the template gets in addition to the conversation."""
         # Merged once with the environment's globals, which Jinja would do for every rendering.
         self._variables = {
-            **self._compiled.globals,
+            **environment().globals,
             "documents": None,
             "strftime_now": self.date.strftime,
             **self.variables,
@@ -165,7 +165,8 @@ def template_options(source: str) -> frozenset[str]:
 @lru_cache(maxsize=128)
 def _compile(source: str) -> jinja2.Template:
     try:
-        return environment().from_string(source)
+        # Without globals: every rendering is given them with its variables.
+        return jinja2.Template.from_code(environment(), environment().compile(source), {})
     except jinja2.TemplateSyntaxError as error:
         raise ConfigError(
             f"the chat template is not valid Jinja (line {error.lineno}): {error.message}"

@@ -60,6 +60,8 @@ class CompletionReader:
 
     def _up_to_stop(self, text: str) -> str:
         """Cut the text behind the format's first stop string, and before a spelled-out end."""
+        if not self.call_format.stop_strings and not self.spelled_ends:
+            return text
         stops = [(text.find(stop), len(stop)) for stop in self.call_format.stop_strings]
         stops += [(text.find(end), 0) for end in self.spelled_ends]
         found = [(position, length) for position, length in stops if position >= 0]

@@ -88,10 +88,13 @@ class ByteTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text; broken UTF-8 and unknown ids become U+FFFD."""
-        return "".join(
-            bytes(run).decode(errors="replace") if is_byte else "".join(map(self._name, run))
-            for is_byte, run in groupby(ids, key=_BYTE_IDS.__contains__)
-        )
+        try:
+            return bytes(ids).decode(errors="replace")
+        except ValueError:  # not all of them are bytes
+            return "".join(
+                bytes(run).decode(errors="replace") if is_byte else "".join(map(self._name, run))
+                for is_byte, run in groupby(ids, key=_BYTE_IDS.__contains__)
+            )
 
     def _name(self, token: int) -> str:
         index = token - _BYTES

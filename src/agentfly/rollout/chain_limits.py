@@ -65,7 +65,7 @@ class CallBudget:
         allowed = int(min(len(calls), self._limits.max_tool_calls - self._calls))
         self._calls += len(calls)
         ran = await in_order([run(place, call) for place, call in enumerate(calls[:allowed])])
-        return (*ran, *(_NOT_RUN for _ in calls[allowed:]))
+        return ran + (_NOT_RUN,) * (len(calls) - allowed)
 
     def stop_after(self, results: Sequence[ToolResult]) -> StopReason | None:
         """Return why a turn's results end the chain; None if they do not."""

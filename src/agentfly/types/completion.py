@@ -97,9 +97,11 @@ class Completion:
             )
         if not all(map(math.isfinite, self.logprobs)):
             raise ValueError("the logprob of a sampled token must be finite")
-        if any(count < 1 for _, count in self.versions):
-            raise ValueError(f"a run of versions needs at least one token: got {self.versions}")
-        covered = sum(count for _, count in self.versions)
+        covered = 0
+        for _, count in self.versions:
+            if count < 1:
+                raise ValueError(f"a run of versions needs at least one token: got {self.versions}")
+            covered += count
         if covered != len(self.token_ids):
             raise ValueError(
                 f"every sampled token needs a weights version: got {len(self.token_ids)} tokens "
