@@ -56,6 +56,28 @@ def test_filters_and_limit(run: Path) -> None:
     assert (wrong.exit_code, "unknown stop reason" in wrong.output) == (2, True)
 
 
+def test_one_table_of_several_steps(run: Path) -> None:
+    both = show("demo", "--from-step", "3", "--sort", "reward").output
+    rows = [line.split()[:3] for line in both.splitlines() if "/0/" in line]
+    assert rows == [
+        ["4", "6*7/0/1", "0.00"],
+        ["3", "old/0/0", "0.25"],
+        ["4", "8*9/0/0", "0.50"],
+        ["4", "6*7/0/0", "1.00"],
+        ["4", "8*9/0/1", "-"],
+    ]
+    assert "6*7" not in show("demo", "--to-step", "3").output
+    none = show("demo", "--from-step", "5")
+    assert (none.exit_code, "Steps that have some: 3, 4" in none.output) == (2, True)
+    wrong = show("demo", "1", "--from-step", "3")
+    assert (wrong.exit_code, "leave out the chain" in " ".join(wrong.output.split())) == (2, True)
+
+
+def test_chains_of_one_version_of_the_weights(run: Path) -> None:
+    assert "6*7/0/0" in show("demo", "--weights-version", "0").output
+    assert "matches" in show("demo", "--weights-version", "1").output
+
+
 def test_a_chain_by_number_and_by_id_wherever_it_is(run: Path) -> None:
     assert "<Trajectory 6*7/0/1: reward 0.00" in show("demo", "2").output
     assert "<Trajectory old/0/0: reward 0.25" in show("demo", "old/0/0").output

@@ -1,11 +1,13 @@
 """`agentfly show`: what the model saw and said, chain by chain and token by token."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from agentfly.cli.command import cli_errors
 from agentfly.errors import AgentFlyError, ConfigError
@@ -31,6 +33,12 @@ def show(  # noqa: PLR0913 - each is an option of the command
     *,
     step: Annotated[
         int | None, typer.Option(help="The step; by default the last one that has chains.")
+    ] = None,
+    from_step: Annotated[
+        int | None, typer.Option(help="The table of all steps from this one on.")
+    ] = None,
+    to_step: Annotated[
+        int | None, typer.Option(help="The table of all steps up to this one.")
     ] = None,
     held_out: Annotated[
         bool, typer.Option("--held-out", help="The held-out chains of the evaluation after it.")
@@ -74,6 +82,10 @@ def show(  # noqa: PLR0913 - each is an option of the command
     failing: Annotated[
         bool, typer.Option("--failing", help="Chains with a call that did not succeed.")
     ] = False,
+    weights_version: Annotated[
+        int | None,
+        typer.Option(help="Chains whose first token was sampled by the weights of this version."),
+    ] = None,
     sort: Annotated[
         str | None,
         typer.Option(help="Order: reward, turns, calls, tokens, stop, task; -reward: downwards."),
@@ -92,6 +104,7 @@ def show(  # noqa: PLR0913 - each is an option of the command
         agentfly show sums 3
         agentfly show sums 3 --tokens
         agentfly show sums --held-out --step 0
+        agentfly show sums --from-step 5 --sort reward --limit 10
         agentfly show sums --trial          # does the model call its tools?
         agentfly show chains.jsonl          # what Agent.run(save_to=...) wrote
     """  # noqa: D301 - a real \\b keeps lines apart
@@ -108,26 +121,57 @@ def show(  # noqa: PLR0913 - each is an option of the command
             cause=cause,
             unscored=unscored,
             failing=failing,
+            weights_version=weights_version,
         )
         console = Console(soft_wrap=False)
+        if from_step is not None or to_step is not None:
+            if chain is not None or step is not None or trial:
+                raise ConfigError(
+                    "--from-step and --to-step show the table of several steps: leave out the "
+                    "chain, --step and --trial"
+                )
+            files = found.chain_files_between(from_step, to_step, held_out=held_out)
+            _show_steps(files, wanted, sort, console, limit)
+            return
         file = found.trial_file if trial else found.chain_file(step, held_out=held_out)
         if chain is None:
             rows = _rows(file, wanted)
-            _show_table(file, iter(sort_rows(rows, sort)) if sort else rows, console, limit)
+            _show_table(file, _sorted(rows, sort), console, limit)
         else:
             one = _find(found, chain, file, others=not trial and step is None)
             _show_one(found, one, console, tokens=tokens, trust=trust)
 
 
+def _show_steps(
+    files: list[ChainFile], wanted: ChainFilter, sort: str | None, console: Console, limit: int
+) -> None:
+    """Show one table of several steps, in which chains have the number of their step."""
+    rows = (
+        replace(row, number=file.step) for file in reversed(files) for row in _rows(file, wanted)
+    )
+    title = f"{files[0].title} to {files[-1].title}"
+    table = chain_table(islice(chosen := _sorted(rows, sort), limit), numbered="step")
+    _print_table(table, title, console, limit, more=next(chosen, None) is not None)
+
+
 def _show_table(file: ChainFile, rows: Iterator[ChainRow], console: Console, limit: int) -> None:
     table = chain_table(islice(rows, limit))
-    table.title = f"{file.title}, {file.path.name}"
+    title = f"{file.title}, {file.path.name}"
+    _print_table(table, title, console, limit, more=next(rows, None) is not None)
+
+
+def _sorted(rows: Iterator[ChainRow], sort: str | None) -> Iterator[ChainRow]:
+    return iter(sort_rows(rows, sort)) if sort else rows
+
+
+def _print_table(table: Table, title: str, console: Console, limit: int, *, more: bool) -> None:
+    table.title = title
     table.title_justify = "left"
     if not table.row_count:
-        console.print(f"No chain of {file.title} matches.")
+        console.print(f"No chain of {title} matches.")
         return
     console.print(table)
-    if next(rows, None) is not None:
+    if more:
         console.print(f"There are more: --limit {10 * limit} shows them, filters find some.")
 
 

@@ -25,11 +25,11 @@ KIND_STYLES = {
 MARKS = {TokenKind.TRAINED: "+", TokenKind.MASKED: "-", TokenKind.SAMPLED: "?"}
 
 
-def chain_table(rows: Iterable[ChainRow]) -> Table:
-    """Return chains as a table, one line each."""
+def chain_table(rows: Iterable[ChainRow], *, numbered: str = "#") -> Table:
+    """Return chains as a table, one line each; `numbered` is the name of their numbers."""
     shown = list(rows)
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("#", "chain", "reward", "turns", "calls", "tokens", "stop"):
+    for name in (numbered, "chain", "reward", "turns", "calls", "tokens", "stop"):
         texts = {"chain": [row.chain_id for row in shown], "stop": [str(row.stop) for row in shown]}
         width = max(map(len, texts.get(name, [])), default=0)
         width = max(len(name), min(width, MAX_ID))

@@ -37,6 +37,8 @@ class ChainFilter:
     """Only chains without a reward."""
     failing: bool = False
     """Only chains with a call, of the tool if one is named, that did not succeed."""
+    weights_version: int | None = None
+    """Version of the weights that sampled a chain's first token."""
 
     @classmethod
     def read(  # noqa: PLR0913 - each is an option of the user
@@ -52,6 +54,7 @@ class ChainFilter:
         cause: str | None = None,
         unscored: bool = False,
         failing: bool = False,
+        weights_version: int | None = None,
     ) -> "ChainFilter":
         """Make a filter from options as users give them; ConfigError for an unknown stop reason."""
         reasons = [str(reason) for reason in StopReason]
@@ -68,6 +71,7 @@ class ChainFilter:
             cause=cause or None,
             unscored=unscored,
             failing=failing,
+            weights_version=weights_version,
         )
 
     def matches(self, chain: Trajectory) -> bool:
@@ -77,6 +81,7 @@ class ChainFilter:
             and self.stop in (None, chain.stop)
             and self.group in (None, chain.group_id)
             and self.cause in (None, failure_cause(chain))
+            and self.weights_version in (None, first_version(chain))
             and (not self.unscored or chain.reward is None)
             and (self.task is None or _is_of_task(chain, self.task.casefold()))
             and (self.tool is None or self.tool in _called(chain))
@@ -91,6 +96,12 @@ class ChainFilter:
             return False
         above = self.min_reward is None or chain.reward >= self.min_reward
         return above and (self.max_reward is None or chain.reward <= self.max_reward)
+
+
+def first_version(chain: Trajectory) -> int | None:
+    """Return the version of the weights that sampled a chain's first token, if any did."""
+    completions = (turn.completion for turn in chain.turns)
+    return next((each.versions[0][0] for each in completions if each and each.versions), None)
 
 
 SORTED: Mapping[str, Callable[["ChainRow"], Any]] = {

@@ -22,6 +22,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from agentfly.errors import AgentFlyError, FormatError
+from agentfly.observe.chain_filter import first_version
 from agentfly.observe.chain_place import BEGINNING, Place, placed_lines, read_line
 from agentfly.observe.chain_text import question
 from agentfly.observe.recorded_run import ChainFile, RecordedRun
@@ -90,7 +91,7 @@ class IndexRow:
             tools=_tools(chain),
             seconds=_seconds(chain),
             longest=_longest(chain),
-            version=next((each.versions[0][0] for each in completions if each.versions), None),
+            version=first_version(chain),
             question=shorten(question(chain), QUESTION_CHARACTERS),
         )
 

@@ -164,6 +164,25 @@ class RecordedRun:
         begun = (file for file in reversed(chosen) if next(file.read(), None) is not None)
         return next(begun, chosen[-1])
 
+    def chain_files_between(
+        self, first: int | None, last: int | None, *, held_out: bool = False
+    ) -> list["ChainFile"]:
+        """Return the chains of all steps within two, both included.
+
+        Raises ConfigError if there are none.
+        """
+        held_out = held_out or self.kind == "evaluation"
+        files = [file for file in self.chain_files if file.held_out == held_out]
+        chosen = [
+            file
+            for file in files
+            if (first is None or file.step >= first) and (last is None or file.step <= last)
+        ]
+        if not chosen:
+            known = ", ".join(str(file.step) for file in files) or "none"
+            raise ConfigError(f"{self.path} has no such chains. Steps that have some: {known}")
+        return chosen
+
     @property
     def trial_file(self) -> "ChainFile":
         """Chains that were tried before the first step; ConfigError if there are none."""
