@@ -89,3 +89,14 @@ def test_the_scale_of_the_cluster_s_page_is_recorded() -> None:
     assert f"(exponent {found['growth_exponent']:.2f}:" in page
     assert f"takes {found['bytes_per_chain'] / 1e3:.0f} KB in the run's process" in page
     assert f"ends {found['simulated_30s_turns_chains_per_s']:.0f} of the 1,111 chains" in page
+
+
+def test_the_speed_of_asynchronous_training_is_recorded() -> None:
+    found = json.loads((ROOT / "benchmarks" / "results" / "async.json").read_text())
+    page = (ROOT / "docs" / "async.md").read_text()
+    speed, bound = found["simulated_speedup"], found["simulated_over_bound"]
+    assert f"{speed:.2f} times as fast, {bound:.2f} times the longer of the two stages" in page
+    share = found["real_learning_s"] / found["real_sampling_s"]
+    assert f"{found['real_tool_share']:.0%} of the sampling time and learning that takes" in page
+    assert f"takes {share:.0%} as long as sampling: {found['real_speedup']:.2f} times" in page
+    assert f"{found['real_over_bound']:.2f} times the longer stage" in page
