@@ -182,6 +182,10 @@ def test_equal_rewards_are_no_finding_once_rewards_differ(tmp_path: Path) -> Non
     assert "harder" in found.way_out
     findings.take(2, [group(1.0, 0.0)], replace(learned, updates=1))
     assert read_findings(tmp_path / FINDINGS) == ()
+    findings.take(3, [group(1.0, 1.0)] * 16, learned)
+    assert read_findings(tmp_path / FINDINGS) == (), "it has learned to solve them"
+    findings.take(4, [group(0.0, 0.0)] * 16, learned)
+    assert [found.kind for found in read_findings(tmp_path / FINDINGS)] == [found.kind]
 
 
 def no_token(turns: Sequence[Turn]) -> list[bool]:

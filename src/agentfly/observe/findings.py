@@ -319,12 +319,14 @@ class _Seen:
         if self.flat_steps < FLAT_STEPS and self.flat_chains < FLAT_CHAINS:
             return []
         values = sorted(self.rewards_seen)
+        easy = min(values) >= 1.0
+        if easy and self.solved < self.chains:
+            return []  # The run itself has taught the model to solve them.
         what = (
             f"got the reward {values[0]:g}"
             if len(values) == 1
             else "got the same reward as the others of its task"
         )
-        easy = min(values) >= 1.0
         return [
             (
                 FindingKind.FLAT_REWARDS,
