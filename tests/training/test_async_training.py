@@ -2,24 +2,28 @@
 
 import asyncio
 import hashlib
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from tests.training.learner_cases import make_model
+from tests.training.learner_cases import make_groups, make_model
 from tests.training.small_trainer import one_source, settings, train
 
 from agentfly.agents.run_parts import resolve_run
 from agentfly.config import RunSettings, SettingsError
 from agentfly.engines.local import LocalEngine
 from agentfly.observe import RunProgress
+from agentfly.runtime.clock import LoopClock
+from agentfly.tasks import Ledger, Visit
 from agentfly.training.assembly import open_run
 from agentfly.training.async_sampler import AsyncSampler
 from agentfly.training.rollout_stages import StepSampler
 from agentfly.training.staleness import StalenessWindow
 from agentfly.training.task_mix import read_sources
-from agentfly.types import Completion, Request, SamplingParams, Seed, SharedTensors
+from agentfly.types import Completion, Group, Request, SamplingParams, Seed, SharedTensors, Task
 
 
 def weights_of(folder: Path, step: int) -> str:
@@ -109,3 +113,37 @@ async def test_an_engine_with_a_copy_samples_from_it_until_new_weights_are_publi
     assert after.versions == ((1, 8),)
     assert after.logprobs != before.logprobs
     await engine.close()
+
+
+class _Planner:
+    """The part of a planner that a sampler needs to take over what was finished."""
+
+    def __init__(self) -> None:
+        tasks = [Task(id=f"task{i}", messages=()) for i in range(5)]
+        self.ledger = Ledger.open(None, tasks, seed=Seed(7))
+        self.finished: list[str] = []
+
+    def finish(self, group: Group) -> None:
+        self.finished.append(group.id)
+
+    def plan(self, visit: Visit) -> str:
+        return visit.group_id
+
+
+async def test_groups_that_were_not_finished_are_begun_before_new_ones() -> None:
+    order = [visit.group_id for visit in _Planner().ledger.issue(4)]
+    (any_group,) = make_groups(groups=1, chains=2)
+    third = replace(
+        any_group,
+        id=order[2],
+        members=tuple(replace(one, group_id=order[2]) for one in any_group.members),
+    )
+    planner: Any = _Planner()
+    chains: Any = SimpleNamespace(clock=LoopClock())
+    window = StalenessWindow(max_staleness=2, groups_per_step=2, steps=9)
+    sampler = AsyncSampler(chains, planner, window, [third])
+    plans: Any = sampler._plans()
+    begun = [await anext(plans) for _ in range(3)]
+    await plans.aclose()
+    assert begun == [order[0], order[1], order[3]]
+    assert planner.finished == list(sampler.finished) == [order[2]]
