@@ -21,7 +21,8 @@ from agentfly.cli.train import train as train_command
 from agentfly.config import to_toml
 from agentfly.errors import FormatError, RunError
 from agentfly.observe import RunProgress
-from agentfly.observe.findings import Finding, FindingKind, Findings, read_findings
+from agentfly.observe.finding_rules import FindingKind
+from agentfly.observe.findings import Finding, Findings, read_findings
 from agentfly.observe.run_folder import FINDINGS, RunFolder
 from agentfly.tools import calculator
 from agentfly.types import Group, Message, Score, StepMetrics, ToolCall, Turn

@@ -7,7 +7,7 @@ from tests.training.test_findings import Shown
 
 from agentfly.agents.trial_file import read_trials
 from agentfly.config import load_settings
-from agentfly.observe.findings import FindingKind
+from agentfly.observe.finding_rules import FindingKind
 from agentfly.training import StoppedBy, train
 
 ROOT = Path(__file__).parents[2]

@@ -30,7 +30,7 @@ from agentfly.chat.formats import CallFormat, get_format
 from agentfly.config import EngineSettings
 from agentfly.errors import ConfigError
 from agentfly.models.zoo import unseen_tools
-from agentfly.observe.findings import count, unseen_tools_finding
+from agentfly.observe.finding_rules import diagnose_unseen_tools
 from agentfly.observe.heartbeat import Heartbeat
 from agentfly.resources import EnvironmentManager
 from agentfly.rewards import CombinedReward
@@ -65,6 +65,7 @@ from agentfly.types import (
     Tool,
     Trajectory,
 )
+from agentfly.types.short_text import count
 
 _log = logging.getLogger(__name__)
 
@@ -366,7 +367,7 @@ class Agent:
         if not isinstance(model, str | Path):
             return
         if unseen := unseen_tools(model, [spec.name for spec in self.tools.specs]):
-            _log.warning("%s", unseen_tools_finding("default", str(model), unseen))
+            _log.warning("%s", diagnose_unseen_tools(str(model), unseen))
 
     def _format(self, given: str | CallFormat | None) -> CallFormat | None:
         """Return the call format: the given one, else the kind's; None means the template's own."""

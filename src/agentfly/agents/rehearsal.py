@@ -19,7 +19,7 @@ from agentfly.chat import CHATML_TOKENS, ByteTokenizer, MaskPolicy, TemplateRend
 from agentfly.engines import ScriptedEngine, ScriptedTurn
 from agentfly.errors import AgentFlyError
 from agentfly.models import zoo
-from agentfly.observe.findings import count, unseen_tools_finding
+from agentfly.observe.finding_rules import diagnose_unseen_tools
 from agentfly.rollout import Limits
 from agentfly.tasks import load_tasks
 from agentfly.tasks.task_loading import HubDataset, Rows
@@ -33,6 +33,7 @@ from agentfly.types import (
     ToolStatus,
     Trajectory,
 )
+from agentfly.types.short_text import count
 
 SHOWN = 5
 """Maximum number of rows that a problem names."""
@@ -101,7 +102,7 @@ def _unseen_tools(source: Source, parts: RunParts) -> tuple[str, ...]:
     """Return the finding with which the run would begin, if its model can't call the tools."""
     model = parts.settings.model.name
     unseen = zoo.unseen_tools(model, [spec.name for spec in source.agent.tools.specs])
-    return (str(unseen_tools_finding("default", str(model), unseen)),) if unseen else ()
+    return (str(diagnose_unseen_tools(model, unseen)),) if unseen else ()
 
 
 def _held_out(rows: Rows) -> list[Task]:

@@ -17,7 +17,6 @@ from agentfly.config import EngineSettings
 from agentfly.config.validation_errors import refuse_if_any
 from agentfly.engines.factory import engine_problems
 from agentfly.errors import ConfigError
-from agentfly.observe.findings import count
 from agentfly.tasks import load_tasks
 from agentfly.types import (
     AgentKind,
@@ -29,6 +28,7 @@ from agentfly.types import (
     Tool,
     Trajectory,
 )
+from agentfly.types.short_text import count
 
 # With readline loaded, `input` has line editing and a history; Windows has no readline.
 with suppress(ImportError):

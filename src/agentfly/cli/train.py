@@ -25,8 +25,8 @@ from agentfly.config import Problem, RunSettings, SettingsError, load_settings, 
 from agentfly.errors import ConfigError
 from agentfly.models.loading import code_files
 from agentfly.models.zoo import config_folder
-from agentfly.observe.findings import count
 from agentfly.observe.run_folder import require_new
+from agentfly.types.short_text import count
 
 NOTHING_LEARNED = 3
 """Exit code of a run that took its steps and changed no weight."""

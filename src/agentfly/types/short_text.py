@@ -1,4 +1,4 @@
-"""Short texts of records, harmless to print: what a model or a tool said may control a terminal."""
+"""Short texts for people, harmless to print: what a model or a tool said may control a terminal."""
 
 
 def printable(line: str) -> str:
@@ -14,3 +14,12 @@ def shorten(text: str, length: int = 100) -> str:
     """
     line = printable(" ".join(text[: 4 * length].split()))
     return line if len(line) <= length and len(text) <= 4 * length else f"{line[: length - 1]}…"
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1.
+
+    >>> count(1, "step"), count(3, "step")
+    ('1 step', '3 steps')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
