@@ -219,7 +219,7 @@ def test_a_tool_that_always_raises_is_named_with_its_error(tmp_path: Path) -> No
     result = train(source, chosen=big(tmp_path), progress=shown)
     found = only(result.findings, FindingKind.TOOL_FAILS)
     assert found.step == 1
-    assert "The tool 'broken' failed in all of its 18 calls" in found.sentence
+    assert "All 18 calls of the tool 'broken' failed." in found.sentence
     assert "KeyError: 'boom'" in found.sentence
     assert shown.lines.count("tool 'broken' failed") == 1
 
@@ -237,7 +237,7 @@ def test_a_model_that_calls_no_tool_is_reported(tmp_path: Path) -> None:
     result = train(source, chosen=big(tmp_path))
     found = only(result.findings, FindingKind.NO_CALLS)
     assert found.step == 1
-    assert "no tool in any of 18 chains" in found.sentence
+    assert "did not call a tool in any of 18 chains" in found.sentence
     assert "sft" in found.way_out
 
 

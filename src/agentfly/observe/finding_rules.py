@@ -114,7 +114,7 @@ class SourceHistory:
         listed = ", ".join(f"{number} {kind}" for kind, number in kinds.most_common())
         return Diagnosis(
             FindingKind.INVALID_CALLS,
-            f"None of {len(every)} tool calls was valid: {listed}; the first answer was: "
+            f"None of {len(every)} tool calls was valid: {listed}. The result of the first: "
             f"{_short(every[0].observation)}",
             _TEACH_CALLS,
         )
@@ -124,7 +124,7 @@ class SourceHistory:
             return None
         return Diagnosis(
             FindingKind.NO_CALLS,
-            f"The model called no tool in any of {self.chains} chains.",
+            f"The model did not call a tool in any of {self.chains} chains.",
             _TEACH_CALLS,
         )
 
@@ -147,7 +147,7 @@ class SourceHistory:
         what = (
             f"got the reward {values[0]:g}"
             if len(values) == 1
-            else "got the same reward as the others of its task"
+            else "got the same reward as the other chains of its task"
         )
         return Diagnosis(
             FindingKind.FLAT_REWARDS,
@@ -158,17 +158,18 @@ class SourceHistory:
 
 
 _TEACH_CALLS = (
-    "Show it one call (a worked example in the rows' `messages`), let it imitate some first "
-    '(agentfly sft), try another kind (kind = "tags" or "react"), or take a larger model.'
+    "Show it an example of a call (in the `messages` of each row), train it on some calls first "
+    '(agentfly sft), try another format of calls (kind = "tags" or "react"), or use a larger model.'
 )
 _HARDER = (
-    "The model may solve these tasks already: take harder ones, or end such a run early by "
-    "train.target_reward. If it should not, see whether the reward accepts wrong answers too."
+    "The model may already solve these tasks: use harder ones, or set train.target_reward, which "
+    "ends such a run early. If it can't be that good, check whether the reward also accepts wrong "
+    "answers."
 )
 _EASIER = (
-    "Take easier tasks or a reward with partial credit, let the model imitate solutions first "
-    "(agentfly sft), raise rollout.num_chains, or take a larger model. `agentfly validate` shows "
-    "whether right answers score; for a reward on an environment's state, play a right path."
+    "Use easier tasks or a reward with partial credit, train the model on solutions first "
+    "(agentfly sft), raise rollout.num_chains, or use a larger model. `agentfly validate` checks "
+    "that correct answers get the full reward."
 )
 
 
@@ -187,7 +188,7 @@ def diagnose_not_finite(algorithm: str, learned: StepMetrics) -> Diagnosis | Non
     else:
         what, way_out = f"the gradient of {algorithm}", _FINITE_GRADIENT
     tokens = advantages or losses
-    where = f" in {count(tokens, 'token')}" if tokens else ", though its loss was"
+    where = f" in {count(tokens, 'token')}" if tokens else ", although its loss was finite"
     return Diagnosis(
         FindingKind.NOT_FINITE,
         f"{skipped} of {count(learned.updates + skipped, 'update')} changed nothing: "
@@ -213,13 +214,13 @@ _FINITE_GRADIENT = (
 def _tool_fails(name: str, results: Sequence[ToolResult]) -> Diagnosis:
     late = all(result.status is ToolStatus.TIMEOUT for result in results)
     way_out = (
-        "Give it more time, @tool(timeout=...), or make it faster."
+        "Give it more time with @tool(timeout=...), or make it faster."
         if late
-        else "Correct the tool, and call it once by hand; log.txt has the traceback."
+        else "Fix the tool, and try it once without a model; log.txt has the traceback."
     )
     return Diagnosis(
         FindingKind.TOOL_FAILS,
-        f"The tool {name!r} failed in all of its {len(results)} calls, first with: "
+        f"All {len(results)} calls of the tool {name!r} failed. The first error: "
         f"{_short(results[0].observation)}",
         way_out,
     )
@@ -235,7 +236,7 @@ def diagnose_failures(chains: Sequence[Trajectory], tasks: Sequence[Task]) -> Di
         return Diagnosis(
             FindingKind.MISSING_FIELD,
             f"{len(lacking)} of {count(len(tasks), 'row')} lack the field {missing!r}, which "
-            f"the reward reads: {named}. Their chains fail and are not learned from.",
+            f"the reward reads: {named}. Their chains fail and are not trained on.",
             f"Add {missing!r} to these rows, or give the reward's parameter a default.",
         )
     others = [chain for chain in failed if chain.stop is not StopReason.TIME_LIMIT]
@@ -243,9 +244,9 @@ def diagnose_failures(chains: Sequence[Trajectory], tasks: Sequence[Task]) -> Di
         return None
     return Diagnosis(
         FindingKind.FAILED_CHAINS,
-        f"{len(others)} of {count(len(chains), 'chain')} failed and are not learned from, the "
-        f"first, {others[0].chain_id}, by {_short(others[0].error or '')}",
-        "Correct the cause; metrics.jsonl counts failures by cause.",
+        f"{len(others)} of {count(len(chains), 'chain')} failed and are not trained on. The first, "
+        f"{others[0].chain_id}: {_short(others[0].error or '')}",
+        "Fix the cause; metrics.jsonl counts failures by cause.",
     )
 
 
@@ -255,7 +256,7 @@ def diagnose_masked(mask: str, chains: int) -> Diagnosis:
         FindingKind.MASKED_OUT,
         f"The mask {mask!r} left out every sampled token of {count(chains, 'chain')}: there is "
         "nothing to train on.",
-        "Correct it (`agentfly show RUN 1 --tokens --trust` shows which tokens it leaves out), "
+        "Fix the mask (`agentfly show RUN 1 --tokens --trust` shows which tokens it leaves out), "
         'or set rollout.mask = "all_sampled".',
     )
 
@@ -264,9 +265,9 @@ def diagnose_restart(step: int, reason: str, *, restarts: int, limit: int) -> Di
     """Report that the learner lost a process."""
     return Diagnosis(
         FindingKind.LEARNER_LOST,
-        f"The learner was started again, {restarts} of at most {limit} times "
-        f"(learner.max_restarts), and the run went on after step {step}: {reason}.",
-        "Its log says more; a process that was killed often had too little memory.",
+        f"The learner was restarted, {restarts} of at most {limit} times (learner.max_restarts), "
+        f"and the run went on after step {step}: {reason}.",
+        "Read its log; a process that was killed often had too little memory.",
     )
 
 
@@ -275,8 +276,8 @@ def diagnose_unseen_tools(model: str, tools: Sequence[str]) -> Diagnosis:
     return Diagnosis(
         FindingKind.UNSEEN_TOOLS,
         f"The model {model!r} never saw the tools {', '.join(tools)}, and will not call "
-        "them: it was pre-trained on a few others, which `agentfly models info` names.",
-        "Let it imitate some calls first (agentfly sft), or take a general model such as "
+        "them: it was pre-trained with a few other tools, which `agentfly models info` lists.",
+        "Train it on some calls first (agentfly sft), or use a general model such as "
         "smollm2-135m-instruct.",
     )
 

@@ -3,7 +3,7 @@
 runs/demo/findings.json
     {"v": 1, "kind": "findings", "findings": [
         {"kind": "no_calls", "step": 1, "source": "default",
-         "sentence": "No chain of 64 called a tool.", "way_out": "Show the model …"}]}
+         "sentence": "The model did not call a tool in any of 64 chains.", "way_out": "Show it …"}]}
 
 A finding is reported once, at the first step where it is certain, and stays with the run: in its
 log, in this file, and in the summary at its end. Equal rewards are no longer a finding once rewards
@@ -66,7 +66,7 @@ def read_findings(path: Path) -> tuple[Finding, ...]:
         return ()
     except (ValueError, TypeError, KeyError) as error:
         raise FormatError(
-            f"{path} is damaged: {error}. Remove it: a resumed run finds again what still holds"
+            f"{path} is damaged: {error}. Remove it: a resumed run finds again what is still true"
         ) from error
 
 
