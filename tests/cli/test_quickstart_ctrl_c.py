@@ -8,11 +8,9 @@ import typer
 from typer.testing import CliRunner
 
 import agentfly.training
-from agentfly.cli import command
 from agentfly.cli import quickstart as run
 from agentfly.cli.quickstart import quickstart
 from agentfly.config import RunSettings
-from agentfly.observe.run_folder import MARK
 from agentfly.training import RunFolder
 
 app = typer.Typer(pretty_exceptions_enable=False)
@@ -37,10 +35,6 @@ def resumed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 def stop(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
-
-
-def test_the_mark_of_a_run_is_the_trainers() -> None:
-    assert command.RUN_MARK == MARK
 
 
 @pytest.mark.parametrize(

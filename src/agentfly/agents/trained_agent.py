@@ -8,7 +8,6 @@ A model that learned with a kind, tools, a system prompt and worked examples nee
     trained.opening(None)                       # the worked example of example.json
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,8 @@ from agentfly.agents.trial_file import read_trials
 from agentfly.config import RunSettings, SourceSettings
 from agentfly.config.settings_file import read_toml, validated
 from agentfly.errors import ConfigError
-from agentfly.observe.recorded_run import MARK, RUNS, RecordedRun
+from agentfly.observe.recorded_run import RUNS, RecordedRun
+from agentfly.observe.run_folder import MARK
 from agentfly.runtime.names import look_up
 from agentfly.tasks import load_tasks
 from agentfly.tasks.task_loading import HubDataset
@@ -100,14 +100,13 @@ def newest_model(run: Path) -> Path:
     """Return a run's merged model, if it has one, or else its newest checkpoint."""
     if (run / "model" / "config.json").is_file():
         return run / "model"
-    names = (re.fullmatch(r"step_(\d+)", path.name) for path in run.glob("checkpoints/*"))
-    steps = [int(name[1]) for name in names if name]
+    steps = RecordedRun(run).checkpoint_steps
     if not steps:
         raise ConfigError(
             f"the run {run} has no checkpoint yet: expected one after its first step. Wait for it, "
             "or name the model that it trains"
         )
-    return run / "checkpoints" / f"step_{max(steps)}"
+    return run / "checkpoints" / f"step_{steps[-1]}"
 
 
 def shared_opening(tasks: Sequence[Task]) -> list[Message]:

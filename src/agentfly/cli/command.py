@@ -1,6 +1,5 @@
 """Parts that several commands share: error messages, options, and how to resume a stopped run."""
 
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,16 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from agentfly.config import RunSettings
 from agentfly.config.override import override
-from agentfly.config.sft_settings import SftSettings
 from agentfly.config.validation_errors import refuse_if_any
 from agentfly.errors import AgentFlyError, ConfigError
+from agentfly.observe.recorded_run import RecordedRun
+from agentfly.observe.run_folder import MARK
 from agentfly.runtime.stop_signals import stop_signals
-
-RUN_MARK = "run.json"
-"""The file that marks a folder as a run's. The trainer's own constant would import torch, whose
-import Ctrl-C may just have interrupted."""
 
 Overrides = Annotated[
     list[str] | None,
@@ -95,24 +90,19 @@ def resumable(command: str, run: Path) -> Iterator[None]:
 def _how_to_go_on(command: str, run: Path) -> str:
     if not has_begun(run):
         return f"There is nothing to resume; start again with: {command}"
-    if '"evaluation"' in (run / RUN_MARK).read_text():
+    recorded = RecordedRun(run)
+    if recorded.kind == "evaluation":
         return f"Finished tasks are saved; go on with: {command} --resume"
-    names = (re.fullmatch(r"step_(\d+)", path.name) for path in run.glob("checkpoints/*"))
-    step = max((int(name[1]) for name in names if name), default=0)
+    step = max(recorded.checkpoint_steps, default=0)
     saved = f"What was learned up to step {step} is saved" if step else "No step was finished"
     return f"{saved}; go on with: {command} --resume"
 
 
-@contextmanager
-def resumable_by_file(
-    command: str, file: Path, overrides: Sequence[str], settings: RunSettings | SftSettings
-) -> Iterator[None]:
-    """Print how to continue a stopped command with the same file and overrides."""
-    again = shlex.join(["agentfly", command, str(file), *overrides])
-    with resumable(again, settings.folder / settings.name):
-        yield
+def command_line(command: str, file: Path, overrides: Sequence[str], *, trust: bool) -> str:
+    """Return the command that starts a run by its settings file, to print or record it."""
+    return shlex.join(["agentfly", command, str(file), *overrides, *(["--trust"] if trust else ())])
 
 
 def has_begun(run: Path) -> bool:
     """Return whether a folder holds a run that can be resumed."""
-    return (run / RUN_MARK).is_file()
+    return (run / MARK).is_file()

@@ -66,7 +66,10 @@ def show(run: Run) -> None:
             ("reward", f"{_number(entry.reward)} in training, last step"),
             ("held out", _held_out(entry.best)),
             ("size", _bytes(entry.size)),
-            ("checkpoints", ", ".join(_checkpoints(entry)) or "none"),
+            (
+                "checkpoints",
+                ", ".join(f"step {step}" for step in entry.run.checkpoint_steps) or "none",
+            ),
         ):
             console.print(Text(f"{name:<12} {printable(text)}"))
         for finding in read_findings(entry.run.path / "findings.json"):
@@ -110,12 +113,6 @@ def rm(
 def _model(entry: RunEntry) -> str:
     model = entry.run.settings.get("model")
     return str(model.get("name", "-")) if isinstance(model, dict) else "-"
-
-
-def _checkpoints(entry: RunEntry) -> list[str]:
-    folders = (entry.run.path / "checkpoints").glob("step_*")
-    steps = [folder.name.removeprefix("step_") for folder in folders]
-    return [f"step {step}" for step in sorted(filter(str.isdigit, steps), key=int)]
 
 
 def _held_out(record: MetricsRecord | None) -> str:

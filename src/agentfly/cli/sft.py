@@ -11,8 +11,9 @@ from agentfly.cli.command import (
     Overrides,
     Resume,
     cli_errors,
+    command_line,
     require_train_extra,
-    resumable_by_file,
+    resumable,
 )
 from agentfly.cli.trust import Trust, require_trust
 from agentfly.config import to_toml
@@ -57,7 +58,6 @@ def sft(
             return
         with require_train_extra():
             from agentfly.training.supervised.sft import sft as run
-        with resumable_by_file(
-            "sft", file, [*(overrides or ()), *(["--trust"] if trust else ())], settings
-        ):
+        command = command_line("sft", file, overrides or (), trust=trust)
+        with resumable(command, settings.folder / settings.name):
             run(settings, resume=resume, base=file.parent)

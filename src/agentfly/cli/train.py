@@ -2,10 +2,9 @@
 
 import asyncio
 import os
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,8 +14,9 @@ from agentfly.cli.command import (
     Overrides,
     Resume,
     cli_errors,
+    command_line,
     require_train_extra,
-    resumable_by_file,
+    resumable,
 )
 from agentfly.cli.replay import replay_run
 from agentfly.cli.report import reported
@@ -27,6 +27,9 @@ from agentfly.models.loading import code_files
 from agentfly.models.zoo import config_folder
 from agentfly.observe.run_folder import require_new
 from agentfly.types.short_text import count
+
+if TYPE_CHECKING:
+    from agentfly.training import TrainResult  # imports torch
 
 NOTHING_LEARNED = 3
 """Exit code of a run that took its steps and changed no weight."""
@@ -76,9 +79,9 @@ def train(
     """  # noqa: D301 - a real \\b keeps lines apart, and brackets would be taken for markup
     with cli_errors():
         if replay is not None:
-            given = [*([file] if file else []), *(overrides or ())]
-            _refuse_with_replay(dry_run=dry_run, resume=resume)
-            replay_run(replay, given, trust=trust)
+            if dry_run or resume:
+                raise ConfigError("--replay writes nothing: leave --dry-run and --resume out")
+            replay_run(replay, [*([file] if file else []), *(overrides or ())], trust=trust)
             return
         if file is None:
             raise ConfigError("name the run's settings: agentfly train sums.toml")
@@ -88,36 +91,36 @@ def train(
             typer.secho(f"\ndry run of {parts.settings.name}:", bold=True, err=True)
             _print_verdict(parts)
             return
-        if not resume and "RANK" not in os.environ:  # torchrun's processes share the folder.
-            require_new(parts.settings.folder / parts.settings.name)
-        from agentfly.training import train as run
-        from agentfly.training.learner.peers import torchrun_rank
-
-        place = torchrun_rank()
-        if place is not None and place.rank > 0:
-            run(parts)  # It takes part in the learner, and rank 0 reports.
-        arguments = [*(overrides or ()), *(["--trust"] if trust else ())]
-        command = shlex.join(["agentfly", "train", str(file), *arguments])
-        folder = parts.settings.folder / parts.settings.name
-        with (
-            resumable_by_file("train", Path(file), arguments, parts.settings),
-            reported(folder, command=command),
-        ):
-            result = run(parts, resume=resume)
-        typer.echo(f"{count(result.steps, 'step')} done. The model: {result.model}")
-        if (best := result.best) and best != result.checkpoint:
-            typer.echo(f"The best by held-out reward, of an earlier step: {best}")
-        if result.findings:
-            typer.echo(f"Found on the way ({result.folder / 'findings.json'}):")
-        for finding in result.findings:
-            typer.echo(f"  step {finding.step}: {finding}")
+        command = command_line("train", Path(file), overrides or (), trust=trust)
+        result = _run(parts, command, resume=resume)
+        _print_result(result)
         if not result.learned:
             raise typer.Exit(NOTHING_LEARNED)
 
 
-def _refuse_with_replay(*, dry_run: bool, resume: bool) -> None:
-    if dry_run or resume:
-        raise ConfigError("--replay writes nothing: leave --dry-run and --resume out")
+def _run(parts: RunParts, command: str, *, resume: bool) -> "TrainResult":
+    """Train to the end; `command` is printed when the run is stopped, and is in its report."""
+    folder = parts.settings.folder / parts.settings.name
+    if not resume and "RANK" not in os.environ:  # torchrun's processes share the folder.
+        require_new(folder)
+    from agentfly.training import train
+    from agentfly.training.learner.peers import torchrun_rank
+
+    place = torchrun_rank()
+    if place is not None and place.rank > 0:
+        train(parts)  # It takes part in the learner and ends the process; rank 0 reports.
+    with resumable(command, folder), reported(folder, command=command):
+        return train(parts, resume=resume)
+
+
+def _print_result(result: "TrainResult") -> None:
+    typer.echo(f"{count(result.steps, 'step')} done. The model: {result.model}")
+    if (best := result.best) and best != result.checkpoint:
+        typer.echo(f"The best by held-out reward, of an earlier step: {best}")
+    if result.findings:
+        typer.echo(f"Found on the way ({result.folder / 'findings.json'}):")
+    for finding in result.findings:
+        typer.echo(f"  step {finding.step}: {finding}")
 
 
 def _print_verdict(parts: RunParts) -> None:
@@ -128,22 +131,22 @@ def _print_verdict(parts: RunParts) -> None:
     for one in rehearsals:
         typer.echo(f"source {one.source!r}: {one.summary}", err=True)
         for warning in one.warnings:
-            said = f"warning: source {one.source!r}: {warning}"
-            typer.secho(said, fg=typer.colors.YELLOW, err=True)
+            text = f"warning: source {one.source!r}: {warning}"
+            typer.secho(text, fg=typer.colors.YELLOW, err=True)
     problems = [f"source {one.source!r}: {text}" for one in rehearsals for text in one.problems]
     for problem in problems:
         typer.secho(f"problem: {problem}", fg=typer.colors.RED, err=True)
     if problems:
-        said = f"VERDICT: not ready, see the {count(len(problems), 'problem')} above"
-        typer.secho(said, fg=typer.colors.RED, bold=True, err=True)
+        text = f"VERDICT: not ready, see the {count(len(problems), 'problem')} above"
+        typer.secho(text, fg=typer.colors.RED, bold=True, err=True)
         raise typer.Exit(2)
     _print_memory(parts)
     if any(one.warnings for one in rehearsals):
-        said = "VERDICT: ready to start, but it may learn nothing: see the warning above"
-        typer.secho(said, fg=typer.colors.YELLOW, bold=True, err=True)
+        text = "VERDICT: ready to start, but it may learn nothing: see the warning above"
+        typer.secho(text, fg=typer.colors.YELLOW, bold=True, err=True)
         return
-    said = "VERDICT: ready, nothing is in the way of this run"
-    typer.secho(said, fg=typer.colors.GREEN, bold=True, err=True)
+    text = "VERDICT: ready, nothing is in the way of this run"
+    typer.secho(text, fg=typer.colors.GREEN, bold=True, err=True)
 
 
 def _print_memory(parts: RunParts) -> None:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentfly.errors import ConfigError
-from agentfly.observe.recorded_run import MARK, RUNS, RecordedRun, find_run
+from agentfly.observe.recorded_run import RUNS, RecordedRun, find_run
+from agentfly.observe.run_folder import MARK
 
 _NAMED = re.compile(r"(?P<run>.+)@(?P<which>best|last|all|\d+)")
 

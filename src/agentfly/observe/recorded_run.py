@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from agentfly.errors import ConfigError
+from agentfly.observe.run_folder import MARK
 from agentfly.observe.trackers.metrics_file import MetricsRecord, read_metrics
 from agentfly.observe.trajectory_file import read_trajectories
 from agentfly.runtime.names import suggestion
 from agentfly.types import Trajectory
 
-MARK = "run.json"
-"""The file that every run has."""
 RUNS = Path("runs")
 """The folder in which runs are looked up by their names alone."""
 _CHAINS_FILE = re.compile(r"(step|eval)_(\d+)\.jsonl(\.gz)?")
@@ -194,6 +193,12 @@ class RecordedRun:
                 "Leave --trial out"
             )
         return ChainFile(path=path, step=0, held_out=False, name="trial before step 1")
+
+    @property
+    def checkpoint_steps(self) -> list[int]:
+        """Steps that have a checkpoint, in order; nothing is verified."""
+        names = (re.fullmatch(r"step_(\d+)", path.name) for path in self.path.glob("checkpoints/*"))
+        return sorted(int(name[1]) for name in names if name)
 
     @property
     def tokenizer_folder(self) -> Path | None:

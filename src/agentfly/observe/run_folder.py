@@ -37,6 +37,7 @@ from agentfly.observe.whole_file import PART, whole_file
 FORMAT_VERSION = 1
 """Raised whenever a file moves or changes its meaning."""
 MARK = "run.json"
+"""The file that every run has."""
 CONFIG = "config.toml"
 LOCK = "lock"
 FINDINGS = "findings.json"

@@ -10,8 +10,8 @@ from typing import Any
 from filelock import lock_descriptor
 
 from agentfly.errors import ConfigError, FormatError
-from agentfly.observe.recorded_run import MARK, RecordedRun
-from agentfly.observe.run_folder import RESULT
+from agentfly.observe.recorded_run import RecordedRun
+from agentfly.observe.run_folder import LOCK, MARK, METRICS, RESULT
 from agentfly.observe.trackers.metrics_file import MetricsRecord
 
 
@@ -90,7 +90,7 @@ def _state(run: RecordedRun, step: int, rewards: list[float]) -> str:
 
 def is_running(run: RecordedRun) -> bool:
     """Return whether a process trains in the run's folder now."""
-    lock = run.path / "lock"
+    lock = run.path / LOCK
     try:
         owner = int(lock.read_text())
         os.kill(owner, 0)
@@ -107,7 +107,7 @@ def remove_run(run: RecordedRun) -> None:
     """Delete a run's folder; ConfigError if a process trains in it, or if it is a link."""
     if run.path.is_symlink():
         raise ConfigError(f"{run.path} is a link: remove the link, or the folder that it names")
-    with (run.path / "lock").open("a+") as lock:
+    with (run.path / LOCK).open("a+") as lock:
         if not lock_descriptor(lock.fileno(), blocking=False):
             raise ConfigError(f"a process is training in {run.path}: stop it first")
         shutil.rmtree(run.path)
@@ -144,5 +144,5 @@ def _size(folder: Path) -> int:
 
 
 def _last_written(folder: Path) -> float:
-    files = [folder / "metrics.jsonl", folder / MARK]
+    files = [folder / METRICS, folder / MARK]
     return max(file.stat().st_mtime for file in files if file.exists())

@@ -10,7 +10,8 @@ from agentfly.chat import load_tokenizer
 from agentfly.errors import AgentFlyError, ConfigError
 from agentfly.models import list_models
 from agentfly.observe.chain_index import RunIndex
-from agentfly.observe.recorded_run import MARK, RecordedRun
+from agentfly.observe.recorded_run import RecordedRun
+from agentfly.observe.run_folder import MARK
 from agentfly.runtime.http.messages import RefusalError
 from agentfly.serve.text_search import TextSearch
 
