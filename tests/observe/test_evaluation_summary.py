@@ -8,6 +8,7 @@ from statistics import variance
 import pytest
 from tests.observe.finished_groups import scored
 
+from agentfly.config.evaluation_settings import PriceSettings
 from agentfly.observe.bootstrap import MIN_DIFFERING, paired_interval, share_interval
 from agentfly.observe.comparison import compare_groups
 from agentfly.observe.estimate import (
@@ -17,7 +18,7 @@ from agentfly.observe.estimate import (
     wilson_interval,
 )
 from agentfly.observe.evaluation_metrics import Counting
-from agentfly.observe.evaluation_summary import Prices, evaluation_rows
+from agentfly.observe.evaluation_summary import evaluation_rows
 from agentfly.observe.time_left import TimeLeft
 from agentfly.types import ScoreRange
 
@@ -26,7 +27,7 @@ UNIT = ScoreRange(0.0, 1.0)
 
 def test_rows_by_hand() -> None:
     groups = [scored("a", 1.0, 1.0), scored("b", 1.0, 0.0), scored("c", None, 0.0)]
-    (row,) = evaluation_rows(groups, Counting(), prices=Prices(prompt=1e6, sampled=2e6))
+    (row,) = evaluation_rows(groups, Counting(), prices=PriceSettings(prompt=1e6, sampled=2e6))
     assert (row.tasks, row.chains, row.failed, row.failures) == (3, 6, 1, {"EnvError": 1})
     assert row.solved is not None
     assert row.solved.value == pytest.approx((1 + 0.5 + 0) / 3)

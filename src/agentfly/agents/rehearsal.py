@@ -255,7 +255,7 @@ def _describe(trajectory: Trajectory, trained: int) -> str:
     results = [
         f"{call.name} {_outcome(result)}"
         for turn in trajectory.turns
-        for call, result in zip(turn.message.tool_calls, turn.results, strict=False)
+        for call, result in turn.call_results
     ]
     called = f"tools with made-up arguments: {', '.join(results)}" if results else "no tools"
     scored = "no reward" if trajectory.reward is None else f"reward {trajectory.reward:g}"

@@ -58,6 +58,11 @@ def cli_errors() -> Iterator[None]:
         raise typer.Exit(2) from error
 
 
+def warn(text: str) -> None:
+    """Print a warning on standard error."""
+    typer.secho(f"warning: {text}", fg=typer.colors.YELLOW, err=True)
+
+
 @contextmanager
 def require_train_extra() -> Iterator[None]:
     """Turn an ImportError of the block into a ConfigError that names the extra to install."""

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from agentfly.cli.command import TemplateOptions, cli_errors, read_options, resumable
+from agentfly.cli.command import TemplateOptions, cli_errors, read_options, resumable, warn
 from agentfly.cli.eval_compare import compare_evaluations
 from agentfly.cli.eval_settings import (
     attempt_settings,
@@ -21,9 +21,10 @@ from agentfly.cli.eval_settings import (
 from agentfly.cli.eval_sources import ChosenSources, Parts, sources_for
 from agentfly.cli.trust import Trust
 from agentfly.config import EngineSettings
-from agentfly.config.evaluation_settings import EvaluationSettings
+from agentfly.config.evaluation_settings import EvaluationSettings, PriceSettings
 from agentfly.config.validation_errors import refuse_if_any
 from agentfly.engines.factory import engine_problems
+from agentfly.engines.openai.chat import Usage
 from agentfly.errors import ConfigError
 from agentfly.evaluation import EvaluatedSource, EvaluationResult, evaluate
 from agentfly.evaluation.checkpoint_names import find_checkpoints, run_of_model
@@ -205,17 +206,17 @@ def _evaluate(
     sources = chosen.read(settings.tasks, settings.count)
     if run is not None and chosen.as_trained:
         sources = with_examples_of(run, sources)
-    _say_overlap(sources, run)
+    _warn_overlap(sources, run)
     words_again = [word for word in sys.argv[1:] if word != "--resume"]
     with resumable(shlex.join(["agentfly", *words_again]), settings.folder / settings.name):
         result = evaluate(settings, sources, resume=resume)
     _show(result, settings, Console())
 
 
-def _say_overlap(sources: list[EvaluatedSource], run: RecordedRun | None) -> None:
+def _warn_overlap(sources: list[EvaluatedSource], run: RecordedRun | None) -> None:
     tasks = [task for source in sources for task in source.tasks]
     for overlap in find_overlap(tasks, run):
-        typer.secho(f"warning: {overlap.sentence}", fg=typer.colors.YELLOW, err=True)
+        warn(overlap.sentence)
 
 
 def _show(result: EvaluationResult, settings: EvaluationSettings, console: Console) -> None:
@@ -225,14 +226,15 @@ def _show(result: EvaluationResult, settings: EvaluationSettings, console: Conso
         if len(result.rows) > 1:
             console.print(f"step {step}")
         show_evaluation(rows, console)
-    counted, prices = result.usage, settings.prices
     if settings.model.url is not None:
-        said = f"the server counted {counted.prompt_tokens} prompt tokens, "
-        said += f"{counted.sampled_tokens} sampled"
-        if prices and not counted.uncounted:
-            total = prices.prompt * counted.prompt_tokens + prices.sampled * counted.sampled_tokens
-            said += f", which cost {total / 1e6:.4g}"
-        if counted.uncounted:
-            said += f"; {counted.uncounted} answers had no count"
-        typer.echo(said)
+        typer.echo(_usage_text(result.usage, settings.prices))
     typer.echo(f"seed {settings.seed}; all chains and numbers: {result.folder}")
+
+
+def _usage_text(usage: Usage, prices: PriceSettings | None) -> str:
+    text = f"the server counted {usage.prompt_tokens} prompt tokens, {usage.sampled_tokens} sampled"
+    if usage.uncounted:
+        return f"{text}; {usage.uncounted} answers had no count"
+    if prices is None:
+        return text
+    return f"{text}, which cost {prices.cost(usage.prompt_tokens, usage.sampled_tokens):.4g}"

@@ -4,11 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import typer
-
 from agentfly.agents.run_parts import make_agent
 from agentfly.agents.source_parts import SourceParts, resolve_source
-from agentfly.cli.command import read_options
+from agentfly.cli.command import read_options, warn
 from agentfly.cli.trust import require_trust
 from agentfly.cli.validate import is_definition
 from agentfly.config import RunSettings, SourceSettings, is_import_path, load_settings
@@ -83,7 +81,7 @@ def sources_for(
     files = [word for word in given[1:] if Path(word).is_file() and Path(word).suffix != ".toml"]
     as_trained = checkpoints is not None and files == given[1:] and not parts.given
     if len(given) > 1 and not as_trained:
-        _say_untrained_prompt(checkpoints)
+        _warn_untrained_prompt(checkpoints)
         return choose_sources(given[1:], parts, trust=trust)
     if checkpoints is None:
         raise ConfigError(
@@ -117,14 +115,13 @@ def _sources_of(run: RecordedRun, files: list[str], *, trust: bool) -> ChosenSou
     return ChosenSources(tables=tables, bases=bases, settings=settings, as_trained=True)
 
 
-def _say_untrained_prompt(checkpoints: NamedCheckpoints | None) -> None:
+def _warn_untrained_prompt(checkpoints: NamedCheckpoints | None) -> None:
     if checkpoints is not None and examples_of(checkpoints.run):
-        said = (
-            f"warning: {checkpoints.run.path} was trained with a worked example before every "
+        warn(
+            f"{checkpoints.run.path} was trained with a worked example before every "
             "conversation, and this evaluation shows none. With a file of tasks alone, without "
             "--tools, --reward, --kind and --system, the model is evaluated as it was trained"
         )
-        typer.secho(said, fg=typer.colors.YELLOW, err=True)
 
 
 def choose_sources(words: Sequence[str], parts: Parts, *, trust: bool) -> ChosenSources:

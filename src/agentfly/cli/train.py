@@ -17,6 +17,7 @@ from agentfly.cli.command import (
     command_line,
     require_train_extra,
     resumable,
+    warn,
 )
 from agentfly.cli.replay import replay_run
 from agentfly.cli.report import reported
@@ -131,8 +132,7 @@ def _print_verdict(parts: RunParts) -> None:
     for one in rehearsals:
         typer.echo(f"source {one.source!r}: {one.summary}", err=True)
         for warning in one.warnings:
-            text = f"warning: source {one.source!r}: {warning}"
-            typer.secho(text, fg=typer.colors.YELLOW, err=True)
+            warn(f"source {one.source!r}: {warning}")
     problems = [f"source {one.source!r}: {text}" for one in rehearsals for text in one.problems]
     for problem in problems:
         typer.secho(f"problem: {problem}", fg=typer.colors.RED, err=True)

@@ -66,6 +66,14 @@ class PriceSettings(Settings):
     prompt: float = Field(default=0.0, ge=0)
     sampled: float = Field(default=0.0, ge=0)
 
+    def cost(self, prompt_tokens: float, sampled_tokens: float) -> float:
+        """Return the price of some tokens.
+
+        >>> PriceSettings(prompt=2.0, sampled=8.0).cost(500_000, 250_000)
+        3.0
+        """
+        return (self.prompt * prompt_tokens + self.sampled * sampled_tokens) / 1e6
+
 
 class EvaluationSettings(Settings):
     """One evaluation of a model, or of several checkpoints of a run."""

@@ -29,7 +29,7 @@ from agentfly.evaluation.model_under_test import with_model
 from agentfly.evaluation.saved_groups import SavedGroups
 from agentfly.observe import Counting, MetricsFile, evaluation_metrics, log_to
 from agentfly.observe.evaluation_progress import EvaluationProgress
-from agentfly.observe.evaluation_summary import EvaluationRow, Prices, evaluation_rows
+from agentfly.observe.evaluation_summary import EvaluationRow, evaluation_rows
 from agentfly.observe.run_folder import EvaluationFolder
 from agentfly.observe.summary import summarize
 from agentfly.observe.whole_file import whole_file
@@ -245,9 +245,8 @@ class _Evaluation:
         )
 
     def _rows(self, groups: Sequence[Group]) -> list[EvaluationRow]:
-        given = self._settings.prices
-        prices = Prices(prompt=given.prompt, sampled=given.sampled) if given else None
-        return evaluation_rows(groups, self._counting, by=self._settings.by, prices=prices)
+        settings = self._settings
+        return evaluation_rows(groups, self._counting, by=settings.by, prices=settings.prices)
 
     def _write_metrics(self, groups: Mapping[int, Sequence[Group]]) -> None:
         """Write the same metrics as an evaluation during training, for curves and reports."""

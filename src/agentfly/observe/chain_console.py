@@ -69,7 +69,7 @@ def show_chain(chain: Trajectory, console: Console, decode: Decode | None) -> No
             said = turn.message.content
         if said:
             _paragraph(said, STYLES["assistant"], console)
-        for call, result in zip(turn.message.tool_calls, turn.results, strict=False):
+        for call, result in turn.call_results:
             # A call that could not be read is there word for word already.
             repeated = call.problem is not None and call.arguments in said
             shown = "" if repeated else f"{call.name}({call.arguments})"

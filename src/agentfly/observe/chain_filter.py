@@ -164,7 +164,7 @@ def _has_failed_call(chain: Trajectory, tool: str | None) -> bool:
     return any(
         result.status is not ToolStatus.OK and tool in (None, call.name)
         for turn in chain.turns
-        for call, result in zip(turn.message.tool_calls, turn.results, strict=False)
+        for call, result in turn.call_results
     )
 
 

@@ -13,7 +13,6 @@ import threading
 import time
 import zlib
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
@@ -116,7 +115,7 @@ class IndexRow:
 def _tools(chain: Trajectory) -> dict[str, dict[str, int]]:
     counts: dict[str, dict[str, int]] = {}
     for turn in chain.turns:
-        for call, result in zip(turn.message.tool_calls, turn.results, strict=False):
+        for call, result in turn.call_results:
             of_tool = counts.setdefault(shorten(call.name, 80) or NO_NAME, {})
             of_tool[result.status] = of_tool.get(result.status, 0) + 1
     return counts
@@ -157,7 +156,7 @@ class FileIndex:
     @property
     def total_bytes(self) -> int:
         """Size of the file."""
-        return _size(self.file.path)
+        return self.file.size
 
     @property
     def done_bytes(self) -> int:
@@ -287,12 +286,6 @@ def _identity(path: Path) -> dict[str, Any]:
     if path.suffix != ".gz":
         return {"file": path.name, "size": -1, "changed": stat.st_ino}
     return {"file": path.name, "size": stat.st_size, "changed": stat.st_mtime_ns}
-
-
-def _size(path: Path) -> int:
-    with suppress(OSError):
-        return path.stat().st_size
-    return 0
 
 
 class RunIndex:

@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
+from agentfly.observe.chain_text import readable
 from agentfly.observe.heartbeat import Heartbeat
 from agentfly.observe.rollout_metrics import chain_seconds
 from agentfly.observe.time_left import TimeLeft, minutes
 from agentfly.types import Group
-from agentfly.types.short_text import printable
 
 
 class EvaluationProgress:
@@ -57,7 +57,7 @@ class EvaluationProgress:
     def message(self, text: str) -> None:
         """Print a line above the bar."""
         self._heartbeat.shown()
-        self.console.print(Text("\n".join(map(printable, text.split("\n")))), soft_wrap=True)
+        self.console.print(Text(readable(text, None)), soft_wrap=True)
 
     def _show_line(self) -> None:
         if not self._bars.disable or not self._left.total:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentfly.config.evaluation_settings import PriceSettings
 from agentfly.observe.bootstrap import reward_interval, share_interval
 from agentfly.observe.estimate import (
     Interval,
@@ -45,22 +46,6 @@ class Estimate:
         """Return it as JSON values."""
         low, high = (self.interval.low, self.interval.high) if self.interval else (None, None)
         return {"value": self.value, "low": low, "high": high}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prices:
-    """Prices of a million tokens, in any currency."""
-
-    prompt: float = 0.0
-    sampled: float = 0.0
-
-    def cost(self, prompt_tokens: float, sampled_tokens: float) -> float:
-        """Return the price of some tokens.
-
-        >>> Prices(prompt=2.0, sampled=8.0).cost(500_000, 250_000)
-        3.0
-        """
-        return (self.prompt * prompt_tokens + self.sampled * sampled_tokens) / 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +101,7 @@ def evaluation_rows(
     counting: Counting,
     *,
     by: Sequence[str] = (),
-    prices: Prices | None = None,
+    prices: PriceSettings | None = None,
 ) -> list[EvaluationRow]:
     """Return the row of all groups, one for each of several sources, and those of the fields.
 
@@ -160,7 +145,7 @@ def field_value(task: Task, name: str) -> str:
 
 
 def _row(
-    title: str, groups: Sequence[Group], counting: Counting, prices: Prices | None
+    title: str, groups: Sequence[Group], counting: Counting, prices: PriceSettings | None
 ) -> EvaluationRow:
     chains = [member for group in groups for member in group.members]
     outcomes = outcomes_by_task(counting, groups)

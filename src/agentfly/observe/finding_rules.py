@@ -296,7 +296,7 @@ def _missing_field(failed: Sequence[Trajectory]) -> str | None:
 def _calls(chains: Sequence[Trajectory]) -> Iterator[tuple[str, ToolResult]]:
     for chain in chains:
         for turn in chain.turns:
-            for call, result in zip(turn.message.tool_calls, turn.results, strict=False):
+            for call, result in turn.call_results:
                 yield call.name, result
 
 

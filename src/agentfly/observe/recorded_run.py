@@ -7,6 +7,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -53,6 +54,13 @@ class ChainFile:
     def finished(self) -> bool:
         """Whether all of its chains are there: only then is it compacted."""
         return self.path.suffix == ".gz"
+
+    @property
+    def size(self) -> int:
+        """Size in bytes; 0 where the file is gone."""
+        with suppress(OSError):
+            return self.path.stat().st_size
+        return 0
 
     @property
     def title(self) -> str:

@@ -21,9 +21,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.progress import TimeRemainingColumn as TimeLeftColumn
 from rich.text import Text
 
+from agentfly.observe.chain_text import readable
 from agentfly.observe.estimate import interval_text
 from agentfly.observe.heartbeat import FIRST_SECONDS, SECONDS, Heartbeat
-from agentfly.types.short_text import printable
+from agentfly.observe.time_left import minutes
 
 
 class RunProgress:
@@ -107,8 +108,7 @@ class RunProgress:
     def message(self, text: str) -> None:
         """Print a line above the bars, as it is."""
         self._heartbeat.shown()
-        shown = "\n".join(map(printable, text.split("\n")))
-        self._console.print(Text(shown), soft_wrap=True)
+        self._console.print(Text(readable(text, None)), soft_wrap=True)
 
     def close(self) -> None:
         """Remove the bars; the lines stay. Closing twice does nothing."""
@@ -136,10 +136,10 @@ class RunProgress:
         """Say how far the run is, unless bars show it."""
         if self._bars.live.is_started and not self._bars.disable:
             return
-        minutes, seconds = divmod(int(time.monotonic() - self._started), 60)
+        elapsed = minutes(time.monotonic() - self._started)
         done = f"{self._done} of {self._expected} chains done, " if self._expected else ""
         learning = "learning, " if self._expected and self._done >= self._expected else ""
-        self.message(f"{self._doing}: {learning or done}{minutes}:{seconds:02} since the start")
+        self.message(f"{self._doing}: {learning or done}{elapsed} since the start")
 
 
 def step_line(step: int, total: int, metrics: Mapping[str, float]) -> str:

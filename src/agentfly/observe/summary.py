@@ -118,8 +118,7 @@ def is_solved(chain: Trajectory) -> bool:
 
 def _repaired(turn: Turn) -> int:
     """Count the calls that were repaired during parsing, or right before they ran."""
-    pairs = zip(turn.message.tool_calls, turn.results, strict=False)
-    return sum(call.repaired or result.repaired for call, result in pairs)
+    return sum(call.repaired or result.repaired for call, result in turn.call_results)
 
 
 def failure_cause(chain: Trajectory) -> str | None:

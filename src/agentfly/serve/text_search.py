@@ -24,7 +24,7 @@ class TextSearch:
         self._filter = ChainFilter(text=text)
         self._needle = _needle(text)
         self._files = list(reversed(RecordedRun(path).chain_files))
-        self._total = sum(_size(file) for file in self._files) or 1
+        self._total = sum(file.size for file in self._files) or 1
         self._done = 0
         self._lines = self._search()
         self._lock = threading.Lock()
@@ -54,7 +54,7 @@ class TextSearch:
                 # The index reports files that can't be read.
                 continue
             finally:
-                self._done += _size(file)
+                self._done += file.size
 
     def _look(self, file: ChainFile, line: bytes) -> None:
         if self._needle is not None and self._needle not in line.lower():
@@ -71,10 +71,3 @@ def _needle(text: str) -> bytes | None:
     (b'6*7', None)
     """
     return json.dumps(text)[1:-1].lower().encode() if text.isascii() else None
-
-
-def _size(file: ChainFile) -> int:
-    try:
-        return file.path.stat().st_size
-    except OSError:
-        return 0

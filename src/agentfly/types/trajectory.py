@@ -18,9 +18,9 @@ from itertools import chain
 from typing import Any
 
 from agentfly.types.completion import Completion
-from agentfly.types.message import Message
+from agentfly.types.message import Message, ToolCall
 from agentfly.types.score import Score
-from agentfly.types.short_text import shorten
+from agentfly.types.short_text import count, shorten
 from agentfly.types.stop_reason import StopReason
 from agentfly.types.task import Task, chain_index
 from agentfly.types.tool import ToolResult, ToolSpec
@@ -83,6 +83,11 @@ class Turn:
         if self.completion is None and self.context_ids:
             raise ValueError("a turn without token ids has no context ids either")
 
+    @property
+    def call_results(self) -> tuple[tuple[ToolCall, ToolResult], ...]:
+        """Each call with its result; calls that were not run are left out."""
+        return tuple(zip(self.message.tool_calls, self.results, strict=False))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenStream:
@@ -132,10 +137,6 @@ def _reward_text(reward: float | None) -> str:
     return "unscored" if reward is None else f"reward {reward:.2f}"
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def _sampled_ids(turn: Turn) -> tuple[int, ...]:
     return turn.completion.token_ids if turn.completion else ()
 
@@ -176,7 +177,7 @@ class Trajectory:
         """Stay short: `<Trajectory sum/0/1: reward 1.00, 2 turns, 37 tokens, answered>`."""
         turns = self.turns
         sampled = sum(len(_sampled_ids(turn)) for turn in turns)
-        parts = (_reward_text(self.reward), _count(len(turns), "turn"), _count(sampled, "token"))
+        parts = (_reward_text(self.reward), count(len(turns), "turn"), count(sampled, "token"))
         return shorten(f"<Trajectory {self.chain_id}: {', '.join(parts)}, {self.stop}>", 200)
 
     def __str__(self) -> str:
@@ -186,7 +187,7 @@ class Trajectory:
         shown = [*said[:2], *said[-(MAX_MESSAGES - 2) :]] if left_out > 0 else list(said)
         lines = [line for message in shown for line in _message_lines(message)]
         if left_out > 0:
-            lines.insert(2, f"  … {_count(left_out, 'message')} more")
+            lines.insert(2, f"  … {count(left_out, 'message')} more")
         failure = [] if self.error is None else [f"  failed: {shorten(self.error)}"]
         return "\n".join([repr(self), *lines, *failure])
 
@@ -253,7 +254,7 @@ class Group:
             if rewards
             else "unscored"
         )
-        return shorten(f"<Group {self.id}: {_count(len(self.members), 'chain')}, {known}>", 200)
+        return shorten(f"<Group {self.id}: {count(len(self.members), 'chain')}, {known}>", 200)
 
     def __str__(self) -> str:
         """Return one line for the group, and one for each of its chains."""
