@@ -6,23 +6,23 @@ runs/sums/
     reward.png, reward.html
 """
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TypeVar
 
-from agentfly.errors import FormatError
 from agentfly.observe.estimate import interval_text
-from agentfly.observe.evaluation_metrics import evaluation_metrics
 from agentfly.observe.findings import Finding, read_findings
 from agentfly.observe.recorded_run import RecordedRun
+from agentfly.observe.report_chains import (
+    Evaluation,
+    Example,
+    read_extremes,
+    read_held_out,
+    read_or_note,
+)
 from agentfly.observe.trackers.metrics_file import MetricsRecord
-from agentfly.types import ToolStatus, Trajectory, collect_groups
+from agentfly.types import Trajectory
 
-NUM_EXAMPLES = 3
-"""Chains shown of each kind."""
-CANDIDATES = 64
-"""Held-out tasks of the last evaluation that are looked up in the first one for examples."""
 MAX_WARNINGS = 10
 """Maximum number of log messages shown."""
 NUMBER, SHARE = "{:.2f}", "{:.0%}"
@@ -51,27 +51,6 @@ WAITS = {
 }
 """What an average chain waits for: the metric and its label."""
 
-T = TypeVar("T")
-U = TypeVar("U")
-TaskKey = tuple[str, str]
-"""Source and id of a task."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
-    """Metrics of the held-out chains of one step's weights."""
-
-    step: int
-    metrics: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
-    """One task with a chain from before and one from after."""
-
-    before: Trajectory
-    after: Trajectory
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
@@ -84,7 +63,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Where a part of the time went."""
+    """Time of one stage, and its share of all."""
 
     name: str
     seconds: float
@@ -93,7 +72,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What is known of a run; what its folder does not hold is None or empty, and in `notes`."""
+    """Contents of a report; what the folder does not hold is None or empty, and in `notes`."""
 
     run: RecordedRun
     before: Evaluation | None
@@ -151,14 +130,14 @@ class Report:
 
     @property
     def progress(self) -> str:
-        """How far the run came: `12 of 60 steps`."""
+        """Number of steps for people: `12 of 60 steps`."""
         planned = self.run.planned_steps
         steps = max((record.step for record in self.records), default=0)
         return f"{steps} steps" if planned is None else f"{steps} of {planned} steps"
 
     @property
     def verdict(self) -> str | None:
-        """What the two evaluations say, in a sentence."""
+        """Comparison of the two evaluations in a sentence; None without two."""
         if self.before is None or self.after is None:
             return None
         if self.reward_before is None or self.reward_after is None:
@@ -190,18 +169,18 @@ def read_report(run: RecordedRun) -> Report:
     """Read everything that a run's folder holds, chains one at a time."""
     notes: list[str] = []
     none: list[MetricsRecord] = []
-    records = _or_note(lambda: run.records, none, notes)
-    held_out = _read_held_out(run, records, notes)
-    best, worst, failed = _read_extremes(run, records, notes)
-    found = _or_note(lambda: read_findings(run.path / "findings.json"), (), notes)
+    records = read_or_note(lambda: run.records, none, notes)
+    held_out = read_held_out(run, records, notes)
+    extremes = read_extremes(run, records, notes)
+    found = read_or_note(lambda: read_findings(run.path / "findings.json"), (), notes)
     return Report(
         run=run,
         before=held_out.before,
         after=held_out.after,
         examples=held_out.examples,
-        best=best,
-        worst=worst,
-        failed=failed,
+        best=extremes.best,
+        worst=extremes.worst,
+        failed=extremes.failed,
         stages=tuple(_stages(records)),
         waits=tuple(_waits(records)),
         findings=found,
@@ -209,15 +188,6 @@ def read_report(run: RecordedRun) -> Report:
         notes=(*_missing(run, records), *notes),
         records=tuple(records),
     )
-
-
-def _or_note(read: Callable[[], T], instead: U, notes: list[str]) -> T | U:
-    """Return what can be read; a damaged file is noted, and the report is made without it."""
-    try:
-        return read()
-    except FormatError as error:
-        notes.append(str(error))
-        return instead
 
 
 def _missing(run: RecordedRun, records: list[MetricsRecord]) -> Iterator[str]:
@@ -238,136 +208,6 @@ def _missing(run: RecordedRun, records: list[MetricsRecord]) -> Iterator[str]:
         yield f"There is one evaluation, after step {run.evaluations[0]}, and none to compare with."
     if not run.config:
         yield "config.toml is lost, so the settings are not known."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _HeldOut:
-    before: Evaluation | None = None
-    after: Evaluation | None = None
-    examples: tuple[Example, ...] = ()
-
-
-def _read_held_out(run: RecordedRun, records: list[MetricsRecord], notes: list[str]) -> _HeldOut:
-    if not run.evaluations:
-        return _HeldOut()
-    first, last = run.evaluations[0], run.evaluations[-1]
-    now = _or_note(lambda: _Pass(run.evaluation(last)), None, notes)
-    if now is None:
-        return _HeldOut()
-    after = Evaluation(step=last, metrics=now.metrics | _recorded(run, last, records))
-    if first == last:
-        return _HeldOut(after=after)
-    then = _or_note(lambda: _Pass(run.evaluation(first), only=now.first), None, notes)
-    if then is None:
-        return _HeldOut(after=after)
-    pairs = ((then.first.get(task), chain) for task, chain in now.first.items())
-    examples = [Example(before=old, after=new) for old, new in pairs if old is not None]
-    return _HeldOut(
-        before=Evaluation(step=first, metrics=then.metrics | _recorded(run, first, records)),
-        after=after,
-        examples=tuple(examples[:NUM_EXAMPLES]),
-    )
-
-
-def _recorded(run: RecordedRun, step: int, records: list[MetricsRecord]) -> dict[str, float]:
-    """Return the metrics as the run logged them; if it was killed before that, measure them."""
-    logged = [dict(r.metrics) for r in records if r.step == step and "eval/tasks" in r.metrics]
-    return logged[-1] if logged else evaluation_metrics(collect_groups(run.evaluation(step)))
-
-
-class _Pass:
-    """One pass over held-out chains: their counts, and the first chain of some tasks."""
-
-    def __init__(
-        self, chains: Iterable[Trajectory], only: Container[TaskKey] | None = None
-    ) -> None:
-        self.first: dict[TaskKey, Trajectory] = {}
-        self._chains = self._turns = self._tokens = self._calls = 0
-        self._invalid = self._unknown = 0
-        for chain in chains:
-            self._count(chain)
-            key = (chain.task.source, chain.task.id)
-            wanted = len(self.first) < CANDIDATES if only is None else key in only
-            if wanted and key not in self.first:
-                self.first[key] = chain
-
-    def _count(self, chain: Trajectory) -> None:
-        turns = chain.turns
-        statuses = [result.status for turn in turns for result in turn.results]
-        self._chains += 1
-        self._turns += len(turns)
-        self._tokens += sum(len(turn.completion.token_ids) for turn in turns if turn.completion)
-        self._calls += len(statuses)
-        self._invalid += sum(status.invalid for status in statuses)
-        self._unknown += statuses.count(ToolStatus.UNKNOWN_TOOL)
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """Means over chains, and shares of calls, by the names of a step's metrics."""
-        if not self._chains:
-            return {}
-        means = {
-            "tools/calls": self._calls / self._chains,
-            "turns/mean": self._turns / self._chains,
-            "tokens/per_chain": self._tokens / self._chains,
-        }
-        if not self._calls:
-            return means
-        return means | {
-            "tools/invalid_share": self._invalid / self._calls,
-            "tools/unknown_share": self._unknown / self._calls,
-        }
-
-
-_Chains = tuple[Trajectory, ...]
-
-
-def _read_extremes(
-    run: RecordedRun, records: list[MetricsRecord], notes: list[str]
-) -> tuple[_Chains, _Chains, _Chains]:
-    """Return the best, the worst and some failed chains of the last step that was logged."""
-    logged = {record.step for record in records}
-    steps = [step for step in run.steps if step in logged] or run.steps
-    nothing: tuple[_Chains, _Chains, _Chains] = ((), (), ())
-    if not steps:
-        return nothing
-    return _or_note(lambda: _extremes(run.chains(steps[-1])), nothing, notes)
-
-
-def _extremes(chains: Iterable[Trajectory]) -> tuple[_Chains, _Chains, _Chains]:
-    best, worst = _Ranking(), _Ranking()
-    failed: list[Trajectory] = []
-    for chain in chains:
-        if chain.reward is not None:
-            best.take(chain.reward, chain)
-            worst.take(-chain.reward, chain)
-        elif chain.error is not None and len(failed) < NUM_EXAMPLES:
-            failed.append(chain)
-    low = min((chain.reward or 0.0 for chain in best.chains), default=0.0)
-    bad = tuple(chain for chain in worst.chains if (chain.reward or 0.0) < low)
-    return best.chains, bad, tuple(failed)
-
-
-class _Ranking:
-    """The few chains with the highest values, one of each task; of equals, the first."""
-
-    def __init__(self) -> None:
-        self._kept: dict[TaskKey, tuple[float, Trajectory]] = {}
-
-    def take(self, value: float, chain: Trajectory) -> None:
-        key = (chain.task.source, chain.task.id)
-        if key in self._kept and self._kept[key][0] >= value:
-            return
-        self._kept[key] = (value, chain)
-        if len(self._kept) > NUM_EXAMPLES:
-            # The last one of the lowest.
-            del self._kept[min(reversed(self._kept), key=lambda task: self._kept[task][0])]
-
-    @property
-    def chains(self) -> _Chains:
-        """The chains, the highest first."""
-        ranked = sorted(self._kept.values(), key=lambda kept: -kept[0])
-        return tuple(chain for _, chain in ranked)
 
 
 def _stages(records: list[MetricsRecord]) -> list[Stage]:
