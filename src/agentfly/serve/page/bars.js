@@ -2,7 +2,7 @@
 
 import { h, s, show } from "./dom.js";
 import { color } from "./colors.js";
-import { ticks } from "./chart.js";
+import { chartFrame, ticks } from "./chart.js";
 import { number, percent } from "./format.js";
 
 const MARGIN = { top: 8, right: 14, bottom: 26, left: 48 };
@@ -10,13 +10,7 @@ const MARGIN = { top: 8, right: 14, bottom: 26, left: 48 };
 /** Stacked bars, one for each x. Series: {name, values: Map(x → y), color}. */
 export class StackedBars {
   constructor({ title, about = "", height = 220, format = number, series = [] }) {
-    Object.assign(this, { title, height, format, series });
-    this.plot = s("svg", { class: "plot", role: "img", tabindex: 0, height });
-    this.tip = h("div", { class: "tip", hidden: true });
-    this.keys = h("div", { class: "legend" });
-    this.element = h("figure", { class: "chart" },
-      h("figcaption", { title: about }, title, about ? h("span", { class: "about" }, about) : null),
-      h("div", { class: "canvas" }, this.plot, this.tip), this.keys);
+    Object.assign(this, { title, height, format, series }, chartFrame({ title, about, height }));
     this.plot.addEventListener("pointermove", (event) => this.point(event));
     this.plot.addEventListener("pointerleave", () => { this.tip.hidden = true; });
     this.plot.addEventListener("blur", () => { this.tip.hidden = true; });
@@ -33,43 +27,54 @@ export class StackedBars {
   redraw() {
     const width = this.plot.clientWidth;
     if (!width) return;
-    const series = this.series.map((one, index) => ({ ...one, color: one.color ?? color(index) }));
-    this.xs = [...new Set(series.flatMap((one) => [...one.values.keys()]))].sort((a, b) => a - b);
-    const total = (x) => series.reduce((sum, one) => sum + (one.values.get(x) ?? 0), 0);
-    const high = this.xs.reduce((most, x) => Math.max(most, total(x)), 0) || 1;
-    const inner = width - MARGIN.left - MARGIN.right;
-    this.slot = inner / Math.max(1, this.xs.length);
-    this.left = (index) => MARGIN.left + index * this.slot;
-    const y = (value) => this.height - MARGIN.bottom - (value / high) * (this.height - MARGIN.top - MARGIN.bottom);
-    const group = s("g", { class: "axes" });
-    for (const value of ticks(0, high, this.height / 45)) {
-      group.append(s("line", { class: "grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: y(value), y2: y(value) }));
-      group.append(s("text", { x: MARGIN.left - 7, y: y(value) + 4, "text-anchor": "end" }, this.format(value)));
-    }
-    const every = Math.max(1, Math.ceil(this.xs.length / (width / 60)));
-    const gap = this.slot > 6 ? Math.min(6, this.slot * 0.2) : 0;
-    const bars = this.xs.flatMap((x, index) => {
-      if (index % every === 0) group.append(s("text", { x: this.left(index) + this.slot / 2, y: this.height - 8, "text-anchor": "middle" }, String(x)));
-      let base = 0;
-      return series.map((one) => {
-        const value = one.values.get(x) ?? 0;
-        base += value;
-        return value > 0 ? s("rect", { x: this.left(index) + gap / 2, width: Math.max(0.5, this.slot - gap), y: y(base), height: Math.max(0, y(base - value) - y(base)), fill: one.color, class: "bar-part" }) : null;
-      }).filter(Boolean);
-    });
+    this.drawn = this.series.map((one, index) => ({ ...one, color: one.color ?? color(index) }));
+    this.scale(width);
     this.plot.setAttribute("viewBox", `0 0 ${width} ${this.height}`);
     const last = this.xs.at(-1);
     this.plot.setAttribute("aria-label", `${this.title}: ${last === undefined ? "no values" : this.read(last)}. Arrow keys read single steps.`);
-    show(this.plot, group, bars);
-    show(this.keys, series.map((one) => h("span", { class: "key" }, h("i", { style: { backgroundColor: one.color } }), one.name)));
-    this.drawn = series;
+    show(this.plot, this.axes(width), this.xs.map((x, index) => this.stack(x, index)));
+    show(this.keys, this.drawn.map((one) => h("span", { class: "key" }, h("i", { style: { backgroundColor: one.color } }), one.name)));
+  }
+
+  scale(width) {
+    this.xs = [...new Set(this.drawn.flatMap((one) => [...one.values.keys()]))].sort((a, b) => a - b);
+    const total = (x) => this.drawn.reduce((sum, one) => sum + (one.values.get(x) ?? 0), 0);
+    this.high = this.xs.reduce((most, x) => Math.max(most, total(x)), 0) || 1;
+    this.slot = (width - MARGIN.left - MARGIN.right) / Math.max(1, this.xs.length);
+    this.left = (index) => MARGIN.left + index * this.slot;
+    this.y = (value) => this.height - MARGIN.bottom - (value / this.high) * (this.height - MARGIN.top - MARGIN.bottom);
+  }
+
+  axes(width) {
+    const group = s("g", { class: "axes" });
+    for (const value of ticks(0, this.high, this.height / 45)) {
+      const y = this.y(value);
+      group.append(s("line", { class: "grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: y, y2: y }));
+      group.append(s("text", { x: MARGIN.left - 7, y: y + 4, "text-anchor": "end" }, this.format(value)));
+    }
+    const every = Math.max(1, Math.ceil(this.xs.length / (width / 60)));
+    this.xs.forEach((x, index) => {
+      if (index % every === 0) group.append(s("text", { x: this.left(index) + this.slot / 2, y: this.height - 8, "text-anchor": "middle" }, String(x)));
+    });
+    return group;
+  }
+
+  /** The parts of one bar, from the bottom up. */
+  stack(x, index) {
+    const gap = this.slot > 6 ? Math.min(6, this.slot * 0.2) : 0;
+    let base = 0;
+    return this.drawn.map((one) => {
+      const value = one.values.get(x) ?? 0;
+      base += value;
+      if (value <= 0) return null;
+      const top = this.y(base);
+      return s("rect", { x: this.left(index) + gap / 2, width: Math.max(0.5, this.slot - gap), y: top, height: Math.max(0, this.y(base - value) - top), fill: one.color, class: "bar-part" });
+    });
   }
 
   read(x) {
-    return `step ${x}: ${this.drawnOrOwn().map((one) => `${one.name} ${this.format(one.values.get(x) ?? 0)}`).join(", ")}`;
+    return `step ${x}: ${this.drawn.map((one) => `${one.name} ${this.format(one.values.get(x) ?? 0)}`).join(", ")}`;
   }
-
-  drawnOrOwn() { return this.drawn ?? this.series; }
 
   point(event) {
     const at = event.clientX - this.plot.getBoundingClientRect().left;

@@ -3,7 +3,7 @@
 import { debounce, h, link, note, show } from "./dom.js";
 import { concerns, get, onChange, run } from "./data.js";
 import { tint } from "./colors.js";
-import { count, number, percent, reward, seconds } from "./format.js";
+import { count, number, percent, reward, seconds, whole } from "./format.js";
 
 const PAGE = 50;
 const COLUMNS = [
@@ -15,7 +15,7 @@ const COLUMNS = [
 export async function chainsView(body, { name, query, signal, replace, keys, go }) {
   let asked = { sort: "step", order: "desc", ...query };
   let data = null;
-  let run_id = 0;
+  let latest = 0;
   const state = h("div", { role: "status" });
   const place = h("div", {});
   const filters = filterForm(asked, debounce((changed) => {
@@ -25,20 +25,20 @@ export async function chainsView(body, { name, query, signal, replace, keys, go 
   show(body, h("div", { class: "head" }, h("h1", {}, "Chains"), h("span", { class: "spacer" }), state), filters.element, place);
 
   async function load() {
-    const own = (run_id += 1);
+    const own = (latest += 1);
     replace(["run", name, "chains"], asked);
     try {
       for (;;) {
         const search = new URLSearchParams(Object.entries({ ...asked, limit: PAGE }).filter(([, value]) => value !== ""));
         const got = await get(run(name, `/chains?${search}`), signal);
-        if (own !== run_id || signal.aborted) return;
+        if (own !== latest || signal.aborted) return;
         data = got;
         draw();
         const enough = data.rows.length === PAGE && asked.text && asked.sort === "step";
         if ((data.indexed >= 1 && data.searched >= 1) || enough) return;
       }
     } catch (error) {
-      if (!signal.aborted && own === run_id) show(place, note(error.message, "error"));
+      if (!signal.aborted && own === latest) show(place, note(error.message, "error"));
     }
   }
 
@@ -46,7 +46,7 @@ export async function chainsView(body, { name, query, signal, replace, keys, go 
     filters.choices(data.choices);
     const offset = Number(asked.offset || 0);
     const parts = [count(data.total, "chain")];
-    if (data.total !== data.all) parts.push(`of ${data.all.toLocaleString("en-US")}`);
+    if (data.total !== data.all) parts.push(`of ${whole(data.all)}`);
     if (data.indexed < 1) parts.push(`· indexing ${percent(data.indexed)}`);
     if (data.searched < 1) parts.push(`· searched ${percent(data.searched)}`);
     show(state, h("span", { class: "muted" }, parts.join(" ")));
@@ -61,7 +61,7 @@ export async function chainsView(body, { name, query, signal, replace, keys, go 
     const to = (start) => { asked = { ...asked, offset: start ? String(start) : "" }; load(); };
     return h("nav", { class: "pager", "aria-label": "Pages" },
       h("button", { type: "button", disabled: offset === 0, onclick: () => to(Math.max(0, offset - PAGE)) }, "← Previous"),
-      h("span", {}, `${(offset + 1).toLocaleString("en-US")}–${Math.min(offset + PAGE, data.total).toLocaleString("en-US")} of ${data.total.toLocaleString("en-US")}`),
+      h("span", {}, `${whole(offset + 1)}–${whole(Math.min(offset + PAGE, data.total))} of ${whole(data.total)}`),
       h("button", { type: "button", disabled: offset + PAGE >= data.total, onclick: () => to(offset + PAGE) }, "Next →"));
   }
 
@@ -167,7 +167,7 @@ function filterForm(asked, onChanged) {
   function choices(found) {
     for (const [key, values] of [["stop", found.stops], ["tool", found.tools]]) {
       const now = selects[key].value;
-      const options = Object.entries(values).map(([value, total]) => h("option", { value, selected: value === now }, `${value} (${total.toLocaleString("en-US")})`));
+      const options = Object.entries(values).map(([value, total]) => h("option", { value, selected: value === now }, `${value} (${whole(total)})`));
       if (now && !(now in values)) options.unshift(h("option", { value: now, selected: true }, now));
       show(selects[key], h("option", { value: "", selected: now === "" }, "any"), options);
     }

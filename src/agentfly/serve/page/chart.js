@@ -31,6 +31,17 @@ export function ticks(low, high, wanted) {
   return found;
 }
 
+/** The elements of a chart: a figure with its plot, the tip at the cursor, and the legend. */
+export function chartFrame({ title, about, height, legend = true }) {
+  const plot = s("svg", { class: "plot", role: "img", tabindex: 0, height });
+  const tip = h("div", { class: "tip", hidden: true });
+  const keys = legend ? h("div", { class: "legend" }) : null;
+  const element = h("figure", { class: "chart" },
+    h("figcaption", { title: about }, title, about ? h("span", { class: "about" }, about) : null),
+    h("div", { class: "canvas" }, plot, tip), keys);
+  return { plot, tip, keys, element };
+}
+
 /**
  * A chart of lines. Series: {name, points: [[x, y]], band: [[x, low, high]], dots}.
  * Its method `draw(series, weight)` draws other data on the same element.
@@ -41,12 +52,7 @@ export class LineChart {
     this.format = format;
     this.title = title;
     this.hidden = new Set();
-    this.plot = s("svg", { class: "plot", role: "img", tabindex: 0, height });
-    this.tip = h("div", { class: "tip", hidden: true });
-    this.keys = legend ? h("div", { class: "legend" }) : null;
-    this.element = h("figure", { class: "chart" },
-      h("figcaption", { title: about }, title, about ? h("span", { class: "about" }, about) : null),
-      h("div", { class: "canvas" }, this.plot, this.tip), this.keys);
+    Object.assign(this, chartFrame({ title, about, height, legend }));
     this.plot.addEventListener("pointermove", (event) => this.point(event));
     this.plot.addEventListener("pointerleave", () => this.leave());
     this.plot.addEventListener("keydown", (event) => this.key(event));

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { rewardBadge } from "./chains.js";
-import { number } from "./format.js";
+import { count, number, whole } from "./format.js";
 import { rawTokens, sampledTokens } from "./tokens.js";
 
 const LONG = 1500;
@@ -16,7 +16,7 @@ export function conversation(chain, view) {
 }
 
 function toolList(tools) {
-  return h("details", { class: "tools" }, h("summary", {}, `${tools.length} tool${tools.length === 1 ? "" : "s"}: ${tools.map((tool) => tool.name).join(", ")}`),
+  return h("details", { class: "tools" }, h("summary", {}, `${count(tools.length, "tool")}: ${tools.map((tool) => tool.name).join(", ")}`),
     h("dl", {}, tools.map((tool) => [h("dt", { class: "mono" }, tool.name), h("dd", {}, tool.description)])));
 }
 
@@ -30,7 +30,7 @@ function bubble(message) {
 function longText(text, kind = "") {
   if (text.length <= LONG) return text ? h("div", { class: `text ${kind}` }, text) : null;
   const box = h("div", { class: `text ${kind}` }, `${text.slice(0, LONG)}… `);
-  const more = h("button", { type: "button", class: "quiet", onclick: () => { box.textContent = text; } }, `${(text.length - LONG).toLocaleString("en-US")} more characters`);
+  const more = h("button", { type: "button", class: "quiet", onclick: () => { box.textContent = text; } }, `${whole(text.length - LONG)} more characters`);
   box.append(more);
   return box;
 }

@@ -1,4 +1,4 @@
-// Requests to the viewer's server, and its news of runs that changed.
+// Requests to the viewer's server, and the events that it sends when runs change.
 
 /** Get JSON; an error carries the server's own message. */
 export async function get(path, signal) {
@@ -19,23 +19,23 @@ export function onChange(call, signal) {
   signal.addEventListener("abort", () => listeners.delete(call));
 }
 
-/** Listen to the server; `onState` is told "live" or "offline". */
+/** Listen to the server; call `onState` with "live" or "offline". */
 export function listen(onState) {
   const source = new EventSource("/api/changes");
-  const say = (now) => { if (now !== state) { state = now; onState(now); } };
+  const setState = (now) => { if (now !== state) { state = now; onState(now); } };
   source.addEventListener("ready", () => {
     const again = state === "offline";
-    say("live");
+    setState("live");
     if (again) for (const call of [...listeners]) call(null);
   });
   source.addEventListener("change", (event) => {
     const names = JSON.parse(event.data);
     for (const call of [...listeners]) call(names);
   });
-  source.addEventListener("error", () => say("offline"));
+  source.addEventListener("error", () => setState("offline"));
 }
 
-/** Whether news concern a run; null is news of everything. */
+/** Whether a change concerns a run; null stands for all runs. */
 export const concerns = (names, name) => names === null || names.includes(name);
 
 /** Metrics of a run, kept and continued: only new lines are asked for. */

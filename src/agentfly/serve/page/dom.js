@@ -20,13 +20,18 @@ function fill(element, attributes, children) {
     else if (name === "href" && !String(value).startsWith("#")) throw new Error(`not a link within the page: ${value}`);
     else element.setAttribute(name, value === true ? "" : String(value));
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...present(children));
   return element;
+}
+
+/** Children that are there: null, undefined and false stand for none. */
+function present(children) {
+  return children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
 }
 
 /** Show something instead of what an element holds. */
 export function show(element, ...children) {
-  element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.replaceChildren(...present(children));
   return element;
 }
 
@@ -45,6 +50,11 @@ export function readAddress(hash) {
     try { return decodeURIComponent(part); } catch { return part; }
   });
   return { parts, query: Object.fromEntries(new URLSearchParams(search)) };
+}
+
+/** The head of a table, from the titles of its columns. */
+export function tableHead(titles) {
+  return h("thead", {}, h("tr", {}, titles.map((title) => h("th", { scope: "col" }, title))));
 }
 
 /** A message in place of content. */

@@ -47,6 +47,9 @@ export function ago(time) {
   return new Date(time * 1000).toISOString().slice(0, 10);
 }
 
+/** 12345 → "12,345". */
+export const whole = (value) => value.toLocaleString("en-US");
+
 export function count(value, noun) {
-  return `${value.toLocaleString("en-US")} ${noun}${value === 1 ? "" : "s"}`;
+  return `${whole(value)} ${noun}${value === 1 ? "" : "s"}`;
 }

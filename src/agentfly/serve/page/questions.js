@@ -1,6 +1,6 @@
 // Questions that people ask first of a run that misbehaves.
 
-import { h, link, note, show } from "./dom.js";
+import { h, link, note, show, tableHead } from "./dom.js";
 import { get, run } from "./data.js";
 import { chainTable } from "./chains.js";
 import { number, percent } from "./format.js";
@@ -51,6 +51,6 @@ function answerTable(name, answer) {
     return h("td", { class: typeof value === "number" ? "right" : "" }, typeof value === "number" ? number(value) : value ?? "–");
   };
   return h("div", { class: "scroll" }, h("table", { class: "rows fit" },
-    h("thead", {}, h("tr", {}, answer.columns.map((column) => h("th", { scope: "col" }, column)))),
+    tableHead(answer.columns),
     h("tbody", {}, answer.rows.map((row) => h("tr", {}, row.map(cell))))));
 }

@@ -1,6 +1,6 @@
 // One run: its rewards, where the time went, how chains ended, tools, environments, all metrics.
 
-import { debounce, h, link, note, show } from "./dom.js";
+import { debounce, h, link, note, show, tableHead } from "./dom.js";
 import { Metrics, concerns, get, onChange, run } from "./data.js";
 import { LineChart } from "./chart.js";
 import { StackedBars, barRows } from "./bars.js";
@@ -175,12 +175,12 @@ function group(names) {
 
 function environmentTable(report) {
   if (!report || !report.stocks.length) return [];
-  const heads = ["environment", "where", "leased", "warm", "waiting", "at most", "created", "recycled", "crashed", "lease, half", "lease, 99%"];
+  const heads = ["environment", "where", "leased", "warm", "waiting", "limit", "created", "recycled", "crashed", "wait, median", "wait, 99%"];
   const rows = report.stocks.map((one) => [one.environment, one.where, one.leased, one.warm, one.waiting, one.max_instances, one.created, one.recycled, one.crashed, seconds(one.lease_p50), seconds(one.lease_p99)]);
   const held = (title, list) => (list.length ? [h("h3", {}, title), h("ul", { class: "plain" }, list.map((one) => h("li", { class: "mono" }, `${one.owner}  ${one.environments.join(", ")}  ${seconds(one.seconds)}`)))] : []);
   return [h("h2", {}, "Environments and leases"),
     h("p", { class: "muted" }, `As last reported${report.ended ? ", at the end of the run" : ""}, ${new Date(report.taken_at * 1000).toLocaleString()}. Metrics of every step are under env below.`),
-    h("div", { class: "scroll" }, h("table", { class: "rows" }, h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))),
+    h("div", { class: "scroll" }, h("table", { class: "rows" }, tableHead(heads),
       h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((cell, index) => h("td", { class: index > 1 ? "right" : "" }, cell))))))),
     held("Leases", report.leases), held("Waiting", report.waits)];
 }

@@ -1,6 +1,6 @@
 // All runs: a list that can be searched, and several of them on the same axes.
 
-import { debounce, h, link, note, show } from "./dom.js";
+import { debounce, h, link, note, show, tableHead } from "./dom.js";
 import { Metrics, concerns, get, onChange, run } from "./data.js";
 import { LineChart, spark } from "./chart.js";
 import { DASHES, color } from "./colors.js";
@@ -36,7 +36,7 @@ export async function runsView(body, { signal, go, keys }) {
 function table(rows, chosen, draw) {
   const heads = ["", "run", "state", "steps", "reward", "", "best held out", "model", "algorithm", "size", "changed"];
   return h("div", { class: "scroll" }, h("table", { class: "rows cards" },
-    h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))),
+    tableHead(heads),
     h("tbody", {}, rows.map((one) => h("tr", {},
       h("td", { class: "pick" }, h("input", {
         type: "checkbox", "aria-label": `choose ${one.name}`, checked: chosen.has(one.name),

@@ -1,6 +1,6 @@
 // A run's settings, and where they differ from those of another.
 
-import { h, link, note, show } from "./dom.js";
+import { h, link, note, show, tableHead } from "./dom.js";
 import { get, run } from "./data.js";
 
 /** The settings of a run, with those of another beside them. */
@@ -35,7 +35,7 @@ export function differenceTable(names, settings) {
   const differing = keys.filter((key) => new Set(maps.map((map) => map.get(key) ?? "–")).size > 1);
   if (!differing.length) return note("The settings are the same.");
   return h("div", { class: "scroll" }, h("table", { class: "rows" },
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "setting"), names.map((name) => h("th", { scope: "col" }, name)))),
+    tableHead(["setting", ...names]),
     h("tbody", {}, differing.map((key) => h("tr", {}, h("th", { scope: "row", class: "mono" }, key),
       maps.map((map) => h("td", { class: "mono wrap" }, map.get(key) ?? "–")))))));
 }

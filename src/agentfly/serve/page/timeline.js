@@ -1,6 +1,6 @@
 // Where a chain's time went: one lane for each kind of waiting.
 
-import { h, s, show } from "./dom.js";
+import { h, s, show, tableHead } from "./dom.js";
 import { SPANS } from "./colors.js";
 import { ticks } from "./chart.js";
 import { seconds } from "./format.js";
@@ -44,7 +44,7 @@ function describe(span) {
 
 function spanTable(spans) {
   const heads = ["kind", "name", "turn", "start", "duration"];
-  return h("table", { class: "rows fit" }, h("thead", {}, h("tr", {}, heads.map((title) => h("th", { scope: "col" }, title)))),
+  return h("table", { class: "rows fit" }, tableHead(heads),
     h("tbody", {}, spans.map((span) => h("tr", {}, h("td", {}, span.kind), h("td", {}, span.name || "–"), h("td", { class: "right" }, span.turn ?? "–"),
       h("td", { class: "right" }, seconds(span.start)), h("td", { class: "right" }, seconds(span.end - span.start))))));
 }
