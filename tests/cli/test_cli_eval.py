@@ -181,7 +181,7 @@ def test_two_evaluations_are_compared_task_by_task() -> None:
     assert "good earns 0.75 more than bad on the same 20 tasks" in said
     assert "a difference that chance does not explain" in said
     same = agentfly("eval", "--compare", "good", "good")
-    assert "can't be told apart" in " ".join(same.output.split())
+    assert "can't be distinguished" in " ".join(same.output.split())
     record_run(Path("runs/other"), evaluations={0: [scored("a", 1.0)]})
     refused = agentfly("eval", "--compare", "good", "other@0")
     assert (refused.exit_code, "no task in common" in refused.output) == (2, True)

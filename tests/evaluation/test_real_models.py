@@ -106,7 +106,7 @@ def test_checkpoints_by_name_are_those_of_the_run(trained: Path) -> None:
     warned = CliRunner().invoke(app, ["eval", "sums@2", "--training-tasks", "--count", "1"])
     assert "tasks are training tasks of" in warned.output
     compared = agentfly("eval", "--compare", "sums@0", "curve@0")
-    assert "can't be told apart" in " ".join(compared.output.split())
+    assert "can't be distinguished" in " ".join(compared.output.split())
 
 
 def test_adapters_are_evaluated_by_name(folder: Path) -> None:

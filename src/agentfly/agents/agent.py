@@ -224,7 +224,7 @@ class Agent:
     def run_sync(self, rows: Rows, **options: Unpack[RunOptions]) -> RunResult:
         """Run from code that is not async; takes what `run` takes.
 
-        A run that takes longer than ten seconds says on stderr how far it is, every thirty seconds.
+        A run that takes longer than ten seconds prints its progress on stderr every thirty seconds.
         """
         try:
             asyncio.get_running_loop()
@@ -279,7 +279,7 @@ class Agent:
         return other
 
     def with_chat_model(self, model: ChatModel) -> Self:
-        """Return a copy that speaks through a chat model, such as a scripted player."""
+        """Return a copy that uses a chat model, such as a scripted player."""
         other = copy.copy(self)
         other.model = Model(chat_model=model)
         return other
@@ -419,7 +419,7 @@ class _Given:
 
 @contextmanager
 def _counted(options: RunOptions) -> Iterator[RunOptions]:
-    """Say on stderr how many chains have ended, if the block takes long."""
+    """Print on stderr how many chains have ended, if the block takes long."""
     ended, console, started = 0, Console(stderr=True), time.monotonic()
     given = options.get("on_trajectory")
 

@@ -21,7 +21,7 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What the trial of one source has shown."""
+    """Result of the trial of one source."""
 
     chains: int
     calling: int

@@ -67,7 +67,7 @@ class Algorithm:
     critic: Critic | None = None
     """Options of the critic; None where no values are needed."""
     kl: Kl | None = None
-    """KL penalty towards the reference; None for no penalty."""
+    """KL penalty toward the reference; None for no penalty."""
     entropy_coefficient: float = 0.0
     correction: Correction = field(default_factory=Correction)
     """Correction where the log-probabilities of sampler and learner differ."""
@@ -153,7 +153,7 @@ class AlgorithmOptions(Settings):
     needs_group: ClassVar[bool] = True
 
     kl: Kl = Kl()
-    """KL penalty towards the reference."""
+    """KL penalty toward the reference."""
     entropy_coefficient: float = Field(default=0.0, ge=0)
     """Coefficient of the entropy bonus."""
     correction: Correction = Correction()

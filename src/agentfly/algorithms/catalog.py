@@ -55,7 +55,7 @@ class ReinforcePlusPlus(ClippedOptions):
     name: ClassVar[str] = "reinforce++"
     needs_group: ClassVar[bool] = False
     kl: Kl = Kl(coefficient=1e-3, estimator="k1", place="reward")
-    """KL penalty towards the reference."""
+    """KL penalty toward the reference."""
     discount: float = Field(default=1.0, gt=0, le=1)
     """γ: what the next token's reward is worth now."""
 
@@ -69,7 +69,7 @@ class ReinforcePlusPlusBaseline(ClippedOptions):
 
     name: ClassVar[str] = "reinforce++-baseline"
     kl: Kl = Kl(coefficient=1e-3, estimator="k2", place="loss")
-    """KL penalty towards the reference."""
+    """KL penalty toward the reference."""
 
     def advantage(self) -> AdvantageFunction:
         """Return the centered rewards, normalized over the step."""

@@ -53,7 +53,7 @@ def kl_estimate(logprobs_N: Tensor, reference_logprobs_N: Tensor, estimator: str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kl:
-    """Strength and form of the KL penalty towards the reference."""
+    """Strength and form of the KL penalty toward the reference."""
 
     __pydantic_config__ = Settings.model_config
 

@@ -120,7 +120,7 @@ def chat(  # noqa: PLR0913 - one option each
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Role:
-    """What an agent is besides its model; None is what nobody has chosen."""
+    """Parts of an agent besides its model; None where the user has chosen nothing."""
 
     tools: Sequence[Tool] | None
     system_prompt: str | None
@@ -164,13 +164,13 @@ def _trained_role(trained: TrainedAgent, source: str | None, given: _Role, *, tr
 
 
 def _introduce(model: str, role: _Role) -> None:
-    """Say who is about to talk, before the weights are fetched or read."""
+    """Print the model and its tools, before the weights are fetched or read."""
     tools = ", ".join(tool.spec.name for tool in role.tools or ()) or "none (--tools gives some)"
-    said = f"model: {model}\ntools: {tools}"
+    text = f"model: {model}\ntools: {tools}"
     if role.opening:
-        said += f"\nbefore every question: {count(len(role.opening), 'message')} of worked examples"
-    said += "\nCtrl-C stops an answer, /new begins a new conversation, /exit or Ctrl-D ends."
-    typer.secho(said, dim=True)
+        text += f"\nbefore every question: {count(len(role.opening), 'message')} of worked examples"
+    text += "\nCtrl-C stops an answer, /new begins a new conversation, /exit or Ctrl-D ends."
+    typer.secho(text, dim=True)
 
 
 class Conversation:

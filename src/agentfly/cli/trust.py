@@ -61,7 +61,7 @@ def require_trust(
             f"{warning}\nRead that code, then give --trust, or call this from the folder {folder}"
         )
     if not typer.confirm(f"{warning}\nRun it?", default=False, err=True):
-        raise ConfigError("nothing was run")
+        raise ConfigError("nothing was run, because you did not agree")
 
 
 def _code_of(

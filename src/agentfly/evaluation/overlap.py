@@ -19,7 +19,7 @@ from agentfly.tasks import load_tasks
 from agentfly.types import Task
 
 MAX_RUNS = 10
-"""Runs in a line, each begun with the model of the one before, that are looked at."""
+"""Maximum number of runs that are looked at, each started from the model of the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Overlap:
 
     @property
     def sentence(self) -> str:
-        """What was found, in one sentence."""
+        """The warning, in one sentence."""
         share = "all" if len(self.tasks) == self.total else f"{len(self.tasks)} of {self.total}"
         return (
             f"{share} tasks are training tasks of {self.run}, for example {self.tasks[0].id!r}: "

@@ -47,7 +47,7 @@ REWARD_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescoredFile:
-    """What became of the chains of a step or of an evaluation."""
+    """Old and new rewards of the chains of a step or of an evaluation."""
 
     title: str
     old: tuple[float, ...]
@@ -88,7 +88,7 @@ def _needs_state(reward: Reward) -> ConfigError:
 
 @dataclass(slots=True)
 class _NoEnvironments:
-    """Environments of a recorded chain: there are none, and a reward that asks is found out."""
+    """Environments of a recorded chain: there are none; notes whether a reward asked for one."""
 
     asked: bool = False
 
@@ -101,7 +101,7 @@ class _NoEnvironments:
 async def rescore(
     run: RecordedRun, rewards: NewRewards, folder: Path, *, reward_name: str | None
 ) -> AsyncIterator[RescoredFile]:
-    """Score every chain of a run again, into a new folder; yield what became of each file.
+    """Score every chain of a run again, into a new folder; yield the outcome of each file.
 
     Args:
         run: The run or evaluation; it is only read.

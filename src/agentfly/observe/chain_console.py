@@ -1,4 +1,4 @@
-"""Chains on the terminal: a table of many, or all that one of them saw, said and got."""
+"""Chains on the terminal: a table of many, or one with its messages, results and reward."""
 
 from collections.abc import Iterable
 
@@ -74,8 +74,8 @@ def show_chain(chain: Trajectory, console: Console, decode: Decode | None) -> No
             repeated = call.problem is not None and call.arguments in said
             shown = "" if repeated else f"{call.name}({call.arguments})"
             outcome = "" if result.status == "ok" else f" [{result.status}]"
-            told = f"{shown}{outcome} → {result.observation}".lstrip()
-            _paragraph(told, STYLES["call" if result.status == "ok" else "failure"], console)
+            line = f"{shown}{outcome} → {result.observation}".lstrip()
+            _paragraph(line, STYLES["call" if result.status == "ok" else "failure"], console)
     _ending(chain, console)
 
 
@@ -112,8 +112,8 @@ def show_tokens(
 def _legend(not_run: str | None) -> Text:
     legend = Text("context, ", style=KIND_STYLES[TokenKind.CONTEXT])
     if not_run is not None:
-        told = f"? sampled; the policy {printable(not_run)} decides, and is not run here"
-        return legend.append(f"{told} (--trust runs it)", KIND_STYLES[TokenKind.SAMPLED])
+        text = f"? sampled; the policy {printable(not_run)} decides, and is not run here"
+        return legend.append(f"{text} (--trust runs it)", KIND_STYLES[TokenKind.SAMPLED])
     legend.append("+ sampled and trained", KIND_STYLES[TokenKind.TRAINED])
     return legend.append(", - sampled and masked off", KIND_STYLES[TokenKind.MASKED])
 

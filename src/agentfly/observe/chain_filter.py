@@ -1,4 +1,4 @@
-"""Which chains to look at: one set of filters for the terminal and for pages.
+"""Filters of chains, the same for the terminal and for pages.
 
 wanted = ChainFilter.read(max_reward=0.0, tool="search", stop="turn_limit")
 for chain in filter(wanted.matches, run.chains(12)):

@@ -224,7 +224,7 @@ class FileIndex:
             return None
 
     def _load(self) -> None:
-        """Take over the rows of an index file, if it is one of this very file."""
+        """Read the rows of the index file, if it belongs to this very file."""
         try:
             records = [
                 record for _, record in read_records(self._path, kind=KIND, version=FORMAT_VERSION)
@@ -278,7 +278,7 @@ def _holds(path: Path, row: IndexRow) -> bool:
 
 
 def _identity(path: Path) -> dict[str, Any]:
-    """Return what tells a file from another one of its name; a plain one may grow."""
+    """Return values that differ for another file of the same name; a plain file may grow."""
     try:
         stat = path.stat()
     except OSError:

@@ -22,7 +22,7 @@ _GZIP = 31
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a line is in a file of chains."""
+    """Place of a line in a file of chains."""
 
     member: int
     """Offset of the gzip member in which the line begins; 0 in a plain file."""

@@ -55,7 +55,7 @@ class Comparison:
 
     @property
     def sentence(self) -> str:
-        """What the difference in reward means, in one sentence."""
+        """Meaning of the difference in reward, in one sentence."""
         found, (first, second) = self.reward, self.names
         size = f"{abs(found.value):.3g}"
         tasks = f"the same {found.tasks} tasks"
@@ -69,14 +69,14 @@ class Comparison:
                 "difference that chance does not explain."
             )
         return (
-            f"{second} and {first} can't be told apart on {tasks}: the difference is "
-            f"{found.value:+.3g}, and its 95% interval {ends} holds 0. {self._way_out()}"
+            f"{second} and {first} can't be distinguished on {tasks}: the difference is "
+            f"{found.value:+.3g}, and its 95% interval {ends} contains 0. {self._way_out()}"
         )
 
     def _way_out(self) -> str:
         interval, value = self.reward.interval, self.reward.value
         if interval is None or not differ(0.0, abs(value)):
-            return "They may be equal, or the tasks too few to tell."
+            return "They may be equal, or there are too few tasks to see a difference."
         half = (interval.high - interval.low) / 2
         needed = math.ceil(self.reward.tasks * (half / abs(value)) ** 2)
         return f"If it is real, about {needed} tasks, or more chains of each, would show it."

@@ -45,7 +45,7 @@ def log_to(path: Path, *, show: ShowLine | None = None) -> Iterator[None]:
 
 
 class _ShowHandler(logging.Handler):
-    """Shows each message once: a tool that fails a thousand times is one piece of news."""
+    """Shows each message once, also that of a tool that fails a thousand times."""
 
     def __init__(self, show: ShowLine) -> None:
         super().__init__(logging.WARNING)

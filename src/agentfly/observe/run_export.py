@@ -26,7 +26,7 @@ ROWS_AT_ONCE = 256
 
 
 def sft_rows(run: RecordedRun, *, min_reward: float = 1.0) -> Iterator[Row]:
-    """Yield the best chain of each group as chat messages, if its reward is at least so high."""
+    """Yield the best chain of each group as chat messages, from `min_reward` on."""
     for members in _groups(run):
         best = members[-1]
         if best.reward is not None and best.reward >= min_reward:

@@ -16,7 +16,7 @@ runs/demo/
     checkpoints/step_10/
     published/version_10/    weights on their way to an engine elsewhere
     tensorboard/
-    log.txt                  what libraries had to say
+    log.txt                  messages of AgentFly and other libraries
     stalls/1.txt             what stood still, with all stacks
     lock                     held by the process that trains
 """
@@ -94,7 +94,7 @@ class RunFolder:
         return cls(path, _locked(path))
 
     def replace_config(self, config: str) -> None:
-        """Write down the settings that a resumed run goes on with."""
+        """Write the settings with which a resumed run continues."""
         _write(self.config_file, config)
 
     @property
@@ -119,7 +119,7 @@ class RunFolder:
 
     @property
     def findings_file(self) -> Path:
-        """What keeps the run from learning; absent while nothing was found."""
+        """Findings of the run; absent while there are none."""
         return self.path / FINDINGS
 
     @property
@@ -129,7 +129,7 @@ class RunFolder:
 
     @property
     def ledger_file(self) -> Path:
-        """Which tasks were issued, finished, trained on."""
+        """Journal of the tasks that were issued, finished and trained on."""
         return self.path / "ledger.jsonl"
 
     @property

@@ -1,4 +1,4 @@
-"""How long the rest of many chains will take: a range, because a single number would claim more.
+"""Estimate of the time that the remaining chains take: a range, since one number would claim more.
 
 The rate at which chains have ended is known within the noise of a count: after 16 of them only to
 about a half, after 400 to a tenth. Chains end last that take longest, so the longest one seen is
@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 MIN_ENDED = 8
-"""Chains that must have ended before anything is said."""
+"""Chains that must have ended before there is an estimate."""
 SPREAD = 1.96
 """Standard errors of a count on each side."""
 
@@ -24,7 +24,7 @@ class TimeLeft:
     """Seconds of the longest chain."""
 
     def chain_ended(self, seconds: float) -> None:
-        """Count a chain that took so long."""
+        """Count a chain that took this many seconds."""
         self.ended += 1
         self.longest = max(self.longest, seconds)
 

@@ -1,4 +1,4 @@
-"""Which rows of a run's index a page shows: filters, order, and what there is to choose from."""
+"""Filters, order and pages of a table of chains, and the values that its filters offer."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping

@@ -56,7 +56,7 @@ def _named(settings: Mapping[str, Any], table: str) -> str:
 
 
 def thinned(values: Sequence[float], points: int) -> list[float]:
-    """Return means of neighbors, so many that at most `points` are left.
+    """Return means of neighboring values, at most `points` of them.
 
     >>> thinned([1.0, 2.0, 3.0, 4.0], 2)
     [1.5, 3.5]

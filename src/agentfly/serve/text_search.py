@@ -33,7 +33,7 @@ class TextSearch:
         """Share of the files that is searched."""
 
     def extend(self, seconds: float) -> None:
-        """Search on, for so long at the most."""
+        """Continue the search for at most this many seconds."""
         deadline = time.monotonic() + seconds
         with self._lock:
             for _ in self._lines:

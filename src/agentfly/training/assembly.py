@@ -143,7 +143,7 @@ async def _open_loop(
 
 
 def _go_back_to(step: int, folder: RunFolder, progress: RunProgress, *, resume: bool) -> None:
-    """Say where a resumed run goes on, and set aside the chains of steps that it takes again."""
+    """Report where a resumed run continues, and move away the chains of steps that it repeats."""
     if resume:
         progress.message(describe_resume(folder, step))
     if undone := folder.set_aside_trajectories_after(step):
@@ -373,7 +373,7 @@ def _learner_hosts(settings: RunSettings, cluster: "RayCluster | None") -> Learn
 async def open_environments(
     task_mix: TaskMix, settings: EnvironmentSettings, cluster: "RayCluster | None" = None
 ) -> AsyncIterator[EnvironmentManager]:
-    """Open one manager for all sources, and begin to make what shall be warm."""
+    """Open one manager for all sources, and start to make its warm instances."""
     specs = dict.fromkeys(spec for source in task_mix.sources for spec in source.agent.environments)
     manager = EnvironmentManager(
         {spec.factory: _pooling(spec, settings) for spec in specs},

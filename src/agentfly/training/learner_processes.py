@@ -52,7 +52,7 @@ class LearnerProcesses(Protocol):
 
     @property
     def logs(self) -> str:
-        """Where to read what they print."""
+        """Path of their logs, for error messages."""
 
     @property
     def first_gpu(self) -> int | None:
@@ -259,7 +259,7 @@ def serve_learner(place: LearnerRank) -> None:
 
 
 def serve_place(**place: Any) -> None:
-    """Do so at the place that these keywords describe."""
+    """Take part in a learner, at the place that these keywords describe."""
     serve_learner(LearnerRank(**place))
 
 

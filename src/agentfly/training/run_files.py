@@ -63,7 +63,7 @@ def enter_run_folder(
 
 @contextmanager
 def fetching(settings: AnySettings, progress: RunProgress) -> Iterator[None]:
-    """Say at once, and every thirty seconds, that a run's model is fetched or looked up."""
+    """Print at once, and every thirty seconds, that a run's model is fetched or looked up."""
     name, run = settings.model.name, settings.folder / settings.name
     progress.message(f"the run {run} with the model {name}")
 
@@ -75,7 +75,7 @@ def fetching(settings: AnySettings, progress: RunProgress) -> Iterator[None]:
 
 
 def open_folder(settings: AnySettings, *, resume: bool, base: Path | None = None) -> RunFolder:
-    """Create the run's folder, or take it up with settings that make it no other run."""
+    """Create the run's folder, or open it again with settings that leave it the same run."""
     path, config = settings.folder / settings.name, to_toml(settings)
     if not resume:
         return RunFolder.create(path, config=config, base=base)

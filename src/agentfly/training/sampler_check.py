@@ -79,7 +79,7 @@ class SamplerCheck:
         self._thread.shutdown()
 
     async def run_if_due(self, version: int) -> None:
-        """Compare the first two versions, and then every so many.
+        """Compare the first two versions, and then one in every `engine.check_every`.
 
         Raises:
             RunError: The engine samples from other weights than the learner's.

@@ -124,7 +124,7 @@ def _require_model_fits(source: Source, folder: Path, settings: RunSettings) -> 
         )
     if model.chat_model is not None:
         raise ConfigError(
-            f"the agent of source {source.name!r} speaks through a server that gives no token "
+            f"the agent of source {source.name!r} uses a chat server that gives no token "
             f"ids, and can't be trained: name its model, {name!r}"
         )
     if model.folder is not None and model.folder.resolve() != folder.resolve():

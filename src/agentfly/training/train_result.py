@@ -13,7 +13,7 @@ from agentfly.training.checkpoint import Checkpoints
 
 
 class StoppedBy(StrEnum):
-    """Why a run ended well."""
+    """Reason why a run ended normally."""
 
     STEPS = "steps"
     """It took its last step."""
@@ -64,7 +64,7 @@ class TrainResult:
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """What kept the run from learning, each with the way out."""
+        """Findings about what kept the run from learning, each with the way out."""
         return read_findings(self.folder / FINDINGS)
 
     @property

@@ -72,7 +72,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """What the estimate needs to know of a model."""
+    """Sizes of a model that the estimate needs."""
 
     trained: float
     """Number of trained parameters."""
@@ -145,7 +145,7 @@ def _frozen_linear(module: Any) -> int:
 def estimate_memory(
     forward: Forward, trained: Iterable[Tensor], tokens: int, *, processes: int = 1
 ) -> Memory:
-    """Estimate what an update of these parameters takes by rows of so many tokens.
+    """Estimate the memory of an update of these parameters.
 
     Args:
         forward: The policy's forward pass, before its weights are spread over processes.
@@ -158,7 +158,7 @@ def estimate_memory(
 
 
 def memory_of(sizes: Sizes, trained: float, tokens: int, *, processes: int = 1) -> Memory:
-    """Return what an update of so many parameters takes in each process."""
+    """Return the memory that an update of `trained` parameters takes in each process."""
     logits = 4 * tokens * sizes.vocabulary
     # The head is done when the layers begin.
     chunks = max(CHUNKS_AT_ONCE * min(logits, CHUNK_BYTES), sizes.scores(tokens))

@@ -106,7 +106,7 @@ MAX_LR = 3e-4
 
 
 def with_learning_rate(settings: TrainSettings, parameters: int) -> TrainSettings:
-    """Return settings with a learning rate: their own, or one for so many trained parameters.
+    """Return settings with a learning rate: their own, or one for this number of parameters.
 
     >>> sizes = (10**6, 135 * 10**6, 7 * 10**9)
     >>> [f"{with_learning_rate(TrainSettings(), size).lr:.0e}" for size in sizes]

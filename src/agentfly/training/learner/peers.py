@@ -35,7 +35,7 @@ JOINING = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What all processes have to know before they can talk to each other."""
+    """Settings that all processes need before they can communicate."""
 
     settings: LearnerSettings
     device: str

@@ -35,7 +35,7 @@ from agentfly.training.learner.policy import Policy
 from agentfly.types import Group, NamedTensors, StepMetrics, Weights
 
 BEATS_PER_TIMEOUT = 10
-"""A process that waits hears of the others this often before it would give up."""
+"""Signs of life that a waiting process receives within its timeout."""
 
 READ_ALL, BEAT = "read_all", "beat"
 """Calls that are no methods of a learner."""
@@ -48,7 +48,7 @@ _NOTHING: Any = None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """What all processes make their learners of."""
+    """Parts of which every process makes its learner."""
 
     settings: RunSettings
     algorithm: bytes | None

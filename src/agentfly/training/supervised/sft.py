@@ -80,7 +80,7 @@ def sft(
     base: Path | None = None,
     progress: RunProgress | None = None,
 ) -> SftResult:
-    """Let a model imitate conversations.
+    """Fine-tune a model on conversations.
 
     Args:
         settings: As `load_sft_settings` reads them from a TOML file.

@@ -40,7 +40,7 @@ class SupervisedLearner:
         )
 
     def learn(self, samples: Sequence[Sample]) -> StepMetrics:
-        """Change the weights once, towards these samples."""
+        """Change the weights once, toward these samples."""
         record = StepRecorder()
         lr = learning_rate(self.step, self._train)
         with record.timing("update"), report_out_of_memory(self._train):
