@@ -33,7 +33,7 @@ def test_the_plain_project_passes_its_own_tests(tmp_path: Path) -> None:
     )
     assert "3 passed" in tested.stdout, tested.stdout + tested.stderr
     again = CliRunner().invoke(app, ["init", str(folder)])
-    assert (again.exit_code, "is there already" in again.output) == (2, True)
+    assert (again.exit_code, "exists already" in again.output) == (2, True)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../up/..", "-x"])

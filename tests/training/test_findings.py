@@ -296,7 +296,7 @@ def test_the_command_ends_with_a_code_of_its_own_where_nothing_was_learned(
     run = CliRunner().invoke(app, [str(file)])
     assert run.exit_code == NOTHING_LEARNED, run.output
     assert "1 step done. The model: " in run.stdout
-    assert "Found on the way" in run.stdout
+    assert "Findings (" in run.stdout
     assert "  step 1: Nothing was learned: no update changed the weights in 1 step." in run.stdout
 
 

@@ -55,9 +55,12 @@ def chat(  # noqa: PLR0913 - one option each
         typer.Option(help="A file of rows whose `messages` are shown before every question."),
     ] = None,
     source: Annotated[
-        str | None, typer.Option(help="Which source of a run; by default its first.")
+        str | None,
+        typer.Option(
+            help="The source of the run whose tools and prompt are used; by default the first."
+        ),
     ] = None,
-    temperature: Annotated[float, typer.Option(help="0 is greedy.")] = 0.7,
+    temperature: Annotated[float, typer.Option(help="Sampling temperature; 0 is greedy.")] = 0.7,
     max_tokens: Annotated[int, typer.Option(help="Maximum tokens of one turn.")] = 512,
     max_turns: Annotated[int, typer.Option(help="Maximum turns per question.")] = 8,
     engine: Annotated[
@@ -82,7 +85,7 @@ def chat(  # noqa: PLR0913 - one option each
     A run's model is used as it was trained: with the tools, the kind, the system prompt and the
     worked examples of the run, unless you give others.
 
-    Ctrl-C stops what the model is saying; Ctrl-D or /exit ends the conversation; /new begins one.
+    Ctrl-C stops an answer; /new starts a new conversation; Ctrl-D or /exit ends the program.
 
     \b
         agentfly chat smollm2-135m-instruct --tools calculator

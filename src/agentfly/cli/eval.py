@@ -65,9 +65,13 @@ def eval_(  # noqa: PLR0913 - each is an option of the command
         int | None, typer.Option("--num-chains", "-n", min=1, help="Attempts at each task.")
     ] = None,
     temperature: Annotated[
-        float | None, typer.Option(min=0, help="Of sampling; 0 is greedy. By default 1.")
+        float | None,
+        typer.Option(min=0, help="Sampling temperature; 0 is greedy. By default the run's, or 1."),
     ] = None,
-    top_p: Annotated[float | None, typer.Option(help="Of sampling.")] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option(help="Sample from the most likely tokens of this total probability."),
+    ] = None,
     max_tokens: Annotated[
         int | None, typer.Option(min=1, help="Maximum sampled tokens per turn.")
     ] = None,
@@ -80,15 +84,21 @@ def eval_(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     training_tasks: Annotated[
         bool,
-        typer.Option("--training-tasks", help="Not the held-out tasks, but those to train on."),
+        typer.Option(
+            "--training-tasks", help="Use the training tasks instead of the held-out ones."
+        ),
     ] = False,
     by: Annotated[
         list[str] | None,
         typer.Option(help="A field of the tasks: a row for each value. Can be repeated."),
     ] = None,
-    concurrent: Annotated[int, typer.Option(min=1, help="How many chains at once.")] = 64,
+    concurrent: Annotated[int, typer.Option(min=1, help="Maximum number of chains at once.")] = 64,
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="Repeat bit for bit; about half as fast.")
+        bool,
+        typer.Option(
+            "--deterministic",
+            help="Get the same results each time, bit for bit; about half as fast.",
+        ),
     ] = False,
     prompt_price: Annotated[
         float | None, typer.Option(min=0, help="Price of a million prompt tokens.")
@@ -97,7 +107,7 @@ def eval_(  # noqa: PLR0913 - each is an option of the command
         float | None, typer.Option(min=0, help="Price of a million sampled tokens.")
     ] = None,
     engine: Annotated[
-        str, typer.Option(help="What samples: local, vllm, or module:name of your own.")
+        str, typer.Option(help="The engine: local, vllm, or module:name of your own.")
     ] = "local",
     url: Annotated[
         str | None, typer.Option(help="A running vLLM server, for --engine vllm.")
@@ -124,7 +134,7 @@ def eval_(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     trust: Trust = False,
 ) -> None:
-    """Attempt tasks with a model, and report reward, solved share, pass@k and pass^k.
+    """Evaluate a model on tasks: reward, share of solved chains, pass@k and pass^k.
 
     Every number has its 95% interval, over tasks. The results are a folder like that of a run:
     `agentfly show`, `agentfly runs` and `agentfly report` open it. An evaluation that was killed

@@ -50,7 +50,7 @@ def export(
         Path | None, typer.Option(help="File or folder; by default in the run's folder.")
     ] = None,
     min_reward: Annotated[
-        float, typer.Option(help="Least reward of the best chain of a group (sft and dpo).")
+        float, typer.Option(help="Minimum reward of the best chain of a group (sft and dpo).")
     ] = 1.0,
 ) -> None:
     """Export a run for other programs: its chains as data, or its model with a card.

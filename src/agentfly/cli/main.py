@@ -21,7 +21,7 @@ COMMANDS = {
     ),
     "init": LazyCommand(
         "agentfly.cli.init:init",
-        "Make a small project: a tool, a reward, tasks, settings, and tests that pass.",
+        "Create a small project: a tool, a reward, tasks, settings, and tests that pass.",
     ),
     "check": LazyCommand(
         "agentfly.cli.check:check",
@@ -36,7 +36,7 @@ COMMANDS = {
     ),
     "eval": LazyCommand(
         "agentfly.cli.eval:eval_",
-        "Attempt tasks with a model, and report reward, solved share, pass@k and pass^k.",
+        "Evaluate a model on tasks: reward, share of solved chains, pass@k and pass^k.",
     ),
     "rescore": LazyCommand(
         "agentfly.cli.rescore:rescore_",
@@ -51,7 +51,7 @@ COMMANDS = {
     ),
     "show": LazyCommand(
         "agentfly.cli.show:show",
-        "Show a run's chains: a table of a step's, or all that one of them saw and said.",
+        "Show the chains of a run: a table of one step, or one chain with all its messages.",
     ),
     "view": LazyCommand(
         "agentfly.cli.view:view",
@@ -59,11 +59,11 @@ COMMANDS = {
     ),
     "sft": LazyCommand(
         "agentfly.cli.sft:sft",
-        "Train a model to imitate conversations, as a warm start before training by reward.",
+        "Fine-tune a model on conversations (SFT), as a warm start before training by reward.",
     ),
     "validate": LazyCommand(
         "agentfly.cli.validate:validate",
-        "Run known right answers through tools and rewards; list the tasks that fail.",
+        "Check that correct answers get the full reward, and list the tasks that fail.",
     ),
     "doctor": LazyCommand(
         "agentfly.cli.doctor:doctor",

@@ -21,7 +21,7 @@ def list_() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("name", "parameters", "context", "size", "comes", "here")
+    table = Table("name", "parameters", "context", "size", "origin", "here")
     for model in list_models():
         table.add_row(
             model.name,
@@ -67,7 +67,7 @@ def merge(
 
 @models.command()
 def info(name: Name) -> None:
-    """Show all that is known about a model."""
+    """Show the details of a model: size, context, license, folder."""
     with cli_errors():
         model = model_info(name)
     for label, value in (
@@ -76,7 +76,7 @@ def info(name: Name) -> None:
         ("context", f"{model.context} tokens"),
         ("size", f"{model.megabytes:.0f} MB on disk"),
         ("license", model.license),
-        ("comes", model.kind),
+        ("origin", model.kind),
         ("folder", model.folder or f"not here yet: agentfly models fetch {name}"),
         ("what it is", model.description),
         *([("calls", f"{', '.join(model.tools)}, and no other tools")] if model.tools else []),

@@ -26,7 +26,8 @@ def rescore_(
         str | None, typer.Option(help="A built-in reward by name, or module:name of your own.")
     ] = None,
     group_reward: Annotated[
-        str | None, typer.Option(help="module:name of a reward of all chains of a task.")
+        str | None,
+        typer.Option(help="module:name of a group reward, which scores all chains of a task."),
     ] = None,
     name: Annotated[
         str | None, typer.Option(help="Name of the new folder; by default RUN-REWARD.")

@@ -49,8 +49,10 @@ def index(
             "them, or hub:organization/name:split; none to add vectors to an index."
         ),
     ] = None,
-    words: Annotated[int, typer.Option(min=1, help="Words of a passage.")] = 100,
-    overlap: Annotated[int, typer.Option(min=0, help="Words repeated from the last one.")] = 0,
+    words: Annotated[int, typer.Option(min=1, help="Words per passage.")] = 100,
+    overlap: Annotated[
+        int, typer.Option(min=0, help="Words that a passage repeats from the one before.")
+    ] = 0,
     dense: Annotated[
         str | None, typer.Option(help=f"Embed the passages too, by this model, such as {SMALL}.")
     ] = None,

@@ -17,14 +17,15 @@ Token = Annotated[
     typer.Option(
         envvar=TOKEN_VARIABLE,
         show_envvar=True,
-        help="The secret that clients must send, better given by the environment variable; a "
-        "random one if not given.",
+        help="The secret that clients must send; by default a random one. Better set it by the "
+        "environment variable than here.",
     ),
 ]
 AllowHost = Annotated[
     list[str] | None,
     typer.Option(
-        help="A name by which clients may address the server; once for each.", show_default=False
+        help="A host name by which clients may address the server. Can be repeated.",
+        show_default=False,
     ),
 ]
 

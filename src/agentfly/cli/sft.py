@@ -29,7 +29,7 @@ def sft(
     resume: Resume = False,
     trust: Trust = False,
 ) -> None:
-    """Train a model to imitate conversations, as a warm start before training by reward.
+    """Fine-tune a model on conversations (SFT), as a warm start before training by reward.
 
     \b
         name = "warm"

@@ -41,7 +41,8 @@ def show(  # noqa: PLR0913 - each is an option of the command
         int | None, typer.Option(help="The table of all steps up to this one.")
     ] = None,
     held_out: Annotated[
-        bool, typer.Option("--held-out", help="The held-out chains of the evaluation after it.")
+        bool,
+        typer.Option("--held-out", help="The held-out chains of the evaluation after the step."),
     ] = False,
     trial: Annotated[
         bool, typer.Option("--trial", help="The chains that were tried before the first step.")
@@ -54,8 +55,8 @@ def show(  # noqa: PLR0913 - each is an option of the command
         bool,
         typer.Option(
             "--trust",
-            help="With --tokens: run the run's own mask policy, a module in the working directory "
-            "or installed, to show which tokens it leaves on.",
+            help="With --tokens: run the run's own mask policy, Python code in the working "
+            "directory or installed, to show which tokens are trained.",
         ),
     ] = False,
     min_reward: Annotated[
@@ -65,14 +66,14 @@ def show(  # noqa: PLR0913 - each is an option of the command
         float | None, typer.Option(help="Chains with this reward or less.")
     ] = None,
     stop: Annotated[
-        str | None, typer.Option(help="Chains that stopped so: answered, turn_limit, …")
+        str | None, typer.Option(help="Chains with this stop reason: answered, turn_limit, …")
     ] = None,
     tool: Annotated[str | None, typer.Option(help="Chains that called this tool.")] = None,
     text: Annotated[
         str | None, typer.Option(help="Chains with this text in prompt, answers, calls or results.")
     ] = None,
     task: Annotated[
-        str | None, typer.Option(help="Chains of tasks with this in their id or question.")
+        str | None, typer.Option(help="Chains of tasks with this text in their id or question.")
     ] = None,
     group: Annotated[str | None, typer.Option(help="The chains of one group, by its id.")] = None,
     cause: Annotated[
@@ -88,11 +89,13 @@ def show(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     sort: Annotated[
         str | None,
-        typer.Option(help="Order: reward, turns, calls, tokens, stop, task; -reward: downwards."),
+        typer.Option(
+            help="Order: reward, turns, calls, tokens, stop, task; -reward: the highest first."
+        ),
     ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of rows in the table.")] = 50,
 ) -> None:
-    """Show a run's chains: a table of a step's, or all that one of them saw and said.
+    """Show the chains of a run: a table of one step, or one chain with all its messages.
 
     One chain is shown turn by turn, with its prompt as it was rendered for the model, tools
     included, its calls and results, its reward by part, and where its time went. Control characters
@@ -172,7 +175,7 @@ def _print_table(table: Table, title: str, console: Console, limit: int, *, more
         return
     console.print(table)
     if more:
-        console.print(f"There are more: --limit {10 * limit} shows them, filters find some.")
+        console.print(f"There are more: raise --limit, such as to {10 * limit}, or use the filters.")
 
 
 def _rows(file: ChainFile, wanted: ChainFilter) -> Iterator[ChainRow]:

@@ -119,7 +119,7 @@ def _print_result(result: "TrainResult") -> None:
     if (best := result.best) and best != result.checkpoint:
         typer.echo(f"The best by held-out reward, of an earlier step: {best}")
     if result.findings:
-        typer.echo(f"Found on the way ({result.folder / 'findings.json'}):")
+        typer.echo(f"Findings ({result.folder / 'findings.json'}):")
     for finding in result.findings:
         typer.echo(f"  step {finding.step}: {finding}")
 

@@ -49,16 +49,16 @@ def validate(
     answer: Annotated[
         str, typer.Option(help="The field with the right answer, where no environment provides it.")
     ] = "answer",
-    count: Annotated[int | None, typer.Option(min=1, help="Only the first ones.")] = None,
-    concurrent: Annotated[int, typer.Option(min=1, help="How many at once.")] = 8,
+    count: Annotated[int | None, typer.Option(min=1, help="Only the first tasks.")] = None,
+    concurrent: Annotated[int, typer.Option(min=1, help="Maximum number of tasks at once.")] = 8,
     trust: Trust = False,
 ) -> None:
-    """Run known right answers through tools and rewards; list the tasks that fail.
+    """Check that correct answers get the full reward, and list the tasks that fail.
 
-    An environment plays its own gold paths. Otherwise the task's right answer is given as the
-    final response. A task that does not get full marks can't teach a model anything good. The exit
-    code is 1 if there is one, and 2 if tasks could not be attempted: a reward on the state of an
-    environment of your own needs a player, not an answer.
+    A built-in environment plays its own solutions; otherwise the correct answer of the task is the
+    final response. A model can't learn a task whose correct answer does not get the full reward.
+    The exit code is 1 if a task fails, and 2 if tasks could not be attempted: a reward that reads
+    the state of an environment of your own needs a scripted player, not an answer.
 
     \b
         agentfly validate code tasks=programs

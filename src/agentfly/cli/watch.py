@@ -17,8 +17,10 @@ from agentfly.types.short_text import printable
 def watch(
     run: Run,
     *,
-    every: Annotated[float, typer.Option(min=0.05, help="Seconds between two looks.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Show what there is now, and stop.")] = False,
+    every: Annotated[float, typer.Option(min=0.05, help="Seconds between two updates.")] = 1.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Show what was logged so far, and stop.")
+    ] = False,
 ) -> None:
     """Follow a run in the terminal: each step and evaluation as it is logged, until it ends.
 

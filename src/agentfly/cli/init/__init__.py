@@ -35,10 +35,10 @@ def init(
     *,
     from_: Annotated[
         str | None,
-        typer.Option("--from", help=f"An environment that it stands on: {', '.join(OPTIONS)}."),
+        typer.Option("--from", help=f"The environment to build on: {', '.join(OPTIONS)}."),
     ] = None,
 ) -> None:
-    """Make a small project: a tool, a reward, tasks, settings, and tests that pass.
+    """Create a small project: a tool, a reward, tasks, settings, and tests that pass.
 
     \b
         agentfly init prices
@@ -48,7 +48,7 @@ def init(
         if from_ is not None:
             look_up(from_, OPTIONS, "environment of a project")
         folder = write_project(Path(name), from_)
-        typer.echo(f"{folder} is there. Next:")
+        typer.echo(f"{folder} is ready. Next:")
         for line in (f"cd {folder}", "python -m pytest", "agentfly train run.toml --dry-run"):
             typer.echo(f"  {line}")
 
@@ -61,11 +61,11 @@ def write_project(folder: Path, environment: str | None) -> Path:
     """
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", folder.name):
         raise ConfigError(
-            f"{folder.name!r} is no name for a project: use letters, digits, - and _, such as "
+            f"{folder.name!r} can't be the name of a project: use letters, digits, - and _, as in "
             "'prices'"
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(f"{folder} is there already: name a new folder, or empty it")
+        raise ConfigError(f"{folder} exists already: name a new folder, or empty it")
     folder.mkdir(parents=True, exist_ok=True)
     replaced = {"PROJECT_NAME": folder.name}
     if environment is not None:
