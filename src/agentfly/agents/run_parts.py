@@ -6,7 +6,7 @@ and functions and hubs that give tasks are not called.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,9 +37,13 @@ _NO_REWARD = (
     "environment that scores"
 )
 
-_NOT_DETERMINISTIC = (
+_STALENESS_NOT_DETERMINISTIC = (
     "must be 0 in a deterministic run: above it, the time that things take decides which weights "
     "sample a token. Set it to 0, or set deterministic to false"
+)
+_FAVOR_FAST_NOT_DETERMINISTIC = (
+    "must be false in a deterministic run: the time that a chain takes would decide. Set it to "
+    "false, or set deterministic to false"
 )
 
 
@@ -88,9 +92,7 @@ def resolve_run(
         ]
     else:
         found = _given_sources(sources, problems, base)
-    problems.add(*missing_requirements(settings.model, settings.track))
-    problems.add(*cluster_problems(settings))
-    problems.add(*learner_problems(settings))
+    problems.add(*_setting_problems(settings))
     own_engine = settings.engine.name not in ENGINES.builtin
     if engine is None or not own_engine:
         deterministic = settings.deterministic
@@ -103,11 +105,6 @@ def resolve_run(
                 rollout.num_chains, updates=train.updates, max_staleness=rollout.max_staleness
             )
         )
-    if settings.deterministic and settings.rollout.max_staleness:
-        problems.add(Problem(key="rollout.max_staleness", text=_NOT_DETERMINISTIC))
-    if settings.deterministic and settings.rollout.favor_fast:
-        text = "must be false in a deterministic run: the time that a chain takes would decide"
-        problems.add(Problem(key="rollout.favor_fast", text=text))
     refuse_if_any(problems.found, None)
     assert found_mask is not None, "no problem was found"
     assert found_algorithm is not None, "no problem was found"
@@ -120,6 +117,17 @@ def resolve_run(
         engine=engine or (ENGINES.find(settings.engine.name, base=base) if own_engine else None),
         base=base,
     )
+
+
+def _setting_problems(settings: RunSettings) -> Iterator[Problem]:
+    """Yield what is wrong with settings as a whole, and what this machine lacks for them."""
+    yield from missing_requirements(settings.model, settings.track)
+    yield from cluster_problems(settings)
+    yield from learner_problems(settings)
+    if settings.deterministic and settings.rollout.max_staleness:
+        yield Problem(key="rollout.max_staleness", text=_STALENESS_NOT_DETERMINISTIC)
+    if settings.deterministic and settings.rollout.favor_fast:
+        yield Problem(key="rollout.favor_fast", text=_FAVOR_FAST_NOT_DETERMINISTIC)
 
 
 def _algorithm(settings: RunSettings, base: Path | None) -> "Algorithm":
