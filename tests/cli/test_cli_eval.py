@@ -253,7 +253,7 @@ def test_training_tasks_are_found_and_said() -> None:
     [
         ([], "name a model, then the tasks"),
         (["tiny"], "name the tasks that tiny shall attempt"),
-        (["tiny", "sums.json"], "'sums.json' is no file, and no environment"),
+        (["tiny", "sums.json"], "there is no file and no environment 'sums.json'"),
         (["tiny", "sums.jsonl"], "name a reward with --reward"),
         (["tiny", "level=1"], "no source is before it"),
         (["tiny", "code", "--reward", "numeric_match"], "are for files of tasks"),

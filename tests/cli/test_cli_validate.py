@@ -104,7 +104,7 @@ def test_an_environments_own_gold_goes_through_its_tools() -> None:
     [
         (("cdoe",), "Did you mean 'code'?"),
         (("empty.jsonl", "--reward", "numeric_match"), "no tasks"),
-        (("run.toml", "--reward", "numeric_match"), "says itself"),
+        (("run.toml", "--reward", "numeric_match"), "already names its rewards"),
     ],
 )
 def test_what_can_not_be_validated_is_reported(

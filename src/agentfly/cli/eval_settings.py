@@ -38,7 +38,10 @@ def model_settings(
         name = server_model or asyncio.run(served_model(given, api_key_env))
         return EvaluatedModelSettings(name=name, url=given, api_key_env=api_key_env)
     if server_model or api_key_env:
-        raise ConfigError(f"--server-model and --api-key-env are for servers, and {given} is none")
+        raise ConfigError(
+            f"--server-model and --api-key-env are for chat servers, and {given} is not an "
+            "http address: leave them out"
+        )
     own = chosen.settings.model.template_options if chosen.settings else {}
     return EvaluatedModelSettings(
         name=list(checkpoints.folders.values())[-1] if checkpoints else given,

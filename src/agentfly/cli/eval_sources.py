@@ -8,7 +8,7 @@ from agentfly.agents.run_parts import make_agent
 from agentfly.agents.source_parts import SourceParts, resolve_source
 from agentfly.cli.command import read_options, warn
 from agentfly.cli.trust import require_trust
-from agentfly.cli.validate import is_definition
+from agentfly.cli.validate import is_definition, missing_reward, unknown_source
 from agentfly.config import RunSettings, SourceSettings, is_import_path, load_settings
 from agentfly.config.settings_file import validated
 from agentfly.environments import environment_names
@@ -17,7 +17,6 @@ from agentfly.evaluation import EvaluatedSource
 from agentfly.evaluation.checkpoint_names import NamedCheckpoints
 from agentfly.evaluation.run_sources import examples_of
 from agentfly.observe.recorded_run import RecordedRun
-from agentfly.runtime.names import suggestion
 from agentfly.tasks import Rows, load_tasks
 from agentfly.tasks.task_loading import HUB, disambiguate_ids
 
@@ -85,7 +84,7 @@ def sources_for(
         return choose_sources(given[1:], parts, trust=trust)
     if checkpoints is None:
         raise ConfigError(
-            f"name the tasks that {given[0]} shall attempt: an environment (agentfly envs list), a "
+            f"name the tasks for {given[0]}: an environment (agentfly envs list), a "
             "file of tasks, or a run's TOML file"
         )
     return _sources_of(checkpoints.run, files, trust=trust)
@@ -171,8 +170,8 @@ def _of_toml(given: list[tuple[str, list[str]]], parts: Parts, *, trust: bool) -
     (file, overrides), *others = given
     if others or parts.given:
         raise ConfigError(
-            f"{file} says itself which tasks, tools and rewards there are: leave the others out, "
-            "or write them into the file"
+            f"{file} already names its tasks, tools and rewards: leave the others out, or write "
+            "them into the file"
         )
     settings = load_settings(Path(file), overrides)
     require_trust(settings, Path(file), overrides=overrides, trust=trust)
@@ -181,11 +180,10 @@ def _of_toml(given: list[tuple[str, list[str]]], parts: Parts, *, trust: bool) -
 
 
 def _table(word: str, options: list[str], parts: Parts, name: str) -> SourceSettings:
-    names = environment_names()
-    if word in names or is_definition(word):
+    if word in environment_names() or is_definition(word):
         return SourceSettings(name=name, environment=word, options=read_options(options))
     if not Path(word).exists() and not is_import_path(word) and not word.startswith(HUB):
-        raise ConfigError(f"{word!r} is no file, and no environment. {suggestion(word, names)}")
+        raise unknown_source(word)
     if options and parts.environment is None:
         raise ConfigError(f"{options[0]!r} is an option of an environment, and {word} is a file")
     return SourceSettings(
@@ -237,7 +235,4 @@ def _rows(parts: SourceParts, which: str) -> Rows:
 
 def _require_reward(parts: SourceParts, table: SourceSettings) -> None:
     if parts.reward is None and parts.group_reward is None and parts.environment is None:
-        raise ConfigError(
-            f"nothing says which answers to {table.tasks} are right: name a reward with --reward, "
-            "or an environment with --environment"
-        )
+        raise missing_reward(table.tasks)

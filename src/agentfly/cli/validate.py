@@ -104,10 +104,9 @@ def _sources(
         for source in settings.source:
             yield source, Path(target).parent
         return
-    names = environment_names()
-    known = target in names or is_definition(target)
+    known = target in environment_names() or is_definition(target)
     if not known and not is_import_path(target) and not Path(target).exists():
-        raise ConfigError(f"{target!r} is no file, and no environment. {suggestion(target, names)}")
+        raise unknown_source(target)
     source = SourceSettings(
         environment=target if known else environment,
         options=read_options(options),
@@ -115,6 +114,20 @@ def _sources(
         reward=reward,
     )
     yield source, None
+
+
+def unknown_source(name: str) -> ConfigError:
+    """Return the error for a name that is neither a file of tasks nor an environment."""
+    known = suggestion(name, environment_names())
+    return ConfigError(f"there is no file and no environment {name!r}. {known}")
+
+
+def missing_reward(tasks: object) -> ConfigError:
+    """Return the error for tasks whose answers nothing can score."""
+    return ConfigError(
+        f"there is no reward for {tasks}: name one with --reward, or an environment with "
+        "--environment"
+    )
 
 
 def is_definition(target: str) -> bool:
@@ -127,8 +140,8 @@ def is_definition(target: str) -> bool:
 def _refuse_for_a_run(options: list[str], reward: str | None, environment: str | None) -> None:
     if options or reward or environment:
         raise ConfigError(
-            "a run's TOML file says itself which rewards, environments and options it has: "
-            "leave them out here, or change the file"
+            "the TOML file of a run already names its rewards, environments and options: leave "
+            "them out here, or change the file"
         )
 
 
@@ -142,10 +155,7 @@ def read_tasks(parts: SourceParts, count: int | None) -> list[Task]:
 
 def _require_reward(parts: SourceParts, target: str) -> None:
     if parts.reward is None and parts.environment is None:
-        raise ConfigError(
-            f"nothing says which answers to {target} are right: name a reward with --reward, or "
-            "an environment with --environment"
-        )
+        raise missing_reward(target)
 
 
 def _needs_a_player(parts: SourceParts, tasks: Sequence[Task], answer: str) -> bool:
