@@ -11,7 +11,14 @@ import typer
 from agentfly.agents import Agent
 from agentfly.agents.registry import find_kind, find_tools
 from agentfly.agents.trained_agent import TrainedAgent, find_trained
-from agentfly.cli.command import TemplateOptions, cli_errors, read_options
+from agentfly.cli.command import (
+    EngineName,
+    EngineUrl,
+    TemplateOptions,
+    TrustRemoteCode,
+    cli_errors,
+    read_options,
+)
 from agentfly.cli.trust import require_trust
 from agentfly.config import EngineSettings
 from agentfly.config.validation_errors import refuse_if_any
@@ -63,22 +70,15 @@ def chat(  # noqa: PLR0913 - one option each
     temperature: Annotated[float, typer.Option(help="Sampling temperature; 0 is greedy.")] = 0.7,
     max_tokens: Annotated[int, typer.Option(help="Maximum tokens of one turn.")] = 512,
     max_turns: Annotated[int, typer.Option(help="Maximum turns per question.")] = 8,
-    engine: Annotated[
-        str, typer.Option(help="The engine: local, vllm, or module:name of your own.")
-    ] = "local",
-    url: Annotated[
-        str | None, typer.Option(help="A running vLLM server, for --engine vllm.")
-    ] = None,
+    engine: EngineName = "local",
+    url: EngineUrl = None,
     *,
     template_option: TemplateOptions = None,
     trust: Annotated[
         bool,
         typer.Option("--trust", help="Run the code that a run's settings name, without asking."),
     ] = False,
-    trust_remote_code: Annotated[
-        bool,
-        typer.Option("--trust-remote-code", help="Run Python code that comes with the model."),
-    ] = False,
+    trust_remote_code: TrustRemoteCode = False,
 ) -> None:
     """Talk to a model in the terminal, and watch it call its tools.
 

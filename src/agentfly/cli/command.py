@@ -27,6 +27,13 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Check everything, print all settings, and stop.")
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue from the run's last checkpoint.")]
+EngineName = Annotated[
+    str, typer.Option(help="The engine: local, vllm, or module:name of your own.")
+]
+EngineUrl = Annotated[str | None, typer.Option(help="A running vLLM server, for --engine vllm.")]
+TrustRemoteCode = Annotated[
+    bool, typer.Option("--trust-remote-code", help="Run Python code that comes with the model.")
+]
 TemplateOptions = Annotated[
     list[str] | None,
     typer.Option(

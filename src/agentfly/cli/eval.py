@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from agentfly.cli.command import TemplateOptions, cli_errors, read_options, resumable, warn
+from agentfly.cli.command import (
+    EngineName,
+    EngineUrl,
+    TemplateOptions,
+    TrustRemoteCode,
+    cli_errors,
+    read_options,
+    resumable,
+    warn,
+)
 from agentfly.cli.eval_compare import compare_evaluations
 from agentfly.cli.eval_settings import (
     attempt_settings,
@@ -106,12 +115,8 @@ def eval_(  # noqa: PLR0913 - each is an option of the command
     sampled_price: Annotated[
         float | None, typer.Option(min=0, help="Price of a million sampled tokens.")
     ] = None,
-    engine: Annotated[
-        str, typer.Option(help="The engine: local, vllm, or module:name of your own.")
-    ] = "local",
-    url: Annotated[
-        str | None, typer.Option(help="A running vLLM server, for --engine vllm.")
-    ] = None,
+    engine: EngineName = "local",
+    url: EngineUrl = None,
     server_model: Annotated[
         str | None, typer.Option(help="The chat server's name for the model.")
     ] = None,
@@ -119,10 +124,7 @@ def eval_(  # noqa: PLR0913 - each is an option of the command
         str | None, typer.Option(help="Environment variable with the chat server's key.")
     ] = None,
     template_option: TemplateOptions = None,
-    trust_remote_code: Annotated[
-        bool,
-        typer.Option("--trust-remote-code", help="Run Python code that comes with the model."),
-    ] = False,
+    trust_remote_code: TrustRemoteCode = False,
     name: Annotated[str | None, typer.Option(help="Name of the results' folder in `runs`.")] = None,
     folder: Annotated[Path, typer.Option(help="Where the results' folder is made.")] = RUNS,
     resume: Annotated[
