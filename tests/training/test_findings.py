@@ -140,7 +140,7 @@ def root_of_zero(logprobs_N: Tensor, advantages_N: Tensor) -> Tensor:
     [
         ("divided_by_zero", "the advantage of {} was not finite (NaN or infinite) in"),
         ("logarithm_of_zero", "the loss of {} was not finite (NaN or infinite) in"),
-        ("root_of_zero", "the gradient of {} was not finite (NaN or infinite), though its loss"),
+        ("root_of_zero", "the gradient of {} was not finite (NaN or infinite), although its loss"),
     ],
 )
 def test_numbers_that_are_not_finite_are_reported_and_not_taken_for_equal_rewards(

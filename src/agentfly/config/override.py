@@ -1,8 +1,8 @@
-"""Dotted overrides of settings: `train.lr=1e-5`, `source.0.tasks=more.jsonl`."""
+"""Settings by dotted keys, and overrides of them: `train.lr=1e-5`, `source.0.tasks=more.jsonl`."""
 
 import copy
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,3 +90,20 @@ def _table(table: Any, parent: str) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise _NoPlaceError(f"{parent} is no table, but {table!r}, so nothing can be inside of it")
     return table
+
+
+def dotted(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield each setting of some tables with its dotted key.
+
+    >>> dict(dotted({"train": {"lr": 0.1}, "source": [{"kind": "tags"}], "trackers": ["wandb"]}))
+    {'train.lr': 0.1, 'source.0.kind': 'tags', 'trackers': ['wandb']}
+    """
+    if isinstance(value, Mapping):
+        parts = value.items()
+    elif isinstance(value, list) and any(isinstance(part, Mapping) for part in value):
+        parts = {str(number): part for number, part in enumerate(value)}.items()
+    else:
+        yield key, value
+        return
+    for name, part in parts:
+        yield from dotted(part, f"{key}.{name}" if key else str(name))

@@ -16,12 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from agentfly.agents import Agent
 from agentfly.agents.source import score_range
 from agentfly.config import to_toml
 from agentfly.config.evaluation_settings import EvaluationSettings
+from agentfly.config.override import dotted
 from agentfly.config.settings_file import read_toml, validated
 from agentfly.engines.openai.chat import Usage
 from agentfly.errors import ConfigError, RunError
@@ -111,7 +111,7 @@ def _open_folder(settings: EvaluationSettings, *, resume: bool) -> Iterator[Eval
 
 def _require_same(file: Path, settings: EvaluationSettings) -> None:
     then = validated(EvaluationSettings, read_toml(file), (), str(file))
-    old, new = dict(_flat(then.model_dump())), dict(_flat(settings.model_dump()))
+    old, new = dict(dotted(then.model_dump())), dict(dotted(settings.model_dump()))
     changed = [
         f"\n  {key}: {old.get(key)!r} then, {new.get(key)!r} now"
         for key in sorted(old.keys() | new.keys())
@@ -122,14 +122,6 @@ def _require_same(file: Path, settings: EvaluationSettings) -> None:
             f"{file.parent} was started with other settings:{''.join(changed)}\nResume it with the "
             "same command, or give this evaluation another --name"
         )
-
-
-def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if not isinstance(value, dict):
-        yield path, value
-        return
-    for key, inner in value.items():
-        yield from _flat(inner, f"{path}.{key}" if path else key)
 
 
 class _Evaluation:

@@ -2,13 +2,13 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from filelock import lock_descriptor
 
+from agentfly.config.override import dotted
 from agentfly.errors import ConfigError, FormatError
 from agentfly.observe.recorded_run import RecordedRun
 from agentfly.observe.run_folder import LOCK, MARK, METRICS, RESULT
@@ -123,20 +123,9 @@ def differences(one: RecordedRun, other: RecordedRun) -> Iterator[tuple[str, str
 
 
 def flat_settings(run: RecordedRun) -> Iterator[tuple[str, str]]:
-    """Yield each setting of a run with its dotted path: `source.0.kind`, `tools`."""
-    yield from _flat(run.settings)
-
-
-def _flat(settings: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(settings, Mapping):
-        parts = settings.items()
-    elif isinstance(settings, list) and any(isinstance(part, Mapping) for part in settings):
-        parts = {str(index): part for index, part in enumerate(settings)}.items()
-    else:
-        yield path, str(settings)
-        return
-    for key, value in parts:
-        yield from _flat(value, f"{path}.{key}" if path else str(key))
+    """Yield each setting of a run as text, with its dotted key: `source.0.kind`."""
+    for key, value in dotted(run.settings):
+        yield key, str(value)
 
 
 def _size(folder: Path) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from agentfly.agents.run_parts import with_algorithm_defaults
 from agentfly.config import RunSettings, to_toml
+from agentfly.config.override import dotted
 from agentfly.config.settings_file import read_toml, validated
 from agentfly.config.sft_settings import SftSettings
 from agentfly.errors import ConfigError, FormatError
@@ -179,7 +180,7 @@ def require_same_run(then: str, now: str) -> None:
         then: The settings that the run was started with, as TOML.
         now: Those that it is to be resumed with.
     """
-    old, new = dict(_flat(tomllib.loads(then))), dict(_flat(tomllib.loads(now)))
+    old, new = dict(dotted(tomllib.loads(then))), dict(dotted(tomllib.loads(now)))
     changed = [
         f"{key}: {old.get(key)!r} then, {new.get(key)!r} now"
         for key in sorted(old.keys() | new.keys())
@@ -207,7 +208,7 @@ def missing_keys(tables: dict[str, Any], complete: str) -> list[str]:
     >>> missing_keys({"name": "x"}, 'name = "x"\n[train]\nsteps = 3')
     ['train.steps']
     """
-    return sorted(dict(_flat(tomllib.loads(complete))).keys() - dict(_flat(tables)).keys())
+    return sorted(dict(dotted(tomllib.loads(complete))).keys() - dict(dotted(tables)).keys())
 
 
 def _reason(change: str) -> str:
@@ -218,14 +219,3 @@ def _reason(change: str) -> str:
         " (train.schedule is 'cosine': its rates were those of a fall to 0 at the step named first,"
         " and would jump)"
     )
-
-
-def _flat(table: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{path}{key}.")
-        elif isinstance(value, list) and value and isinstance(value[0], dict):
-            for number, one in enumerate(value):
-                yield from _flat(one, f"{path}{key}.{number}.")
-        else:
-            yield f"{path}{key}", value
