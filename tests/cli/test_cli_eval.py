@@ -252,9 +252,9 @@ def test_training_tasks_are_found_and_said() -> None:
     ("words", "said"),
     [
         ([], "name a model, then the tasks"),
-        (["tiny"], "name the tasks that tiny shall attempt"),
+        (["tiny"], "name the tasks for tiny"),
         (["tiny", "sums.json"], "there is no file and no environment 'sums.json'"),
-        (["tiny", "sums.jsonl"], "name a reward with --reward"),
+        (["tiny", "sums.jsonl"], "name one with --reward"),
         (["tiny", "level=1"], "no source is before it"),
         (["tiny", "code", "--reward", "numeric_match"], "are for files of tasks"),
         (["http://127.0.0.1:9/v1", "sums.jsonl"], "does not list its models"),
