@@ -175,7 +175,9 @@ def _print_table(table: Table, title: str, console: Console, limit: int, *, more
         return
     console.print(table)
     if more:
-        console.print(f"There are more: raise --limit, such as to {10 * limit}, or use the filters.")
+        console.print(
+            f"There are more: raise --limit, such as to {10 * limit}, or use the filters."
+        )
 
 
 def _rows(file: ChainFile, wanted: ChainFilter) -> Iterator[ChainRow]:
