@@ -79,6 +79,30 @@ def test_runs_are_removed_after_asking(folder: Path) -> None:
     assert runs("rm", "demo", "--yes").exit_code == 2
 
 
+def test_a_run_named_twice_is_removed_once(folder: Path) -> None:
+    record_run(folder / "demo")
+    done = runs("rm", "demo", str(folder / "demo"), "--yes")
+    assert (done.exit_code, done.output.count("deleted")) == (0, 1)
+
+
+@pytest.mark.parametrize("mark", ["{}", '{"kind": "server"}', "[]", "no JSON"])
+def test_a_folder_with_a_foreign_run_json_stays(folder: Path, mark: str) -> None:
+    folder.mkdir()
+    (folder / "run.json").write_text(mark)
+    refused = runs("rm", str(folder), "--yes")
+    assert (refused.exit_code, "is not one that AgentFly wrote" in refused.output) == (2, True)
+    assert folder.exists()
+
+
+def test_the_working_directory_stays(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = record_run(folder / "demo")
+    (path / "notes").mkdir()
+    monkeypatch.chdir(path / "notes")
+    refused = runs("rm", "..", "--yes")
+    assert (refused.exit_code, "leave it first" in refused.output) == (2, True)
+    assert (path / "run.json").exists()
+
+
 def test_settings_that_differ(folder: Path) -> None:
     nested = '[train]\nsteps = 4\n[[source]]\nkind = "tags"\ntools = ["a", "b"]\n'
     one = record_run(folder / "one", config=nested)

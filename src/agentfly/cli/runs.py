@@ -102,8 +102,9 @@ def rm(
 ) -> None:
     """Delete runs with all their files, after asking. A run that is being trained is refused."""
     with cli_errors():
-        entries = [describe_run(find_run(name)) for name in names]
-        for entry in entries:
+        found = [find_run(name) for name in names]
+        once = {run.path.absolute(): run for run in found}.values()
+        for entry in [describe_run(run) for run in once]:
             what = f"{entry.run.path} ({entry.progress} steps, {_bytes(entry.size)})"
             if yes or typer.confirm(f"Delete {printable(what)}?"):
                 remove_run(entry.run)

@@ -96,6 +96,12 @@ class RecordedRun:
         return str(mark.get("kind", "run")) if isinstance(mark, dict) else "run"
 
     @cached_property
+    def has_mark(self) -> bool:
+        """Whether its run.json is of a kind that AgentFly writes."""
+        mark = self.json_file(MARK)
+        return isinstance(mark, dict) and mark.get("kind") in ("run", "evaluation")
+
+    @cached_property
     def base(self) -> Path | None:
         """Folder in which the run searched for modules and files; None if it is not recorded."""
         mark = self.json_file(MARK)

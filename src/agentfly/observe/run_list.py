@@ -104,9 +104,21 @@ def is_running(run: RecordedRun) -> bool:
 
 
 def remove_run(run: RecordedRun) -> None:
-    """Delete a run's folder; ConfigError if a process trains in it, or if it is a link."""
+    """Delete a run's folder.
+
+    Raises:
+        ConfigError: A process trains in it, it is a link, it holds the working directory, or its
+            run.json is not one of AgentFly's.
+    """
     if run.path.is_symlink():
         raise ConfigError(f"{run.path} is a link: remove the link, or the folder that it names")
+    if Path.cwd().is_relative_to(run.path.resolve()):
+        raise ConfigError(f"the working directory is in {run.path.resolve()}: leave it first")
+    if not run.has_mark:
+        raise ConfigError(
+            f"{run.path / MARK} is not one that AgentFly wrote, so {run.path} may be no run: if it "
+            "is to go, delete the folder yourself"
+        )
     with (run.path / LOCK).open("a+") as lock:
         if not lock_descriptor(lock.fileno(), blocking=False):
             raise ConfigError(f"a process is training in {run.path}: stop it first")
