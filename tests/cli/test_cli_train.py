@@ -333,6 +333,13 @@ def test_a_dry_run_knows_that_a_mask_leaves_nothing(file: Path) -> None:
     assert "the mask 'rehearsed:nothing' leaves no token of the scripted chain to train" in said[-2]
 
 
+def test_a_dry_run_knows_a_question_that_fills_the_context(file: Path) -> None:
+    file.with_name("sums.jsonl").write_text(f'{{"question": "{"long " * 5000}", "answer": "4"}}\n')
+    code, said = rehearse(file, 'reward = "numeric_match"')
+    assert code == 2
+    assert "the prompt of its first task fills the context: shorten the question" in said[-2]
+
+
 def test_a_dry_run_fetches_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fetch(*_: object, **__: object) -> None:
         raise AssertionError("a dry run must not fetch a model")

@@ -108,6 +108,13 @@ def test_keys_are_text() -> None:
     [
         ("a.jsonl", b'{"question": "x"}\n{"question"\n', r"a\.jsonl:2 is not JSON"),
         ("a.json", b'[\n{"question": }\n]', r"a\.json:2 is not JSON"),
+        (
+            "a.jsonl",
+            b'{"question": ' + b"9" * 5000 + b"}",
+            r"a\.jsonl:1 can't be read: Exceeds the",
+        ),
+        ("a.jsonl", b"[" * 100_000, r"a\.jsonl:1 can't be read: .* nested too deeply"),
+        ("a.json", b"[" * 100_000, r"a\.json can't be read: .* nested too deeply"),
         ("a.json", b'{"question": "x"}', "must hold a list of rows, got a dict"),
         ("a.csv", b"question,answer\nx,1\ny,2,3\n", r"a\.csv:3 does not have one cell for each"),
         ("a.csv", b"question,answer\nx\n", r"a\.csv:2 .* columns question, answer\. Put quotes"),

@@ -26,6 +26,7 @@ from agentfly.tasks.task_loading import HubDataset, Rows
 from agentfly.types import (
     EnvSpec,
     SamplingParams,
+    StopReason,
     Task,
     ToolCall,
     ToolResult,
@@ -160,7 +161,12 @@ async def _play(agent: Agent, task: Task, parts: RunParts) -> tuple[str, list[st
     except AgentFlyError as error:
         return "the scripted chain could not be played", [str(error)]
     problems = [] if trajectory.error is None else [trajectory.error]
-    if not trained and not problems:
+    if trajectory.stop is StopReason.CONTEXT_LIMIT and not trajectory.turns:
+        problems.append(
+            "the prompt of its first task fills the context: shorten the question, raise "
+            "rollout.context_length, or choose a model with a longer context"
+        )
+    elif not trained and not problems:
         problems.append(
             f"the mask {parts.settings.rollout.mask!r} leaves no token of the scripted chain to "
             "train on: choose another, such as 'all_sampled'"

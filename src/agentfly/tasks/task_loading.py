@@ -142,10 +142,13 @@ def _from_file(path: Path) -> _Located:
 
 
 def _json(path: Path) -> _Located:
+    text = path.read_text(encoding="utf-8-sig")
     try:
-        rows = json.loads(path.read_text(encoding="utf-8-sig"))
+        rows = json.loads(text)
     except json.JSONDecodeError as error:
         raise FormatError(f"{path}:{error.lineno} is not JSON: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{path} {_too_large(error)}") from error
     if not isinstance(rows, list):
         raise FormatError(f"{path} must hold a list of rows, got a {type(rows).__name__}")
     for number, row in enumerate(rows, start=1):
@@ -165,6 +168,14 @@ def _jsonl(path: Path) -> _Located:
                     f"{_shown(line)}. Expected one object in a line, such as "
                     '{"question": "What is 2+2?"}: correct the line, or take it out'
                 ) from error
+            except (ValueError, RecursionError) as error:
+                raise FormatError(f"{path}:{number} {_too_large(error)}") from error
+
+
+def _too_large(error: Exception) -> str:
+    """Say why Python reads no more of a text that is JSON."""
+    why = "lists or objects are nested too deeply" if isinstance(error, RecursionError) else error
+    return f"can't be read: {why}. Write such a value as a text, in quotes"
 
 
 def _shown(line: str) -> str:
