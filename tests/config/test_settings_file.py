@@ -166,6 +166,11 @@ weight = -1
         ({"name": "a/b"}, "name: must be the name of a folder, such as 'calculator', got 'a/b'"),
         ({"name": ".."}, "name: must be the name of a folder"),
         ({"name": " "}, "name: must be the name of a folder"),
+        ({"name": "-x"}, "name: must not begin with -, as options of commands do, got '-x'"),
+        (
+            {"name": "x" * 256},
+            "name: must have at most 255 bytes, as the name of a folder, got 256",
+        ),
         (
             {"source": [{"tasks": "a"}, {"tasks": "b"}, {"name": "c", "tasks": "c"}]},
             "source: several sources are named 'default': give each its own `name`",

@@ -26,6 +26,9 @@ from pydantic import (
     model_validator,
 )
 
+LONGEST_FILE_NAME = 255
+"""Maximum bytes of the name of a file or folder, on all usual file systems."""
+
 
 class Settings(BaseModel):
     """Base of all tables: frozen, finite numbers only, unknown keys refused."""
@@ -475,6 +478,11 @@ class RunSettings(Settings):
     def _names_a_folder(cls, name: str) -> str:
         if not name.strip(" .") or not name.isprintable() or any(c in name for c in "/\\"):
             raise ValueError(f"must be the name of a folder, such as 'calculator', got {name!r}")
+        if name.startswith("-"):  # `agentfly show -x` would take it for an option.
+            raise ValueError(f"must not begin with -, as options of commands do, got {name!r}")
+        if (size := len(name.encode())) > LONGEST_FILE_NAME:
+            most = f"at most {LONGEST_FILE_NAME} bytes"
+            raise ValueError(f"must have {most}, as the name of a folder, got {size}")
         return name
 
     @field_validator("source")

@@ -237,6 +237,8 @@ def require_new(path: Path) -> None:
     """Refuse a run, and a folder of something else; what a killed `create` left is neither."""
     if not path.exists():
         return
+    if not path.is_dir():
+        raise ConfigError(f"{path} is a file. Give this run another name (name=…), or move it away")
     if (path / MARK).exists():
         raise ConfigError(
             f"{path} holds a run already. Continue it with --resume, give this one another name "
