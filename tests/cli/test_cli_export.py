@@ -54,6 +54,27 @@ def test_sft_rows_are_the_best_chains_of_groups(run: Path) -> None:
     assert len(rows(exported(run, "--min-reward", "0.5"))) == 3
 
 
+def test_no_rows_are_explained(run: Path) -> None:
+    out = str(run.parent / "out")
+    done = CliRunner().invoke(app, ["export", str(run), "--out", out, "--min-reward", "5"])
+    assert "No group has a chain with a reward of 5 or more: lower it" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        (".", "is a folder: name a file, such as sft.jsonl"),
+        ("missing/rows.jsonl", "can't be used: No such file or directory. Check that its folder"),
+    ],
+)
+def test_a_path_that_cannot_be_written_is_named(
+    run: Path, monkeypatch: pytest.MonkeyPatch, out: str, said: str
+) -> None:
+    monkeypatch.chdir(run.parent)
+    done = CliRunner().invoke(app, ["export", "demo", "--out", out])
+    assert (done.exit_code, said in done.stderr) == (2, True)
+
+
 def test_dpo_rows_are_pairs_of_groups_with_a_difference(run: Path) -> None:
     (pair,) = rows(exported(run, "--format", "dpo"))
     assert [message["role"] for message in pair["prompt"]] == ["system", "user"]

@@ -82,7 +82,7 @@ def test_a_chain_by_number_and_by_id_wherever_it_is(run: Path) -> None:
     assert "<Trajectory 6*7/0/1: reward 0.00" in show("demo", "2").output
     assert "<Trajectory old/0/0: reward 0.25" in show("demo", "old/0/0").output
     assert "<Trajectory held/0/0: reward 1.00" in show("demo", "held/0/0").output
-    for unknown in (["0"], ["5"], ["nothing"], ["old/0/0", "--step", "4"]):
+    for unknown in (["0"], ["5"], ["²"], ["nothing"], ["old/0/0", "--step", "4"]):
         missing = show("demo", *unknown)
         assert (missing.exit_code, "there is no chain" in missing.output) == (2, True)
     none = show("demo", "--step", "9")

@@ -325,6 +325,20 @@ MISTAKES = {
         expected="give this one another name",
         way_out="agentfly runs rm runs/sums",
     ),
+    "a run's name that is a file": Mistake(
+        make=train(arguments=("folder=.", "name=sums.jsonl")),
+        what="sums.jsonl",
+        got="is a file",
+        expected="Give this run another name (name=…)",
+        way_out="or move it away",
+    ),
+    "a project inside of a file": Mistake(
+        make=lambda _: command("init", "sums.jsonl/prices"),
+        what="'sums.jsonl/prices' can't be used",
+        got="Not a directory",
+        expected="Check that its folder exists",
+        way_out="and that you may read and write there",
+    ),
     "an environment that needs arguments": Mistake(
         make=train(source='reward = "numeric_match"\nenvironment = "mistaken_parts:Sized"'),
         what="source.0.environment: Sized can't be made",

@@ -1,5 +1,6 @@
 """Parts that several commands share: error messages, options, and how to resume a stopped run."""
 
+import os
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from agentfly.errors import AgentFlyError, ConfigError
 from agentfly.observe.recorded_run import RecordedRun
 from agentfly.observe.run_folder import MARK
 from agentfly.runtime.stop_signals import stop_signals
+from agentfly.types.short_text import shorten
 
 Overrides = Annotated[
     list[str] | None,
@@ -57,12 +59,27 @@ def read_options(options: Sequence[str] | None) -> dict[str, Any]:
 
 @contextmanager
 def cli_errors() -> Iterator[None]:
-    """Report an AgentFlyError as one message without a traceback, and exit with code 2."""
+    """Report an AgentFlyError, or a path that can't be used, as one message; exit with code 2."""
     try:
         yield
     except AgentFlyError as error:
-        typer.secho(f"error: {error}", fg=typer.colors.RED, err=True)
-        raise typer.Exit(2) from error
+        raise _exit(str(error)) from error
+    except OSError as error:
+        if error.filename is None:  # A closed pipe or a lost connection is no mistake in a path.
+            raise
+        raise _exit(_unusable_path(error)) from error
+
+
+def _exit(message: str) -> typer.Exit:
+    typer.secho(f"error: {message}", fg=typer.colors.RED, err=True)
+    return typer.Exit(2)
+
+
+def _unusable_path(error: OSError) -> str:
+    return (
+        f"{shorten(os.fsdecode(error.filename))!r} can't be used: "
+        f"{error.strerror}. Check that its folder exists, and that you may read and write there"
+    )
 
 
 def warn(text: str) -> None:

@@ -73,7 +73,20 @@ def export(
         path = out or found.path / _FILES[format]
         if not found.steps:
             raise ConfigError(f"{found.path} has no chains of training steps to export")
-        typer.echo(f"{_write(found, format, path, min_reward)} rows in {path}")
+        if path.is_dir():
+            raise ConfigError(f"{path} is a folder: name a file, such as {path / _FILES[format]}")
+        rows = _write(found, format, path, min_reward)
+        typer.echo(f"{rows} rows in {path}")
+        if not rows and format in (Format.SFT, Format.DPO):
+            typer.echo(_no_rows(format, min_reward), err=True)
+
+
+def _no_rows(format: Format, min_reward: float) -> str:
+    and_differ = " and a worse one beside it" if format is Format.DPO else ""
+    return (
+        f"No group has a chain with a reward of {min_reward:g} or more{and_differ}: lower it with "
+        "--min-reward, or export every chain with --format jsonl"
+    )
 
 
 def _export_model(run: str, out: Path | None) -> None:
@@ -84,6 +97,8 @@ def _export_model(run: str, out: Path | None) -> None:
         entry = describe_run(find_run(run))
         run = f"{entry.run.path}@{'best' if entry.best else 'last'}"
     found = find_checkpoints(run)
+    if found is not None and not found.folders:
+        raise ConfigError(f"{found.run.path} has no checkpoint: it was stopped before its first")
     if found is None or len(found.folders) != 1:
         raise ConfigError(f"{run} names no single checkpoint: write {run.partition('@')[0]}@last")
     path = export_to_hub(found, out or found.run.path / _FILES[Format.HUB])

@@ -188,14 +188,14 @@ def _rows(file: ChainFile, wanted: ChainFilter) -> Iterator[ChainRow]:
 
 def _find(run: RecordedRun, chain: str, file: ChainFile, *, others: bool) -> Trajectory:
     """Return a chain by its number in a file, or by its id there or, with `others`, in any file."""
-    if chain.isdigit():
+    if chain.isdecimal():
         found = next(islice(file.read(), int(chain) - 1, None), None) if int(chain) else None
     else:
         further = run.chain_files if others else ()
         files = (file, *(other for other in reversed(further) if other != file))
         found = next((one for each in files if (one := each.find(chain)) is not None), None)
     if found is None:
-        where = file.title if not others or chain.isdigit() else f"the run {run.name}"
+        where = file.title if not others or chain.isdecimal() else f"the run {run.name}"
         raise ConfigError(
             f"there is no chain {chain!r} in {where}: expected an id or a number that "
             f"`agentfly show {run.path}` lists"

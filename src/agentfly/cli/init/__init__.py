@@ -61,8 +61,8 @@ def write_project(folder: Path, environment: str | None) -> Path:
     """
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", folder.name):
         raise ConfigError(
-            f"{folder.name!r} can't be the name of a project: use letters, digits, - and _, as in "
-            "'prices'"
+            f"{folder.name or '.'!r} can't be the name of a project: use letters, digits, - and _, "
+            "as in 'prices'"
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} exists already: name a new folder, or empty it")
