@@ -279,3 +279,12 @@ def test_a_run_is_found_by_name_and_a_wrong_one_is_answered_with_the_nearest(
     assert find_run("demo").name == "demo"
     with pytest.raises(ConfigError, match=r"no run 'dmeo'.*Did you mean 'demo'"):
         find_run("dmeo")
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [("0.9", "reached its target reward"), ("1.1", "was stopped, or is still running")],
+)
+def test_a_shorter_run_says_why(tmp_path: Path, target: str, why: str) -> None:
+    run = record_run(tmp_path / "demo", config=f"train.steps = 9\ntrain.target_reward = {target}\n")
+    assert f"The run took 4 of 9 steps: it {why}." in read_report(find_run(run)).notes

@@ -193,6 +193,9 @@ def test_a_chain_with_its_recorded_mask_and_advantages(client: httpx2.Client) ->
     assert (other["mask_source"], other["turns"][0]["tokens"]["sampled"]["trained"]) == (
         *("policy", [1] * 4),
     )
+    held = get(client, "demo/chain", file="eval_2", chain="held/0/0")
+    assert held["mask_source"] == "held_out", "never trained on"
+    assert held["turns"][0]["tokens"]["sampled"]["trained"] is None
     both = get(client, "demo/group", file="step_2", group="a/0")
     assert [one["reward"] for one in both["chains"]] == [0.0, 0.25]
     for path in ("chain?file=step_9&chain=a/0/0", "chain?chain=x", "group?file=step_2&group=x"):

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,12 +80,15 @@ def _state(run: RecordedRun, step: int, rewards: list[float]) -> str:
         return "finished" if (run.path / RESULT).exists() else "stopped"
     if run.planned_steps is not None and step >= run.planned_steps:
         return "finished"
+    return "reached its target" if reached_target(run, rewards) else "stopped"
+
+
+def reached_target(run: RecordedRun, rewards: Sequence[float]) -> bool:
+    """Return whether the rewards of a run's steps have reached `train.target_reward`."""
     train = run.settings.get("train", {})
     target, window = train.get("target_reward"), train.get("target_window", 1)
     last = rewards[-window:]
-    if target is not None and len(last) == window and sum(last) / window >= target:
-        return "reached its target"
-    return "stopped"
+    return target is not None and len(last) == window and sum(last) / window >= target
 
 
 def is_running(run: RecordedRun) -> bool:

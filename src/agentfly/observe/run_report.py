@@ -20,6 +20,7 @@ from agentfly.observe.report_chains import (
     read_held_out,
     read_or_note,
 )
+from agentfly.observe.run_list import reached_target
 from agentfly.observe.trackers.metrics_file import MetricsRecord
 from agentfly.types import Trajectory
 
@@ -191,14 +192,14 @@ def read_report(run: RecordedRun) -> Report:
 
 
 def _missing(run: RecordedRun, records: list[MetricsRecord]) -> Iterator[str]:
-    if not any("reward/mean" in record.metrics for record in records):
+    rewards = [r.metrics["reward/mean"] for r in records if "reward/mean" in r.metrics]
+    if not rewards:
         yield "No step was finished, so there is no curve."
     step = max((record.step for record in records), default=0)
     if run.planned_steps is not None and step < run.planned_steps:
-        yield (
-            f"The run took {step} of {run.planned_steps} steps: it was stopped, reached its target "
-            "reward, or is still running."
-        )
+        reached = reached_target(run, rewards)
+        why = "reached its target reward" if reached else "was stopped, or is still running"
+        yield f"The run took {step} of {run.planned_steps} steps: it {why}."
     if not run.evaluations:
         yield (
             "No held-out task was evaluated, so nothing can be said about tasks that were not "

@@ -32,7 +32,7 @@ def chain_json(
 ) -> dict[str, Any]:
     """Return all of a chain."""
     credit, problem = _credit(chain, file, run)
-    kept, source = _masks(chain, run, credit)
+    kept, source = _masks(chain, file, run, credit)
     tokens = _TokenReader(decoder, credit, chain)
     return {
         "file": file.path.name,
@@ -91,10 +91,12 @@ def _credit(chain: Trajectory, file: ChainFile, run: RecordedRun) -> tuple[Chain
 
 
 def _masks(
-    chain: Trajectory, run: RecordedRun, credit: ChainCredit | None
+    chain: Trajectory, file: ChainFile, run: RecordedRun, credit: ChainCredit | None
 ) -> tuple[Sequence[Sequence[bool] | None], str]:
     """Return which sampled tokens carry loss, and how that is known."""
     turns = chain.turns
+    if file.held_out:
+        return [None] * len(turns), "held_out"
     if credit is not None:
         flags = _by_turn(chain, [stream.mask for stream in credit.streams])
         return [[flag for flag in flags[turn.index] if flag is not None] for turn in turns], (

@@ -11,7 +11,7 @@ const LONG = 1500;
 export function conversation(chain, view) {
   return h("div", { class: `talk by-${view.color} ${view.raw ? "with-raw" : ""}` },
     chain.tools.length ? toolList(chain.tools) : null,
-    chain.opening.map((message) => bubble(message)),
+    opening(chain.opening),
     chain.turns.map((turn) => turnBlock(turn, view)));
 }
 
@@ -20,10 +20,18 @@ function toolList(tools) {
     h("dl", {}, tools.map((tool) => [h("dt", { class: "mono" }, tool.name), h("dd", {}, tool.description)])));
 }
 
+/** The messages before the first turn; those of a worked example look like the model's own. */
+function opening(messages) {
+  const isExample = messages.some((message) => message.role === "assistant");
+  return [isExample ? h("p", { class: "muted" }, "The prompt, with a worked example:") : null,
+    messages.map((message) => bubble(message)),
+    isExample ? h("p", { class: "muted" }, "From here on the model itself:") : null];
+}
+
 function bubble(message) {
   return h("article", { class: `bubble ${message.role}`, "aria-label": message.role },
     h("header", {}, message.name ? `${message.role} · ${message.name}` : message.role),
-    longText(message.content), pictures(message.images));
+    longText(message.content), message.calls.map((call) => h("div", { class: "call" }, callLine(call))), pictures(message.images));
 }
 
 /** A text that is cut until it is asked for. */
@@ -62,10 +70,14 @@ function replies(turn) {
   return turn.replies.filter((message) => message.images.length || !turn.results.some((result) => result.observation === message.content));
 }
 
+function callLine(call) {
+  return h("div", { class: "mono" }, h("span", { class: "arrow", "aria-hidden": "true" }, "→ "), h("b", {}, call.name), `(${call.arguments})`);
+}
+
 function callBlock(call, result) {
   const status = result?.status ?? "not run";
   return h("div", { class: `call ${status === "ok" ? "" : "failed"}` },
-    h("div", { class: "mono" }, h("span", { class: "arrow", "aria-hidden": "true" }, "→ "), h("b", {}, call.name), `(${call.arguments})`),
+    callLine(call),
     call.problem ? h("div", { class: "bad-text" }, call.problem) : null,
     result ? h("div", { class: "result" }, h("span", { class: `badge ${status === "ok" ? "good" : "bad"}` }, status),
       result.reward === null ? null : h("span", { class: "badge" }, `reward ${number(result.reward)}`),

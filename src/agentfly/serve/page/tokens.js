@@ -85,7 +85,7 @@ function contextFacts(context, index) {
 function facts(turn, index) {
   const { sampled } = turn.tokens;
   const logprob = sampled.logprobs[index];
-  const kinds = { trained: "sampled, carries loss", masked: "sampled, masked: no loss", sampled: "sampled; the mask is not known" };
+  const kinds = { trained: "sampled, carries loss", masked: "sampled, masked: no loss", sampled: "sampled" };
   return [
     ["token", sampled.texts ? JSON.stringify(sampled.texts[index]) : "–"], ["id", sampled.ids[index]],
     ["kind", kinds[kindOf(sampled, index)]], ["log-probability", `${(logprob > -0.0005 ? 0 : logprob).toFixed(3)} (${number(100 * Math.exp(logprob))}%)`],
@@ -179,6 +179,7 @@ export function legendOf(color, range, source) {
   if (color === "advantage") return [key(tint(VERMILION, 0.6), number(-range.advantage)), key("", "0"), key(tint(BLUE, 0.6), number(range.advantage)), h("span", { class: "muted" }, "less likely / more likely after the step")];
   if (color === "entropy") return [key(tint(PURPLE, 0), "0 nats"), key(tint(PURPLE, 0.75), `${number(range.entropy)} nats`)];
   if (color === "version") return range.versions.map((version, index) => key(tint(PALETTE[index % PALETTE.length], 0.3), `v${version}`));
+  if (source === "held_out") return [key(tint(ORANGE, 0.35), "sampled"), h("span", { class: "muted" }, "held out: never trained on")];
   const how = { recorded: "as recorded when it was trained", policy: "by the run's mask policy", unknown: "the run's own mask policy is not run here" }[source];
   return [key(tint(BLUE, 0.28), "trained"), key("", "masked", "masked"), source === "unknown" ? key(tint(ORANGE, 0.35), "sampled") : null, h("span", { class: "muted" }, how)];
 }
