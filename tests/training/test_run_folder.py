@@ -38,6 +38,13 @@ def test_a_run_is_not_written_over(tmp_path: Path) -> None:
         assert run.config_file.read_text(encoding="utf-8") == "first"
 
 
+def test_the_command_that_removes_a_run_can_be_copied(tmp_path: Path) -> None:
+    path = tmp_path / "my run"
+    RunFolder.create(path, config="first").close()
+    with pytest.raises(ConfigError, match=f"agentfly runs rm '{path}'"):
+        RunFolder.create(path, config="second")
+
+
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(ConfigError, match=r"is no run: it holds thesis\.tex"):

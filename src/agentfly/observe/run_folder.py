@@ -24,6 +24,7 @@ runs/demo/
 import json
 import os
 import re
+import shlex
 import shutil
 from pathlib import Path
 from types import TracebackType
@@ -242,7 +243,7 @@ def require_new(path: Path) -> None:
     if (path / MARK).exists():
         raise ConfigError(
             f"{path} holds a run already. Continue it with --resume, give this one another name "
-            f"(name=…), or remove the old one: agentfly runs rm {path}"
+            f"(name=…), or remove the old one: agentfly runs rm {shlex.quote(str(path))}"
         )
     others = sorted({found.name for found in path.iterdir()} - _LEFT_BY_A_KILLED_CREATE)
     if others:
