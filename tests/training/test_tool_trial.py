@@ -84,7 +84,9 @@ def test_a_model_that_does_not_is_shown_a_solved_task_and_a_resumed_run_the_same
     assert call.tool_calls[0].name == "compute"
     assert result.content == task.fields["answer"]
     assert task.fields["answer"] in answer.content
-    assert any(f"the solution of task '{task.id}'" in line for line in shown.lines)
+    (announced,) = (line for line in shown.lines if "worked example" in line)
+    assert f"assistant: compute({call.tool_calls[0].arguments})" in announced
+    assert f"user: {asked.content}" in announced
     assert len(list(RecordedRun(run).trial_file.read())) == 17, "16 that were sampled, one copied"
     decided = (run / "example.json").read_bytes()
 

@@ -16,6 +16,7 @@ from agentfly.agents.worked_example import NUM_CHAINS as CHAINS_WITH_OPENING
 from agentfly.agents.worked_example import find_example
 from agentfly.observe import RunProgress, TrajectoryWriter, summarize
 from agentfly.types import (
+    Message,
     SamplingParams,
     Task,
     ToolCall,
@@ -24,12 +25,15 @@ from agentfly.types import (
     ToolStatus,
     Trajectory,
 )
+from agentfly.types.short_text import printable, shorten
 
 NUM_TASKS = 8
 """Tasks of each source that are tried."""
 NUM_CHAINS = 2
 MAX_TOKENS = 64
 """Tokens of a turn in the trial."""
+MAX_SHOWN = 200
+"""Characters of an example's message that are printed."""
 MIN_CALLING = 0.25
 """Share of chains with a successful call from which on a model needs no example."""
 MIN_SOLVED = 0.5
@@ -158,10 +162,19 @@ async def try_tools(
 
 
 def _announce(example: WorkedExample) -> str:
-    return (
-        f"the solution of task {example.task_id!r} is shown before every conversation, as a "
-        'worked example; it is kept in example.json, and example = "never" leaves it out'
+    lines = [f"  {message.role}: {_shown(message)}" for message in example.messages]
+    return "\n".join(
+        [
+            "this worked example, which the reward accepts, is shown before every conversation; it "
+            'is kept in example.json, and example = "never" leaves it out:',
+            *lines,
+        ]
     )
+
+
+def _shown(message: Message) -> str:
+    calls = [f"{call.name}({call.arguments})" for call in message.tool_calls]
+    return printable(shorten(" ".join([message.content, *calls]).strip(), MAX_SHOWN))
 
 
 def where_none_is_found(tool: ToolSpec) -> str:
