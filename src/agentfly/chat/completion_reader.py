@@ -38,10 +38,7 @@ class CompletionReader:
     def read(self, ids: Sequence[int], tools: Sequence[ToolSpec] = ()) -> Parsed:
         """Read a completion's tokens; the tools give types to arguments written as bare text."""
         sampled = self.without_end(ids)
-        text = self._up_to_stop(self.decode(sampled))
-        if len(sampled) < len(ids):
-            closing = next((closing for closing in self.closings if text.endswith(closing)), "")
-            text = text.removesuffix(closing)
+        text = self.text(ids)
         thought = self._thought(text)
         answer = text[thought.end :].lstrip("\n") if thought.end else text
         reading = self._reading(answer, self.call_ends.get(ids[-1], "") if ids else "")
@@ -53,6 +50,15 @@ class CompletionReader:
         )
         ranges = [(0, thought.end)] if thought.end else reading.reasoning_spans
         return Parsed(message=message, reasoning_spans=token_spans(self.decode, sampled, ranges))
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return what was sampled as text, without what ends the turn."""
+        sampled = self.without_end(ids)
+        text = self._up_to_stop(self.decode(sampled))
+        if len(sampled) == len(ids):
+            return text
+        closing = next((closing for closing in self.closings if text.endswith(closing)), "")
+        return text.removesuffix(closing)
 
     def without_end(self, ids: Sequence[int]) -> Sequence[int]:
         """Take off the end token, if it was sampled."""

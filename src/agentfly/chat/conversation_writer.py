@@ -53,12 +53,28 @@ class ConversationWriter:
         add_generation_prompt: bool = True,
     ) -> str:
         """Render a conversation as text, in the first variant that the template accepts."""
+        return self._accepted(messages, tools, add_generation_prompt=add_generation_prompt)[1]
+
+    def adapted(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Message]:
+        """Return a conversation in the first variant that the template accepts."""
+        return self._accepted(messages, tools, add_generation_prompt=False)[0]
+
+    def _accepted(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[ToolSpec],
+        *,
+        add_generation_prompt: bool,
+    ) -> tuple[list[Message], str]:
+        """Return the first variant that the template accepts, and its text."""
         refusals: list[ConfigError] = []
         for adapted in self.variants(messages, tools):
             try:
-                return self._render(adapted, tools, add_generation_prompt=add_generation_prompt)
+                text = self._render(adapted, tools, add_generation_prompt=add_generation_prompt)
             except ConfigError as error:
                 refusals.append(error)
+            else:
+                return adapted, text
         raise refusals[0]
 
     def pieces(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[Piece]:

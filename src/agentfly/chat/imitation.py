@@ -62,8 +62,13 @@ def imitate(
     return TokenStream(turns=tuple(turns))
 
 
-def require_readable(renderer: TemplateRenderer, stream: TokenStream) -> None:
-    """Refuse a stream that would teach a model to say something else than its messages say."""
+def require_readable(
+    renderer: TemplateRenderer, stream: TokenStream, *, calls_in_content: bool = False
+) -> None:
+    """Refuse a stream that would teach a model to say something else than its messages say.
+
+    With `calls_in_content`, a message may spell calls in its content and have none besides.
+    """
     ends = [renderer.decode([token]) for token in renderer.stop_token_ids]
     for turn in stream.turns:
         assert turn.completion is not None, "an imitated turn has token ids"
@@ -74,7 +79,7 @@ def require_readable(renderer: TemplateRenderer, stream: TokenStream) -> None:
             )
         meant = [call.name for call in turn.message.tool_calls]
         read = [call.name for call in renderer.parse(turn.completion).message.tool_calls]
-        if read != meant:
+        if read != meant and (meant or not calls_in_content):
             raise ConfigError(
                 f"turn {turn.index + 1} calls {meant}, but the format of this model's template "
                 f"({renderer.call_format.name}) reads {read} from what it writes"

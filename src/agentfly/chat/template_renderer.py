@@ -247,6 +247,10 @@ class TemplateRenderer:
         """
         return self._reader.read(completion.token_ids, tools)
 
+    def sampled_text(self, completion: Completion) -> str:
+        """Return a completion's text without what ends the turn."""
+        return self._reader.text(completion.token_ids)
+
     def goes_on(self, completion: Completion) -> bool:
         """Return whether the sampled stop token closes only the reasoning.
 

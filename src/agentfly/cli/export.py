@@ -1,16 +1,19 @@
 """`agentfly export`: a run's chains as data for other programs."""
 
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentfly.cli.command import cli_errors
 from agentfly.cli.report import Run
-from agentfly.errors import ConfigError
+from agentfly.errors import AgentFlyError, ConfigError
 from agentfly.observe.recorded_run import RecordedRun, find_run
 from agentfly.observe.run_export import (
+    Row,
+    as_recorded,
     chain_rows,
     dpo_rows,
     sft_rows,
@@ -18,6 +21,14 @@ from agentfly.observe.run_export import (
     write_parquet,
 )
 from agentfly.observe.run_list import describe_run
+
+if TYPE_CHECKING:
+    from agentfly.agents.written_chains import ChainWriter
+
+_AS_CALLS = (
+    "turns that call tools have `tool_calls` and may lack their text, so a chat template that "
+    "renders no tool calls shows them empty"
+)
 
 
 class Format(StrEnum):
@@ -108,12 +119,47 @@ def _export_model(run: str, out: Path | None) -> None:
 def _write(run: RecordedRun, format: Format, path: Path, min_reward: float) -> int:
     match format:
         case Format.SFT:
-            return write_jsonl(sft_rows(run, min_reward=min_reward), path)
+            return _write_chats(run, sft_rows, path, min_reward)
         case Format.DPO:
-            return write_jsonl(dpo_rows(run, min_reward=min_reward), path)
+            return _write_chats(run, dpo_rows, path, min_reward)
         case Format.JSONL:
             return write_jsonl(chain_rows(run), path)
         case Format.PARQUET:
             return write_parquet(run, path)
         case Format.HUB:
             raise AssertionError("a model is no chains")
+
+
+def _write_chats(
+    run: RecordedRun, rows: Callable[..., Iterator[Row]], path: Path, min_reward: float
+) -> int:
+    """Write chains as the run's own template renders them, with a note where that is unknown."""
+    writer = _chain_writer(run)
+    count = write_jsonl(rows(run, min_reward=min_reward, write=writer or as_recorded), path)
+    if writer is not None and writer.unmatched:
+        typer.echo(
+            f"{writer.unmatched} chains were not written by a built-in kind with this tokenizer: "
+            f"{_AS_CALLS}",
+            err=True,
+        )
+    return count
+
+
+def _chain_writer(run: RecordedRun) -> "ChainWriter | None":
+    """Return the writer of the run's own template; None, with a note, if there is none here."""
+    from agentfly.agents.written_chains import ChainWriter
+    from agentfly.chat import TemplateRenderer
+    from agentfly.models import resolve_model
+
+    model = run.settings.get("model", {})
+    try:
+        folder = run.tokenizer_folder or resolve_model(str(model["name"]))
+        renderer = TemplateRenderer.from_folder(
+            folder, template_options=model.get("template_options")
+        )
+    except (AgentFlyError, LookupError, TypeError) as error:
+        typer.echo(f"The run's tokenizer can't be read ({error}): {_AS_CALLS}", err=True)
+        return None
+    sources = run.settings.get("source", ())
+    kinds = {str(one.get("name", "default")): str(one.get("kind", "tools")) for one in sources}
+    return ChainWriter(renderer, kinds)

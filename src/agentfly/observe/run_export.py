@@ -9,7 +9,8 @@ Held-out chains are left out: they must never be trained on.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from agentfly.observe.recorded_run import RecordedRun
 from agentfly.observe.whole_file import PART, whole_file
 from agentfly.runtime.extra import import_extra
-from agentfly.types import Message, TokenStream, Trajectory
+from agentfly.types import Message, TokenStream, ToolSpec, Trajectory
 from agentfly.types.trajectory import differ
 
 Row = dict[str, Any]
@@ -25,27 +26,53 @@ ROWS_AT_ONCE = 256
 """Rows of a Parquet file that are kept in memory."""
 
 
-def sft_rows(run: RecordedRun, *, min_reward: float = 1.0) -> Iterator[Row]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenChain:
+    """A chain as the messages that are exported."""
+
+    prompt: Sequence[Message]
+    said: Sequence[Message]
+    """All from the first sampled turn on."""
+    tools: Sequence[ToolSpec]
+    """Tools that the chat template describes."""
+
+
+WriteChain = Callable[[Trajectory], WrittenChain]
+
+
+def as_recorded(chain: Trajectory) -> WrittenChain:
+    """Return a chain's messages as they were read, with calls in `tool_calls`."""
+    opening = len(chain.messages)
+    return WrittenChain(prompt=chain.messages, said=chain.conversation[opening:], tools=chain.tools)
+
+
+def sft_rows(
+    run: RecordedRun, *, min_reward: float = 1.0, write: WriteChain = as_recorded
+) -> Iterator[Row]:
     """Yield the best chain of each group as chat messages, from `min_reward` on."""
     for members in _groups(run):
         best = members[-1]
         if best.reward is not None and best.reward >= min_reward:
-            yield {"messages": _messages(best.conversation), "tools": _tools(best)}
+            written = write(best)
+            messages = _messages([*written.prompt, *written.said])
+            yield {"messages": messages, "tools": _tools(written.tools)}
 
 
-def dpo_rows(run: RecordedRun, *, min_reward: float = 1.0) -> Iterator[Row]:
+def dpo_rows(
+    run: RecordedRun, *, min_reward: float = 1.0, write: WriteChain = as_recorded
+) -> Iterator[Row]:
     """Yield the best and the worst chain of each group whose rewards differ."""
     for members in _groups(run):
         worst, best = members[0], members[-1]
         low, high = worst.reward or 0.0, best.reward or 0.0
         # Chains of an environment that answers in its own words may begin with different prompts.
         if high >= min_reward and differ(low, high) and worst.messages == best.messages:
-            opening = len(best.messages)
+            chosen = write(best)
             yield {
-                "prompt": _messages(best.messages),
-                "chosen": _messages(best.conversation[opening:]),
-                "rejected": _messages(worst.conversation[opening:]),
-                "tools": _tools(best),
+                "prompt": _messages(chosen.prompt),
+                "chosen": _messages(chosen.said),
+                "rejected": _messages(write(worst).said),
+                "tools": _tools(chosen.tools),
             }
 
 
@@ -69,7 +96,7 @@ def _row(step: int, chain: Trajectory) -> Row:
         "error": chain.error,
         "fields": dict(chain.task.fields),
         "messages": _messages(chain.conversation),
-        "tools": _tools(chain),
+        "tools": _tools(chain.tools),
     }
 
 
@@ -154,5 +181,5 @@ def _messages(messages: Iterable[Message]) -> list[Row]:
     return [message.to_dict() for message in messages]
 
 
-def _tools(chain: Trajectory) -> list[Row]:
-    return [tool.to_openai() for tool in chain.tools]
+def _tools(tools: Iterable[ToolSpec]) -> list[Row]:
+    return [tool.to_openai() for tool in tools]
