@@ -196,7 +196,7 @@ def _python(
     yield "from agentfly.agents.registry import find_tools"
     if example is not None:
         yield "from agentfly.agents.trial_file import read_trials"
-    yield from ("", 'folder = Path("FOLDER")', "agent = Agent(", "    folder,")
+    yield from ("", 'model = Path("FOLDER")', "agent = Agent(", "    model,")
     yield f"    tools=[tool for name in {tools!r} for tool in find_tools(name)],"
     yield f"    kind={kind!r},"
     if system:
@@ -205,7 +205,7 @@ def _python(
         yield f"    max_turns={limits['max_turns']},"
     yield from (f"    sampling=SamplingParams({given}),", ")")
     if example is not None:
-        yield f'example = read_trials(folder / "{EXAMPLE}")[{source!r}].example'
+        yield f'example = read_trials(model / "{EXAMPLE}")[{source!r}].example'
         yield "agent = agent.with_example(example)"
 
 
