@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.installed
 export OMP_WAIT_POLICY := passive
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart install test test-slow test-vllm test-browser chaos check format learning learning-async bench bench-async bench-import \
+.PHONY: help quickstart install test test-slow test-random test-vllm test-browser chaos check format learning learning-async bench bench-async bench-import \
 	bench-rollout bench-engine bench-train bench-chat bench-resources bench-envs bench-scale gpu-acceptance check-templates improvement \
 	docs docs-sync clean
 
@@ -34,6 +34,9 @@ test: $(INSTALLED) ## run the tests
 
 test-slow: $(INSTALLED) ## run the tests that take long
 	$(BIN)/python -m pytest -m 'slow and not chaos and not browser' -rP
+
+test-random: $(INSTALLED) ## run the property tests on examples that nobody has tried before
+	$(BIN)/python -m pytest -n 2 -m 'hypothesis and not slow' --hypothesis-profile random
 
 chaos: $(INSTALLED) ## 2,000 chains over eight failing environments, with ten seeds; about ten minutes
 	$(BIN)/python -m pytest tests/resources/test_chaos.py -m chaos -rP

@@ -24,7 +24,7 @@ from agentfly.errors import ConfigError
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 """Any characters but halves of surrogate pairs, which no UTF-8 file can hold."""
-names = st.from_regex(r"[A-Za-z0-9äß' -]{0,8}[a-z]", fullmatch=True)
+names = st.from_regex(r"([A-Za-z0-9äß'][A-Za-z0-9äß' -]{0,7})?[a-z]", fullmatch=True)
 positive = st.floats(min_value=1e-12, max_value=1e300)
 counts = st.integers(min_value=1)
 
