@@ -27,9 +27,10 @@ quickstart: $(INSTALLED) ## train a real model to use a calculator, in a few min
 
 install: $(INSTALLED) ## make the virtual environment and install everything for development
 
-# A file's tests stay with one worker, because they share what is costly to make.
+# A file's tests stay with one worker, because they share what is costly to make. There are more workers than
+# two cores need, because many tests wait for processes.
 test: $(INSTALLED) ## run the tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not slow and not gpu and not vllm and not browser'
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not slow and not gpu and not vllm and not browser'
 	@echo 'not run: tests in a real Chromium (make test-browser), slow ones (make test-slow), a real vLLM (make test-vllm), GPUs'
 
 test-slow: $(INSTALLED) ## run the tests that take long

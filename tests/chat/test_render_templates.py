@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tests.some_now import some_now
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from agentfly.chat import ByteTokenizer, ChatTemplate, TemplateRenderer, wrap_tokenizer
@@ -95,16 +96,11 @@ def report_of(name: str, kind: str) -> TemplateReport:
 APPENDING = ["qwen2_5", "qwen3_instruct_2507", "llama3_1", "llama3_2", "gemma3", "phi3", "lfm2_v2"]
 REWRITING = ["qwen3", "glm4moe", "deepseekv3", "gptoss", "nemotron_3_super", "lfm2_2_5"]
 
+# The variants for training differ by `{% generation %}` alone.
+DIFFERENT = [name for name in TEMPLATES if not name.endswith("_training")]
 KINDS = [
-    *((name, "bytes") for name in TEMPLATES),
-    *(
-        pytest.param(
-            name, "bpe", marks=() if name in (*APPENDING, *REWRITING) else pytest.mark.slow
-        )
-        for name in TEMPLATES
-        # The variants for training differ by `{% generation %}` alone.
-        if not name.endswith("_training")
-    ),
+    *some_now(((name, "bytes") for name in TEMPLATES), every=2),
+    *some_now(((name, "bpe") for name in DIFFERENT), every=8),
 ]
 every_template = pytest.mark.parametrize("name", TEMPLATES)
 every_template_and_tokenizer = pytest.mark.parametrize(("name", "kind"), KINDS)
@@ -164,7 +160,7 @@ SAMPLED = [
 ]
 
 
-@every_template
+@pytest.mark.parametrize("name", some_now(TEMPLATES, every=4))
 @pytest.mark.parametrize(("sampled", "ended"), SAMPLED)
 def test_a_turn_is_closed_exactly_once(name: str, sampled: str, ended: bool) -> None:
     renderer = renderer_of(name, "bytes")

@@ -103,7 +103,12 @@ def test_a_person_finishes_an_experiment() -> None:
             id="scienceworld-ctrl-c",
             marks=[needs_simulator, pytest.mark.slow],
         ),
-        pytest.param(SCIENCEWORLD, "\x04", id="scienceworld-ctrl-d", marks=needs_simulator),
+        pytest.param(
+            SCIENCEWORLD,
+            "\x04",
+            id="scienceworld-ctrl-d",
+            marks=[needs_simulator, pytest.mark.slow],
+        ),
     ],
 )
 def test_ctrl_c_and_ctrl_d_leave_nothing_behind(world: tuple[str, ...], key: str) -> None:
@@ -117,6 +122,7 @@ def test_ctrl_c_and_ctrl_d_leave_nothing_behind(world: tuple[str, ...], key: str
 
 
 @needs_simulator
+@pytest.mark.slow
 def test_a_closed_window_leaves_no_jvm_behind() -> None:
     with agentfly("envs", "play", *SCIENCEWORLD) as (terminal, process):
         terminal.wait_for(PROMPT)

@@ -32,6 +32,7 @@ def tokenizer() -> Any:
     return transformers.AutoTokenizer.from_pretrained(resolve_model("tiny"))
 
 
+@pytest.mark.slow
 def test_the_shipped_tokenizer_is_what_the_script_makes(tmp_path: Path) -> None:
     build_tokenizer(tmp_path)
     for name in TOKENIZER_FILES:

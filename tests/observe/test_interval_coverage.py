@@ -7,6 +7,7 @@ from functools import cache
 from statistics import fmean, stdev
 
 import pytest
+from tests.some_now import some_now
 
 from agentfly.observe.estimate import Interval, mean_interval
 from agentfly.types import ScoreRange
@@ -52,7 +53,7 @@ def interval_of(values: tuple[float, ...], possible: ScoreRange) -> Interval | N
     return mean_interval(values, possible)
 
 
-@pytest.mark.parametrize("count", [4, 12, pytest.param(48, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", some_now([4, 12, 48], every=3))
 @pytest.mark.parametrize("case", CASES)
 def test_it_holds_the_true_mean_in_95_of_100_samples(case: str, count: int) -> None:
     take, truth, possible = CASES[case]

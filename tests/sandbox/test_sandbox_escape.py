@@ -105,7 +105,12 @@ def attempt_everything(run: str, as_user: list[str]) -> str:
     return done.stdout
 
 
-@pytest.fixture(params=WAYS)
+OWN_WAY = "root" if os.getuid() == 0 else "ordinary user"
+
+
+@pytest.fixture(
+    params=[pytest.param(way, marks=() if way == OWN_WAY else pytest.mark.slow) for way in WAYS]
+)
 def way(request: pytest.FixtureRequest) -> str:
     chosen: str = request.param
     return chosen

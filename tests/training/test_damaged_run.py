@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.some_now import some_now
 from tests.training.small_trainer import one_source, settings, train
 
 from agentfly.config import RunSettings
@@ -139,7 +140,7 @@ COMMON = [
 # --- what must hold -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("file", "damage"), COMMON)
+@pytest.mark.parametrize(("file", "damage"), some_now(COMMON, every=2))
 def test_damage_is_reported_or_recovered_from(
     finished_run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, file: str, damage: str
 ) -> None:

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.some_now import some_now
 from tests.training import small_run
 from tests.warm_python import WarmProcess, WarmPython
 
@@ -73,7 +74,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, warm_python: WarmPytho
 
 
 @pytest.mark.parametrize(
-    "moment", ["tool:5", "publish:2", pytest.param("rename:2", marks=pytest.mark.slow), "renamed:1"]
+    "moment", some_now(["tool:5", "publish:2", "renamed:1", "rename:2"], every=2)
 )
 def test_killed_at_a_chosen_moment_it_ends_with_the_same_weights(
     undisturbed: Path, tmp_path: Path, warm_python: WarmPython, moment: str
@@ -85,9 +86,7 @@ def test_killed_at_a_chosen_moment_it_ends_with_the_same_weights(
     assert_no_task_was_lost_or_repeated(tmp_path, undisturbed)
 
 
-@pytest.mark.parametrize(
-    "moment", ["tool:12", "train:3", pytest.param("renamed:2", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("moment", some_now(["tool:12", "train:3", "renamed:2"], every=3))
 def test_killed_while_it_samples_ahead_it_loses_and_repeats_no_task(
     undisturbed: Path, tmp_path: Path, warm_python: WarmPython, moment: str
 ) -> None:

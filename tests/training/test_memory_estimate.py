@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from benchmarks.live_memory import Live
+from tests.some_now import some_now
 from tests.training.learner_cases import SMALL, hf, make_model, make_policy
 from tests.training.small_trainer import one_source, settings, train
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -61,8 +62,11 @@ def shared_row(prompt: int, answers: list[int]) -> tuple[PackedRow, Targets]:
     return row, targets_of(row, samples, CPU)
 
 
+DTYPES = [torch.float32, torch.bfloat16]
+
+
 @pytest.mark.parametrize("checkpointing", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", some_now(DTYPES, every=2))
 @pytest.mark.parametrize("answers", [[512], [225, 226, 227, 228]])
 def test_the_estimate_is_what_an_update_takes(
     dtype: torch.dtype, checkpointing: bool, answers: list[int]
@@ -90,7 +94,7 @@ def test_the_estimate_needs_no_weights_but_only_their_shapes() -> None:
     assert without_values == estimate()
 
 
-@pytest.mark.parametrize("saved_as", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("saved_as", some_now(reversed(DTYPES), every=2))
 def test_two_short_models_tell_the_size_of_a_deep_one(
     tmp_path: Path, saved_as: torch.dtype
 ) -> None:
@@ -122,7 +126,7 @@ def test_a_base_in_four_bits_takes_an_eighth_of_its_linear_layers(tmp_path: Path
     assert whole.weights - small.weights == 3.5 * linear
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", some_now(DTYPES, every=2))
 def test_the_estimate_counts_scores_where_attention_has_no_fused_kernel(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:

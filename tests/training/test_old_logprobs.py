@@ -1,10 +1,12 @@
 """At a learning rate of 0 every ratio is exactly 1: old log-probabilities are of the same rows."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
 import torch
+from tests.some_now import some_now
 from tests.training.learner_cases import (
     as_sampled_by,
     make_groups,
@@ -37,13 +39,18 @@ def groups_with_a_flat_one(model: Any) -> list[Group]:
     return [*spread, replace(last, members=same)]
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize(("epochs", "minibatches"), [(1, 1), (1, 2), (1, 5), (2, 2)])
-@pytest.mark.parametrize("name", ["gspo", "ppo", "reinforce++"])
+CASES = list(
+    product(
+        ["gspo", "ppo", "reinforce++"], [(1, 1), (1, 2), (1, 5), (2, 2)], ["float32", "bfloat16"]
+    )
+)
+
+
+@pytest.mark.parametrize(("name", "passes", "precision"), some_now(CASES, every=5))
 def test_every_ratio_is_one_at_a_learning_rate_of_zero(
-    name: str, epochs: int, minibatches: int, precision: str
+    name: str, passes: tuple[int, int], precision: str
 ) -> None:
-    model = make_model()
+    model, (epochs, minibatches) = make_model(), passes
     groups = groups_with_a_flat_one(model)
     ratios = Ratios(make_algorithm(name))
     settings = make_settings(

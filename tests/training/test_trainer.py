@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.some_now import some_now
 from tests.training.small_trainer import HELD_OUT, ROWS, agent, letters, one_source, settings, train
 
 from agentfly import Agent, Source, Trainer, group_reward, reward
@@ -95,7 +96,7 @@ def test_what_is_measured_after_the_last_step_counts(
     assert (result.best and result.best.name) == best
 
 
-@pytest.mark.parametrize("kind", ["trajectory", "event", "ledger", "metrics"])
+@pytest.mark.parametrize("kind", some_now(["trajectory", "event", "ledger", "metrics"], every=2))
 def test_a_full_disk_is_reported_as_such_whatever_was_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
