@@ -21,8 +21,8 @@ _SHAPES = {
     r"lamp|light": "M42 16h36l16 40H26zM56 56h8v32h-8zM40 88h40v10H40z",
     r"speaker|charger|phone|keyboard|camera|laptop": "M36 14h48a6 6 0 0 1 6 6v76a6 6 0 0 1-6 "
     "6H36a6 6 0 0 1-6-6V20a6 6 0 0 1 6-6zM60 54a18 18 0 1 0 .1 0zM60 24a8 8 0 1 0 .1 0z",
-    r"blanket|towel|rug|curtain|cover|pillow": "M18 34c28-12 56 12 84 0v16c-28 12-56-12-84 0zM18 "
-    "58c28-12 56 12 84 0v16c-28 12-56-12-84 0zM18 82c28-12 56 12 84 0v12c-28 12-56-12-84 0z",
+    r"blanket|towel|\brug\b|curtain|cover|pillow": "M18 34c28-12 56 12 84 0v16c-28 12-56-12-84 0z"
+    "M18 58c28-12 56 12 84 0v16c-28 12-56-12-84 0zM18 82c28-12 56 12 84 0v12c-28 12-56-12-84 0z",
     r"bar\b|snack|cookie|tea|chocolate|truffle|nut|slice|granola": "M32 14l6 8 7-8 8 8 7-8 7 8 8-8 "
     "7 8 6-8v92H32z",
 }
@@ -40,7 +40,7 @@ def picture(asin: str, title: str) -> str:
     shape = _PARCEL if found is None else list(_SHAPES.values())[(found.lastindex or 1) - 1]
     hue = zlib.crc32(asin.encode()) % 360
     return (
-        '<svg class="picture" viewBox="0 0 120 120" role="img" aria-label="drawing">'
+        '<svg class="picture" viewBox="0 0 120 120" aria-hidden="true">'
         f'<rect width="120" height="120" rx="10" fill="hsl({hue} 45% 92%)"/>'
         f'<path d="{shape}" fill="hsl({hue} 45% 48%)" fill-rule="evenodd"/></svg>'
     )

@@ -311,6 +311,8 @@
     }
 
     drawing(el, style) {
+      // An icon beside its name.
+      if (el.getAttribute("aria-hidden") === "true") return;
       const tag = el.tagName.toLowerCase();
       if (SHAPES.has(tag)) {
         const box = boxOf(el);
