@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,12 @@ VARIABLE = "AGENTFLY_CHROMIUM"
 """Environment variable with the path of a Chromium or Chrome to use."""
 COMMANDS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 """Names under which systems install it, in order of preference."""
+SHELL = "chromium-headless-shell"
+"""The build without windows, which opens a context in less than half the processor time."""
+_BUILDS = ("chromium-*/chrome-linux*/chrome", "chromium-*/chrome-mac*/*/*/*/Chromium")
+_SHELL_BUILDS = ("chromium_headless_shell-*/chrome-*/*headless*shell",)
+DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
+"""Environment variables that name the display of a person at a Linux machine."""
 
 _INSTALL = (
     "sudo apt-get install chromium, or python -m playwright install chromium, or set "
@@ -18,14 +25,14 @@ _INSTALL = (
 )
 
 
-def find_chromium() -> Path | None:
-    """Return the Chromium to use; None if there is none."""
+def find_chromium(*, headed: bool = False) -> Path | None:
+    """Return the Chromium to use; None if there is none. Without a window, a shell is preferred."""
     if chosen := os.environ.get(VARIABLE):
         return Path(chosen) if shutil.which(chosen) else None
-    for command in COMMANDS:
+    for command in COMMANDS if headed else (SHELL, *COMMANDS):
         if found := shutil.which(command):
             return Path(found)
-    return next(_playwright_builds(), None)
+    return next(_playwright_builds(*_BUILDS if headed else (*_SHELL_BUILDS, *_BUILDS)), None)
 
 
 def missing_chromium() -> str | None:
@@ -37,16 +44,28 @@ def missing_chromium() -> str | None:
     return f"it needs Chromium: {_INSTALL}"
 
 
-def require_chromium() -> Path:
+def require_chromium(*, headed: bool = False) -> Path:
     """Return the Chromium to use; ConfigError with the way to install it."""
-    found = find_chromium()
+    found = find_chromium(headed=headed)
+    if found is None and find_chromium() is not None:
+        raise ConfigError(f"{SHELL} has no window: {_INSTALL}")
     if found is None:
         raise ConfigError(f"the browser can't be started: {missing_chromium()}")
     return found
 
 
-def _playwright_builds() -> Iterator[Path]:
+def require_display() -> None:
+    """Raise ConfigError if there is no display for a window; macOS and Windows have one always."""
+    if sys.platform == "linux" and not any(os.environ.get(name) for name in DISPLAYS):
+        raise ConfigError(
+            "the browser's window needs a display, and neither DISPLAY nor WAYLAND_DISPLAY is set: "
+            "leave out --headed (headed = true), log in with a desktop or ssh -X, or start it with "
+            "xvfb-run"
+        )
+
+
+def _playwright_builds(*patterns: str) -> Iterator[Path]:
     """Yield the builds that Playwright has fetched for this user, newest first."""
     folder = os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "~/.cache/ms-playwright")
-    for pattern in ("chromium-*/chrome-linux*/chrome", "chromium-*/chrome-mac*/*/*/*/Chromium"):
+    for pattern in patterns:
         yield from sorted(Path(folder).expanduser().glob(pattern), reverse=True)

@@ -22,6 +22,7 @@ from agentfly.environments.browser.sites.own import read_score
 from agentfly.environments.browser.sites.site import PageRequest
 from agentfly.environments.browser.snapshot import Item, Snapshot, read_items
 from agentfly.environments.browser.tasks import held_out_rows, training_rows
+from agentfly.environments.chromium_path import SHELL, find_chromium, require_chromium
 from agentfly.environments.index import INDEX
 from agentfly.errors import ConfigError, EnvError
 
@@ -243,3 +244,19 @@ def test_without_chromium_the_way_to_install_it_is_said(monkeypatch: pytest.Monk
     assert "apt-get install chromium" in (INDEX["browser"].requires() or "")
     with pytest.raises(ConfigError, match="apt-get install chromium"):
         load_environment("browser")
+
+
+def test_a_window_is_never_asked_of_a_build_without_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("AGENTFLY_CHROMIUM", raising=False)
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", "/nowhere")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    shell, whole = tmp_path / SHELL, tmp_path / "chromium"
+    shell.touch(0o755)
+    assert find_chromium() == shell
+    with pytest.raises(ConfigError, match="has no window"):
+        require_chromium(headed=True)
+    whole.touch(0o755)
+    assert find_chromium() == shell
+    assert require_chromium(headed=True) == whole

@@ -19,7 +19,7 @@ from agentfly.environments.browser.chromium.connection import (
 )
 from agentfly.environments.browser.chromium.context import BrowserContext
 from agentfly.environments.browser.chromium.memory import DATA_LIMIT_KB, end_large_pages
-from agentfly.environments.chromium_path import require_chromium
+from agentfly.environments.chromium_path import require_chromium, require_display
 from agentfly.errors import AgentFlyError, EnvError, boundary
 from agentfly.runtime.background import in_background
 from agentfly.runtime.launch import start_time
@@ -82,7 +82,9 @@ class Browser:
         self.pid: int | None = None
         self.lost: str | None = None
         """Why it ended; None while it can be used."""
-        self._executable = require_chromium()
+        self._executable = require_chromium(headed=headed)
+        if headed:
+            require_display()
         self._connection: Connection | None = None
         self._ready = asyncio.Event()
         self._over = asyncio.Event()
@@ -138,7 +140,8 @@ class Browser:
 
     async def _refill(self) -> None:
         with suppress(BrowserLostError):
-            if len(self._warm) < WARM_CONTEXTS:
+            # A context that is kept ready would show its blank window above the task's.
+            if len(self._warm) < WARM_CONTEXTS and not self.headed:
                 self._warm.append(await self._new_context())
 
     async def _started(self) -> None:
@@ -232,9 +235,9 @@ class Browser:
             await child.close(grace=0)
 
     def _command(self, folder: Path) -> list[str]:
-        mode = () if self.headed else ("--headless",)
+        mode = ("--no-startup-window",) if self.headed else ("--headless", "about:blank")
         profile = f"--user-data-dir={folder / 'profile'}"
-        program = (str(self._executable), *mode, *OPTIONS, profile, "about:blank")
+        program = (str(self._executable), *OPTIONS, profile, *mode)
         return ["/bin/sh", "-c", _LAUNCH, *program]
 
     async def _serve(self, child: Child) -> None:

@@ -1,0 +1,9 @@
+"""A user's check in Python, which tests name as `module:name`."""
+
+from agentfly.environments.browser.sites.own import CheckedPage
+
+
+def cart_has_wanted(page: CheckedPage) -> float:
+    """Score the page of a cart by the things in it that the row wants."""
+    wanted = page.task["wanted"]
+    return sum(f"{thing} in the cart" in page.text for thing in wanted) / len(wanted)
