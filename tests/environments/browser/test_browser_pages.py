@@ -159,6 +159,36 @@ async def test_endless_dialogs_are_ended(session: BrowserSession, site: LocalSit
     assert "Calm" in (await session.open(f"{site.address}/calm")).observation
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "while (true) {}",
+        "while (true) alert('load')",
+        "location.reload()",
+        "setInterval(() => window.open('/calm'), 1)",
+        "onbeforeunload = () => 'stay'; while (true) history.pushState(0, '', Math.random())",
+        "while (true) document.body.append(document.createElement('p'))",
+    ],
+)
+async def test_a_page_that_is_hostile_from_the_start_can_be_left(
+    session: BrowserSession, site: LocalSite, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    monkeypatch.setattr(tabs, "SCRIPT_SECONDS", 1.0)
+    monkeypatch.setattr(tabs, "STUCK_SECONDS", 1.0)
+    monkeypatch.setattr(tabs, "LOAD_SECONDS", 2.0)
+    site.pages["/hostile"] = f"<body>Hostile<script>{script}</script>"
+    await start(session, site.task("/calm", "<p>Calm</p>"))
+    assert len((await session.open("/hostile")).observation) < 6000
+    assert "Calm" in (await session.open(f"{site.address}/calm")).observation
+
+
+async def test_redirects_without_end_are_refused(session: BrowserSession, site: LocalSite) -> None:
+    site.pages["/round"] = redirect(f"{site.address}/round")
+    await start(session, site.task("/calm", "<p>Calm</p>"))
+    assert "ERR_TOO_MANY_REDIRECTS" in (await session.open("/round")).observation
+    assert "Calm" in (await session.open("/calm")).observation
+
+
 async def test_a_page_of_a_hundred_megabytes_is_bounded(
     session: BrowserSession, site: LocalSite
 ) -> None:

@@ -78,6 +78,36 @@ async def test_a_killed_browser_fails_its_chain_and_is_replaced() -> None:
     assert solved.reward == 1.0
 
 
+async def test_a_killed_browser_fails_all_of_sixteen_chains(site: LocalSite) -> None:
+    """Every chain gets the typed cause; none waits, and the next browser serves them all."""
+    sessions = [BrowserSession() for _ in range(16)]
+    task = site.task("/calm", "<p>Calm</p>")
+
+    async def read_until_lost(session: BrowserSession) -> str:
+        try:
+            while True:
+                await session.read()
+        except BrowserLostError as error:
+            return str(error)
+
+    async with asyncio.TaskGroup() as group:
+        for session in sessions:
+            group.create_task(start(session, task))
+    (browser,) = browser_pool().browsers
+    assert browser.pid is not None
+    async with asyncio.TaskGroup() as group:
+        ends = [group.create_task(read_until_lost(session)) for session in sessions]
+        os.kill(browser.pid, signal.SIGKILL)
+    assert all("ended by SIGKILL" in end.result() for end in ends)
+    await until(lambda: not _in_group(browser.pid or 0))
+    async with asyncio.TaskGroup() as group:
+        again = [group.create_task(start(session, task)) for session in sessions]
+    assert all("Calm" in one.result().observation for one in again)
+    async with asyncio.TaskGroup() as group:
+        for session in sessions:
+            group.create_task(session.close())
+
+
 async def test_a_browser_that_hangs_is_replaced(
     site: LocalSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -152,7 +152,9 @@ def _has(item: Item, word: str) -> bool:
         return item.role == _ROLES[plain]
     if plain in ("letter", "digit"):
         return bool(letter) and letter.isdigit() == (plain == "digit")
-    if plain in ("item", "shape"):
+    if plain == "shape":
+        return not letter
+    if plain == "item":
         return True
     return _COLORS.get(word, word) in about[bool(letter) :] or plain == letter
 
