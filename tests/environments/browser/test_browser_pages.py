@@ -179,7 +179,10 @@ async def test_a_page_that_is_hostile_from_the_start_can_be_left(
     site.pages["/hostile"] = f"<body>Hostile<script>{script}</script>"
     await start(session, site.task("/calm", "<p>Calm</p>"))
     assert len((await session.open("/hostile")).observation) < 6000
-    assert "Calm" in (await session.open(f"{site.address}/calm")).observation
+    seen = (await session.open(f"{site.address}/calm")).observation
+    if "The page was left" in seen:
+        seen = (await session.open(f"{site.address}/calm")).observation
+    assert "Calm" in seen
 
 
 async def test_redirects_without_end_are_refused(session: BrowserSession, site: LocalSite) -> None:

@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from agentfly.environments.browser.address import AddressRules, Verdict, complete_url
+from agentfly.environments.browser.address import Verdict, complete_url
 from agentfly.environments.browser.chromium import input
 from agentfly.environments.browser.chromium.keyboard import KEY_NAMES, parse_key
 from agentfly.environments.browser.chromium.tab import Tab
+from agentfly.environments.browser.sites.site import Site
 from agentfly.environments.browser.snapshot import Snapshot
 
 MAX_TEXT = 10_000
@@ -51,15 +52,15 @@ class ActionProblem(Exception):  # noqa: N818 - shown to the model, no error of 
 class PageActions:
     """The actions that are possible in a tab, as its page was shown last."""
 
-    def __init__(self, tab: Tab, shown: Snapshot | None, rules: AddressRules) -> None:
+    def __init__(self, tab: Tab, shown: Snapshot | None, site: Site) -> None:
         self._tab = tab
         self._shown = shown
-        self._rules = rules
+        self._site = site
 
     async def open(self, url: str) -> None:
         """Go to an address that the rules allow."""
-        target = complete_url(url, self._shown.url if self._shown else "")
-        if self._rules.verdict(target) is Verdict.REFUSE:
+        target = complete_url(url, self._here)
+        if self._site.rules.verdict(target) is Verdict.REFUSE:
             raise ActionProblem(f"This address is not allowed: {target[:200]}")
         if problem := await self._tab.navigate(target):
             raise ActionProblem(f"The address can't be opened: {problem}")
@@ -135,6 +136,12 @@ class PageActions:
         text = str((await self._run("text", id))["text"])
         more = len(text) - MAX_READ
         return text[:MAX_READ] + (f"… and {more} more characters" if more > 0 else "")
+
+    @property
+    def _here(self) -> str:
+        """Address that others are relative to: a blank page and one of an error have none."""
+        shown = self._shown.url if self._shown else ""
+        return shown if shown.startswith("http") else self._site.start
 
     @property
     def _document(self) -> str | None:

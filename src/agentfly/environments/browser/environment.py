@@ -1,7 +1,7 @@
 """The environment: one chain's context in a shared browser, with a task's site in it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, ClassVar, TypeVar
@@ -198,11 +198,11 @@ class BrowserSession:
             invalid, said, before = False, None, display.part
             display.part = before if keep_part else 0
             try:
-                said = await action(PageActions(tab, display.page, self._site_now.rules))
+                said = await action(PageActions(tab, display.page, self._site_now))
             except ActionProblem as problem:
                 invalid, said, display.part = True, str(problem), before
             except _PAGE_ERRORS as error:
-                await self._replace(tab, error)
+                await self._replace([tab], error)
             return await self._answer(said, invalid=invalid, whole=whole)
 
     async def _answer(self, said: str | None, *, invalid: bool, whole: bool) -> Step:
@@ -232,11 +232,20 @@ class BrowserSession:
         try:
             listed = await tab.items(self._site_now.hidden)
         except _PAGE_ERRORS as error:
-            await self._replace(tab, error)
-            listed = await self._page.items(())
+            await self._replace([tab], error)
+            listed = await self._items_elsewhere()
         text = self._display.show(Snapshot.from_page(listed), whole=whole)
         tabs = self._context_now.tabs
         return f"Tab {tabs.index(self._page) + 1} of {len(tabs)}. {text}" if len(tabs) > 1 else text
+
+    async def _items_elsewhere(self) -> Mapping[str, Any]:
+        """Return the items of another tab; if its page is stuck too, those of a blank one."""
+        try:
+            return await self._page.items(self._site_now.hidden)
+        except _PAGE_ERRORS as error:
+            # One of them may keep all others busy, for example by opening more.
+            await self._replace(self._context_now.tabs, error)
+            return await self._page.items(())
 
     def _notes(self) -> list[str]:
         return self._context_now.take_notes()
@@ -269,12 +278,13 @@ class BrowserSession:
         self._tab = tabs[number - 1]
         return None
 
-    async def _replace(self, tab: Tab, error: Exception) -> None:
-        """Leave a page that is stuck: go to another tab, or to a blank one."""
+    async def _replace(self, tabs: Sequence[Tab], error: Exception) -> None:
+        """Leave pages that are stuck: go to another tab, or to a blank one."""
         context = self._context_now
         self._require_browser()
         context.note(f"The page was left: {error}.")
-        context.drop(tab)
+        for tab in tuple(tabs):
+            context.drop(tab)
         if not context.tabs:
             await context.new_tab()
         self._tab = context.tabs[-1]
