@@ -13,7 +13,7 @@ from tests.patience import PATIENCE, until
 
 from agentfly.errors import ConfigError, DeadlineError
 from agentfly.runtime import process
-from agentfly.runtime.launch import TOKEN_VARIABLE
+from agentfly.runtime.launch import TOKEN_VARIABLE, read_stat
 from agentfly.runtime.process import DEVNULL, PIPE, Child, reap, start
 from agentfly.runtime.process_registry import FOLDER_VARIABLE, Identity, records
 from agentfly.runtime.threads import WorkerThreads
@@ -192,6 +192,42 @@ async def test_closing_ends_grandchildren_that_outlived_the_child() -> None:
         assert await child.wait() == 0
         assert Identity.of(grandchild)
     assert await ends(grandchild)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+async def test_a_guarded_child_takes_its_group_with_it(number: signal.Signals) -> None:
+    script = "sleep 1000 & echo $!; wait"
+    child = await start(
+        [SHELL, "-c", script], name="a shell", lifetime=60.0, guarded=True, stdout=PIPE
+    )
+    async with child:
+        grandchild = int(await line_of(child))
+        os.kill(child.pid, number)
+        assert await ends(grandchild)
+        assert child.stdout
+        async with asyncio.timeout(PATIENCE):
+            assert await child.stdout.read() == b"", "nothing has its output open any more"
+
+
+async def test_a_guarded_child_is_closed_with_its_guard() -> None:
+    child = await start(
+        [SHELL, "-c", "echo; exec sleep 1000"],
+        name="a shell",
+        lifetime=60.0,
+        guarded=True,
+        stdout=PIPE,
+    )
+    await line_of(child)
+    guards = living(child.pid) - {child.pid}
+    assert len(guards) == 1
+    await child.close()
+    await until(lambda: not living(child.pid))
+
+
+def living(group: int) -> set[int]:
+    """Return the processes of a group."""
+    numbers = {int(folder.name) for folder in Path("/proc").glob("[0-9]*")}
+    return {pid for pid in numbers if (stat := read_stat(pid)) and int(stat[2]) == group}
 
 
 async def test_closing_twice_or_at_once_does_nothing_more() -> None:

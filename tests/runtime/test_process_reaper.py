@@ -153,7 +153,7 @@ def test_a_child_dies_with_its_owner(world: World) -> None:
 def test_a_child_whose_owner_died_during_the_start_never_runs(world: World, tmp_path: Path) -> None:
     record, ran = tmp_path / "record", tmp_path / "ran"
     record.touch()
-    arguments = [str(record), str(dead_process().pid), "1", "", "touch", str(ran)]
+    arguments = [str(record), str(dead_process().pid), "1", "", "", "touch", str(ran)]
     launched = world.popen(sys.executable, "-I", "-S", launch.__file__, *arguments)
     assert launched.wait() == 127
     assert said(launched) == ""

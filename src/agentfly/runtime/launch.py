@@ -1,8 +1,9 @@
 """The first thing that every child process runs: tie to the owner, register, become the command.
 
-Started by path as `python -I -S launch.py RECORD OWNER STATUS ADDED COMMAND...`, it needs nothing
-but the standard library, and little of that, because every start pays for its imports. Doing this
-in a program of its own, not between fork and exec, keeps it safe next to the owner's threads.
+Started by path as `python -I -S launch.py RECORD OWNER STATUS ADDED GUARDED COMMAND...`, it needs
+nothing but the standard library, and little of that, because every start pays for its imports.
+Doing this in a program of its own, not between fork and exec, keeps it safe next to the owner's
+threads.
 """
 
 import os
@@ -15,11 +16,14 @@ SIGKILL_ON_OWNERS_DEATH = 1
 """PR_SET_PDEATHSIG of Linux's prctl: the kernel sends a signal when the owner's thread ends."""
 
 
-def main(record: str, owner: int, status: int, added: str, command: list[str]) -> None:
+def main(
+    record: str, owner: int, status: int, added: str, guarded: str, command: list[str]
+) -> None:
     """Become the command, or write to the pipe `status` what kept it from starting.
 
     A successful exec closes that pipe without a word. `added` names a variable that the owner did
-    not set, but Python may have: LC_CTYPE, where it finds the plain C locale.
+    not set, but Python may have: LC_CTYPE, where it finds the plain C locale. With `guarded`, a
+    guard ends the group as soon as the command has ended.
     """
     os.set_inheritable(status, False)  # noqa: FBT003 - takes no keywords
     try:
@@ -27,6 +31,8 @@ def main(record: str, owner: int, status: int, added: str, command: list[str]) -
         _register(record)
         # The owner may have died before the tie held, or where there is no such tie.
         if os.getppid() == owner:
+            if guarded:
+                _start_guard()
             # Python ignores it, and an ignored signal stays ignored in the command.
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
             os.environ.pop(added, None)
@@ -42,6 +48,43 @@ def _tie_to_parent() -> None:
     import ctypes
 
     ctypes.CDLL(None).prctl(SIGKILL_ON_OWNERS_DEATH, signal.SIGKILL, 0, 0, 0)
+
+
+def _start_guard() -> None:
+    """Leave a process in this group that kills the group as soon as the command has ended.
+
+    The kernel ends the command with its owner, but nothing that the command has started. The parent
+    of the guard exits at once, so that the command has no child that it never started.
+    """
+    try:
+        command = os.pidfd_open(os.getpid())
+    except (AttributeError, OSError):  # An old kernel, or not Linux: the next reaper ends them.
+        return
+    between = os.fork()
+    if between:
+        os.waitpid(between, 0)
+        os.close(command)
+    elif os.fork():
+        os._exit(0)
+    else:
+        _guard(command)
+
+
+def _guard(command: int) -> None:
+    """Wait for the end of the command, and then end all that is left of its group."""
+    import select
+    from contextlib import suppress
+
+    # The signals that ask the command to end are not for the guard, which has to outlive it.
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    # Whoever reads the command's output waits until nobody has it open.
+    for descriptor in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 - pathlib is slow
+        with suppress(OSError):  # The listing's own is closed already.
+            if descriptor != command:
+                os.close(descriptor)
+    select.select([command], [], [])
+    os.killpg(0, signal.SIGKILL)
 
 
 def _register(record: str) -> None:
@@ -88,4 +131,5 @@ def _start_by_ps(pid: int) -> int | None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5:])
+    path, pid, pipe, variable, guard, *program = sys.argv[1:]
+    main(path, int(pid), int(pipe), variable, guard, program)

@@ -8,9 +8,9 @@
 Nothing that is started here is left behind:
 
 - `close` ends the child and its whole process group, and waits for its end.
-- If this process dies, `kill -9` included, the kernel kills the child (on Linux). What is below it,
-  and on other systems the child itself, is ended by the next `reap`, from the records of
-  `agentfly.runtime.process_registry`.
+- If this process dies, `kill -9` included, the kernel kills the child (on Linux). What is below it
+  is ended at once if the child is guarded. Otherwise it, and on other systems the child itself, is
+  ended by the next `reap`, from the records of `agentfly.runtime.process_registry`.
 - A child that outlives its lifetime is killed with its group by this process or, should this one
   hang, by the `reap` of any other.
 
@@ -60,13 +60,14 @@ Stdio = int | IO[bytes] | None
 _log = logging.getLogger(__name__)
 
 
-async def start(
+async def start(  # noqa: PLR0913 - keyword-only, each a choice of its own
     command: Sequence[str | Path],
     *,
     name: str,
     lifetime: float,
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
+    guarded: bool = False,
     stdin: Stdio = DEVNULL,
     stdout: Stdio = None,
     stderr: Stdio = None,
@@ -79,6 +80,8 @@ async def start(
         lifetime: Seconds after which it is always killed.
         env: Replaces the whole environment.
         cwd: The folder to start in.
+        guarded: Whether its whole group ends as soon as it has ended, however that came (on Linux):
+            for programs that start processes of their own.
         stdin: PIPE gives the child a `stdin` to write to.
         stdout: PIPE gives the child a `stdout` to read from.
         stderr: PIPE gives the child a `stderr` to read from.
@@ -89,7 +92,9 @@ async def start(
     environment = dict(os.environ if env is None else env)
     options = {"cwd": cwd, "stdin": stdin, "stdout": stdout, "stderr": stderr}
     record = intend(name=name, lifetime=lifetime)
-    popen, status = _spawn([str(part) for part in command], environment, options, record)
+    popen, status = _spawn(
+        [str(part) for part in command], environment, options, record, guarded=guarded
+    )
     child = Child(popen, record, status, lifetime=lifetime)
     try:
         async with asyncio.timeout(START_SECONDS):
@@ -104,7 +109,12 @@ async def start(
 
 
 def _spawn(
-    command: list[str], environment: dict[str, str], options: dict[str, Any], record: Record
+    command: list[str],
+    environment: dict[str, str],
+    options: dict[str, Any],
+    record: Record,
+    *,
+    guarded: bool,
 ) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
     """Fork the launcher; the pipe that it is given is closed by the command's exec."""
     try:
@@ -113,7 +123,8 @@ def _spawn(
         record.remove()
         raise
     added_by_python = "" if "LC_CTYPE" in environment else "LC_CTYPE"
-    arguments = (record.path, os.getpid(), written, added_by_python, *command)
+    guard = "guarded" if guarded else ""
+    arguments = (record.path, os.getpid(), written, added_by_python, guard, *command)
     try:
         popen = subprocess.Popen(
             [sys.executable, "-I", "-S", launch.__file__, *map(str, arguments)],

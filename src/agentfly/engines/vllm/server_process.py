@@ -91,6 +91,8 @@ async def start_vllm(  # noqa: PLR0913 - keyword-only, each a choice of its own
             [*command, str(model), *options, *arguments],
             name=f"vllm {model}",
             lifetime=lifetime,
+            # Its engine is a process of its own, which would keep the GPU's memory.
+            guarded=True,
             env={**os.environ, **_environment(lora=lora), **(environment or {})},
             stdout=file,
             stderr=file,
