@@ -1,4 +1,4 @@
-"""The files in examples/cluster/, as far as they can be checked without a cluster."""
+"""Settings of clusters and the files in examples/cluster/, as far as they need no cluster."""
 
 import subprocess
 from pathlib import Path
@@ -8,8 +8,9 @@ import yaml  # type: ignore[import-untyped]
 from tests.patience import PATIENCE
 from typer.testing import CliRunner
 
+from agentfly.agents.preflight import cluster_problems
 from agentfly.cli.main import app
-from agentfly.config import ClusterSettings
+from agentfly.config import ClusterSettings, RunSettings
 
 FOLDER = Path(__file__).parents[2] / "examples" / "cluster"
 
@@ -41,3 +42,20 @@ def test_the_kubernetes_file_has_a_head_and_nodes_that_share_a_volume() -> None:
 def test_the_client_protocol_is_refused() -> None:
     with pytest.raises(ValueError, match="not supported"):
         ClusterSettings(ray="ray://10.0.0.1:10001")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "way_out"),
+    [("gpus", [0, 1], "set cluster.engine_gpus"), ("weights", "nccl", "choose 'folder'")],
+)
+def test_servers_on_nodes_take_no_settings_of_servers_here(
+    key: str, value: object, way_out: str
+) -> None:
+    engine = {"name": "vllm", "replicas": 2, key: value}
+    tables = {"name": "run", "model": {"name": "tiny"}, "engine": engine}
+    cluster = {"ray": "auto"}
+    (problem,) = cluster_problems(RunSettings.model_validate({**tables, "cluster": cluster}))
+    assert problem.key == f"engine.{key}"
+    assert way_out in problem.text
+    here = RunSettings.model_validate({**tables, "cluster": {**cluster, "engines": "here"}})
+    assert not list(cluster_problems(here))

@@ -72,7 +72,15 @@ def cluster_problems(settings: RunSettings) -> Iterator[Problem]:
         return
     if text := missing_packages(["ray"], extra="ray", purpose="A run on a cluster"):
         yield Problem(key="cluster.ray", text=text)
-    if placed_on_cluster(settings.engine, settings.cluster) and settings.engine.weights == "nccl":
+    if not placed_on_cluster(settings.engine, settings.cluster):
+        return
+    if settings.engine.gpus:
+        text = (
+            "is for servers that are started here, and Ray gives those on its nodes their GPUs: "
+            "leave it out, and set cluster.engine_gpus to the number for each of them"
+        )
+        yield Problem(key="engine.gpus", text=text)
+    if settings.engine.weights == "nccl":
         text = (
             "'nccl' reaches only servers that this process started or joined: choose 'folder', "
             'name running servers in engine.urls, or set cluster.engines = "here"'
