@@ -1,13 +1,14 @@
 """Improvement by reinforcement learning over imitation, in one environment, with its example.
 
     python -m benchmarks.improvement webshop        # examples/webshop{_warm,}.toml
+    python -m benchmarks.improvement webshop --seed 1
     make improvement ENV=webshop
 
 A scripted expert demonstrates (and a random player, where the warm start should not be too good),
 a small model imitates the chains, and is trained by reward from there.
 Held-out reward of a random player, of the warm start, after training and of the expert, each with
-a 95% interval, goes to docs/results/NAME with the training curve. Results of an earlier call in
-its folder are reused.
+a 95% interval, goes to docs/results/NAME with the training curve; further seeds are added to the
+same table. An interrupted call continues where it was: what is in its folder is reused.
 """
 
 import os
@@ -29,7 +30,9 @@ from typing import Any
 from agentfly.agents.source_parts import resolve_source
 from agentfly.config import load_settings
 from agentfly.observe import evaluation_metrics, plot_curves, read_metrics, read_trajectories
-from agentfly.types import collect_groups
+from agentfly.observe.recorded_run import find_run
+from agentfly.observe.summary import summarize
+from agentfly.types import Trajectory, collect_groups
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
@@ -44,8 +47,8 @@ DEMONSTRATIONS = {
     "webshop": {"expert": 3000},
 }
 """Number of chains that the warm start imitates, by player."""
-MAX_WARM_SHARE = 0.6
-"""Maximum reward of a warm start, as a share of the expert's."""
+CLEAR_GAIN = 0.25
+"""Gain in the share of solved tasks that is clear; half the gap to the expert is, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,10 @@ class Level:
     solved: float
     solved_low: float
     solved_high: float
+    invalid: float | None = None
+    """Share of the tool calls that were made wrongly; None without any call."""
+    unknown: float | None = None
+    """Share of the tool calls that name no tool of the task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +74,20 @@ class Example:
 
     name: str
     folder: Path
+    seed: int = 0
+
+    @property
+    def suffix(self) -> str:
+        """Return the end of the names of this seed's runs and files."""
+        return f"_seed{self.seed}" if self.seed else ""
+
+    @property
+    def warm(self) -> Path:
+        return self.folder / f"warm{self.suffix}"
+
+    @property
+    def trained(self) -> Path:
+        return self.folder / f"trained{self.suffix}"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -105,18 +126,12 @@ def improve(example: Example) -> list[Level]:
     """Demonstrate, imitate, train; return who does how well."""
     counts = DEMONSTRATIONS.get(example.name, DEFAULT_DEMONSTRATIONS)
     chains = [str(example.demonstrate(who, count)) for who, count in counts.items()]
-    folder = f"folder={json.dumps(str(example.folder))}"
-    files = f"data.files={json.dumps(chains)}"
-    warm = example.folder / "warm" / "model"
-    if not warm.exists():
-        again = ["--resume"] if warm.parent.exists() else []
-        agentfly("sft", f"examples/{example.name}_warm.toml", folder, files, "name=warm", *again)
-    trained = example.folder / "trained"
-    if not _is_finished(trained, example.settings["train"]["steps"]):
-        model = f"model.name={json.dumps(str(warm))}"
-        again = ["--resume"] if trained.exists() else []
-        agentfly("train", f"examples/{example.name}.toml", folder, model, "name=trained", *again)
-    before, after = _evaluated(trained)
+    model = example.warm / "model"
+    if not model.exists():
+        run("sft", example, example.warm, {"data.files": chains})
+    if not _is_finished(example.trained, example.settings["train"]["steps"]):
+        run("train", example, example.trained, {"model.name": str(model)})
+    before, after = _evaluated(example.trained)
     expert = _played("expert", example.demonstrate("expert", EVERY, "--held-out"))
     if not example.has_random_player:
         return [before, after, expert]
@@ -129,11 +144,21 @@ def problems(levels: list[Level]) -> list[str]:
     by_who = {level.who: level for level in levels}
     warm, after, expert = (by_who[who] for who in ("warm start", "after RL", "expert"))
     found = []
-    if warm.reward > MAX_WARM_SHARE * expert.reward:
-        found.append(f"the warm start is above {MAX_WARM_SHARE:.0%} of the expert")
-    if after.reward <= warm.high:
-        found.append("after RL the reward is not above the warm start's interval")
+    clear = min(CLEAR_GAIN, (expert.solved - warm.solved) / 2)
+    if after.solved - warm.solved < clear:
+        gain = f"{after.solved - warm.solved:+.2f}"
+        found.append(f"the share of solved tasks changed by {gain}, expected at least {clear:+.2f}")
+    if after.solved_low <= warm.solved_high:
+        found.append("the intervals of the warm start and after RL overlap")
     return found
+
+
+def run(command: str, example: Example, folder: Path, changes: Mapping[str, Any]) -> None:
+    """Start a run, or continue one that was interrupted."""
+    file = f"examples/{example.name}{'_warm' if command == 'sft' else ''}.toml"
+    settings = {"folder": str(folder.parent), "name": folder.name, "seed": example.seed, **changes}
+    overrides = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+    agentfly(command, file, *overrides, *(["--resume"] if folder.exists() else []))
 
 
 def _is_finished(run: Path, steps: int) -> bool:
@@ -144,16 +169,18 @@ def _is_finished(run: Path, steps: int) -> bool:
 
 
 def _played(who: str, file: Path) -> Level:
-    return _level(who, evaluation_metrics(collect_groups(read_trajectories(file))))
+    return _level(who, list(read_trajectories(file)))
 
 
 def _evaluated(run: Path) -> tuple[Level, Level]:
-    records = [record.metrics for record in read_metrics(run / "metrics.jsonl")]
-    held_out = [metrics for metrics in records if "eval/reward" in metrics]
-    return _level("warm start", held_out[0]), _level("after RL", held_out[-1])
+    held_out = [file for file in find_run(run).chain_files if file.held_out]
+    before, after = (list(file.read()) for file in (held_out[0], held_out[-1]))
+    return _level("warm start", before), _level("after RL", after)
 
 
-def _level(who: str, metrics: Mapping[str, float]) -> Level:
+def _level(who: str, chains: list[Trajectory]) -> Level:
+    metrics: Mapping[str, Any] = evaluation_metrics(collect_groups(chains))
+    calls = summarize(chains)
     return Level(
         who=who,
         reward=metrics["eval/reward"],
@@ -162,39 +189,67 @@ def _level(who: str, metrics: Mapping[str, float]) -> Level:
         solved=metrics["eval/solved"],
         solved_low=metrics["eval/solved_low"],
         solved_high=metrics["eval/solved_high"],
+        invalid=calls.invalid_share,
+        unknown=calls.unknown_share,
     )
 
 
 def write(example: Example, levels: list[Level]) -> None:
     """Leave the table, the curve and the metrics where the documentation shows them."""
-    metrics = example.folder / "trained" / "metrics.jsonl"
-    records = read_metrics(metrics)
-    seconds = records[-1].time - records[0].time
+    metrics = example.trained / "metrics.jsonl"
     out = RESULTS / example.name
     out.mkdir(parents=True, exist_ok=True)
-    rows = [
-        f"| {level.who} | {level.reward:.2f} ({level.low:.2f} to {level.high:.2f}) "
-        f"| {level.solved:.0%} ({level.solved_low:.0%} to {level.solved_high:.0%}) |"
-        for level in levels
-    ]
-    command = shlex.join(["python", "-m", "benchmarks.improvement", *sys.argv[1:]])
-    head = "| who | held-out reward (95% interval) | solved (95% interval) |\n|---|---|---|"
-    caption = f"`{command}`; training took {seconds / 60:.0f} minutes"
-    table = f"{caption}\n\n{head}\n" + "\n".join(rows) + "\n"
-    (out / "table.md").write_text(table)
-    record = {"command": command, "seconds": seconds, "levels": [asdict(one) for one in levels]}
-    (out / "report.json").write_text(json.dumps(record, indent=1) + "\n")
-    shutil.copy(metrics, out / "metrics.jsonl")
-    plot_curves(records, out / "reward.png", None, title=example.name)
-    print(table)
+    record = {
+        "command": shlex.join(["python", "-m", "benchmarks.improvement", *sys.argv[1:]]),
+        "seed": example.seed,
+        "seconds": _seconds(metrics),
+        "warm_seconds": _seconds(example.warm / "metrics.jsonl"),
+        "levels": [asdict(one) for one in levels],
+    }
+    report = out / f"report{example.suffix}.json"
+    report.write_text(json.dumps(record, indent=1) + "\n")
+    shutil.copy(metrics, out / f"metrics{example.suffix}.jsonl")
+    plot_curves(
+        read_metrics(metrics), out / f"reward{example.suffix}.png", None, title=example.name
+    )
+    text = table([json.loads(file.read_text()) for file in sorted(out.glob("report*.json"))])
+    (out / "table.md").write_text(text)
+    print(text)
+
+
+def _seconds(metrics: Path) -> float:
+    records = read_metrics(metrics)
+    return records[-1].time - records[0].time
+
+
+def table(reports: list[dict[str, Any]]) -> str:
+    """Return the table of all seeds; random player and expert are those of the first."""
+    first, *others = reports
+    rows = [_row(level["who"], level) for level in first["levels"]]
+    for report in others:
+        learned = [one for one in report["levels"] if one["who"] in ("warm start", "after RL")]
+        rows += [_row(f"{level['who']}, seed {report['seed']}", level) for level in learned]
+    warm, trained = (first[key] / 60 for key in ("warm_seconds", "seconds"))
+    caption = f"`{first['command']}`; warm start {warm:.0f} minutes, training {trained:.0f} minutes"
+    names = "who | held-out reward (95% interval) | solved (95% interval) | invalid calls | unknown"
+    return f"{caption}\n\n| {names} |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def _row(who: str, level: Mapping[str, Any]) -> str:
+    reward = f"{level['reward']:.2f} ({level['low']:.2f} to {level['high']:.2f})"
+    solved = f"{level['solved']:.0%} ({level['solved_low']:.0%} to {level['solved_high']:.0%})"
+    wrong = ["–" if level[key] is None else f"{level[key]:.1%}" for key in ("invalid", "unknown")]
+    return f"| {' | '.join([who, reward, solved, *wrong])} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", help="of an example, such as webshop")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs")
+    parser.add_argument("--seed", type=int, default=0, help="of imitation and of training")
     given = parser.parse_args()
-    example = Example(name=given.name, folder=given.folder.resolve() / f"{given.name}_example")
+    folder = given.folder.resolve() / f"{given.name}_example"
+    example = Example(name=given.name, folder=folder, seed=given.seed)
     example.folder.mkdir(parents=True, exist_ok=True)
     levels = improve(example)
     write(example, levels)

@@ -111,7 +111,7 @@ def test_the_expert_plays_a_step_for_each_click(site: str, browser: httpx2.Clien
     assert "Reward 1.000" in text
     past = past_of(text)
     assert past[0].startswith("search[")
-    assert past[-1] == "click[buy now] (expert)"
+    assert past[-1] == "click[Buy Now] (expert)"
     assert all(done.endswith(" (expert)") for done in past)
     assert 'name="expert"' not in text
     assert past_of(browser.post(here, data={"expert": "step"}).text) == past

@@ -74,7 +74,10 @@ def parse_instruction(observation: str) -> ParsedInstruction:
 
 
 def play_expert(scene: Scene) -> Generator[Search | Click, str, None]:
-    """Search, open the likeliest products, and buy the one that fits best."""
+    """Search, open the likeliest products, and buy the one that fits best.
+
+    Labels are written as the page shows them: a small model copies tokens, not letters.
+    """
     wanted = parse_instruction(scene.observation)
     found = read_results((yield Search(wanted.query)))
     # The results are in a good order already; too expensive products go last.
@@ -84,31 +87,27 @@ def play_expert(scene: Scene) -> Generator[Search | Click, str, None]:
         fits[result.asin] = yield from _look_at(result, wanted)
         if fits[result.asin] == 1:
             yield from _buy(wanted)
-        yield _click(Label.PREVIOUS)
+        yield Click(Label.PREVIOUS)
     if fits:
-        yield _click(max(fits, key=lambda asin: fits[asin]))
+        yield Click(max(fits, key=lambda asin: fits[asin]))
         yield from _buy(wanted)
 
 
 def _look_at(result: Result, wanted: ParsedInstruction) -> Generator[Search | Click, str, float]:
     """Open a product, and its features if they could complete the fit; return the fit."""
-    page = yield _click(result.asin)
+    page = yield Click(result.asin)
     fit = _fit(wanted, result, page)
     if fit == 1 or not _offers(wanted, page):
         return fit
-    features = yield _click(Label.FEATURES)
-    yield _click(Label.PREVIOUS)
+    features = yield Click(Label.FEATURES)
+    yield Click(Label.PREVIOUS)
     return _fit(wanted, result, f"{page}\n{features}")
 
 
 def _buy(wanted: ParsedInstruction) -> Generator[Search | Click, str, None]:
     for value in wanted.options:
-        yield _click(value)
-    yield _click(Label.BUY)
-
-
-def _click(label: str) -> Click:
-    return Click(label.lower())
+        yield Click(value)
+    yield Click(Label.BUY)
 
 
 def _offers(wanted: ParsedInstruction, page: str) -> bool:
@@ -177,7 +176,8 @@ def to_player(play: ActionPlayer, actions: str) -> Player:
 def _by_three_tools(action: Search | Click) -> Say:
     if isinstance(action, Search):
         return call("search", query=action.query)
-    return call("buy") if action.label == Label.BUY.lower() else call("click", label=action.label)
+    is_buy = action.label.lower() == Label.BUY.lower()
+    return call("buy") if is_buy else call("click", label=action.label)
 
 
 def _by_one_tool(action: Search | Click) -> Say:

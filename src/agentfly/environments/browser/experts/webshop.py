@@ -29,4 +29,4 @@ def solve_shop(goal: str, page: View) -> Play:
 
 
 def _button(page: View, label: str) -> Item:
-    return page.first(lambda item: item.name.lower() == label, "button")
+    return page.first(lambda item: item.name.lower() == label.lower(), "button")

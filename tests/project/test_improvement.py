@@ -1,0 +1,92 @@
+"""The benchmark that measures what reinforcement learning adds to imitation."""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks import improvement
+from benchmarks.improvement import Example, Level, problems, table
+
+EXPERT = Level(
+    who="expert",
+    reward=1.0,
+    low=0.98,
+    high=1.0,
+    solved=1.0,
+    solved_low=0.98,
+    solved_high=1.0,
+    invalid=0.0,
+    unknown=0.0,
+)
+
+
+def level(who: str, solved: float, spread: float = 0.05) -> Level:
+    return replace(
+        EXPERT, who=who, solved=solved, solved_low=solved - spread, solved_high=solved + spread
+    )
+
+
+@pytest.mark.parametrize(
+    ("warm", "after", "spread", "found"),
+    [
+        (0.30, 0.56, 0.05, 0),
+        (0.30, 0.50, 0.05, 1),  # +0.20, with the intervals apart
+        (0.80, 0.91, 0.05, 0),  # half the gap to the expert
+        (0.30, 0.56, 0.14, 1),  # the intervals overlap
+        (0.30, 0.35, 0.05, 2),
+    ],
+)
+def test_a_clear_gain_is_large_and_has_intervals_apart(
+    warm: float, after: float, spread: float, found: int
+) -> None:
+    levels = [level("warm start", warm, spread), level("after RL", after, spread), EXPERT]
+    assert len(problems(levels)) == found
+
+
+def report(seed: int, *levels: Level) -> dict[str, Any]:
+    return {
+        "command": "python -m benchmarks.improvement search",
+        "seed": seed,
+        "seconds": 600.0,
+        "warm_seconds": 300.0,
+        "levels": [asdict(one) for one in levels],
+    }
+
+
+def test_further_seeds_are_rows_of_the_same_table() -> None:
+    first = report(0, level("warm start", 0.3), level("after RL", 0.6), EXPERT)
+    wrong = replace(level("warm start", 0.35), invalid=0.125, unknown=None)
+    second = report(1, wrong, level("after RL", 0.65), EXPERT)
+    assert table([first, second]).splitlines() == [
+        "`python -m benchmarks.improvement search`; warm start 5 minutes, training 10 minutes",
+        "",
+        "| who | held-out reward (95% interval) | solved (95% interval) "
+        "| invalid calls | unknown |",
+        "|---|---|---|---|---|",
+        "| warm start | 1.00 (0.98 to 1.00) | 30% (25% to 35%) | 0.0% | 0.0% |",
+        "| after RL | 1.00 (0.98 to 1.00) | 60% (55% to 65%) | 0.0% | 0.0% |",
+        "| expert | 1.00 (0.98 to 1.00) | 100% (98% to 100%) | 0.0% | 0.0% |",
+        "| warm start, seed 1 | 1.00 (0.98 to 1.00) | 35% (30% to 40%) | 12.5% | – |",
+        "| after RL, seed 1 | 1.00 (0.98 to 1.00) | 65% (60% to 70%) | 0.0% | 0.0% |",
+    ]
+
+
+def test_a_run_that_was_interrupted_is_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(improvement, "agentfly", lambda *words: commands.append(words))
+    example = Example(name="search", folder=tmp_path, seed=2)
+    improvement.run("sft", example, example.warm, {"data.files": ["a.jsonl"]})
+    example.warm.mkdir()
+    improvement.run("sft", example, example.warm, {"data.files": ["a.jsonl"]})
+    begun = (
+        "sft",
+        "examples/search_warm.toml",
+        f'folder="{tmp_path}"',
+        'name="warm_seed2"',
+        "seed=2",
+        'data.files=["a.jsonl"]',
+    )
+    assert commands == [begun, (*begun, "--resume")]
