@@ -50,6 +50,28 @@ def test_every_fact_is_said_in_its_passage_and_nowhere_else(world: World) -> Non
         assert relations[name].read_fact(whole, subject) == answer
 
 
+def test_quotation_marks_change_the_texts_and_nothing_else() -> None:
+    plain, quoted = (
+        World(people=60, short=True, seed=0, quoted=quoted) for quoted in (False, True)
+    )
+    for rows in (train_rows, held_out_rows):
+        for one, other in zip(rows(plain, HOPS, 40), rows(quoted, HOPS, 40), strict=True):
+            start = one["support"][0]
+            assert other == {**one, "question": one["question"].replace(start, f'"{start}"')}
+    assert [one.text.replace('"', "") for one in quoted.passages] == [
+        one.text for one in plain.passages
+    ]
+    assert quoted.passages[0].text.startswith(f'"{quoted.passages[0].id}" ')
+
+
+def test_the_expert_reads_names_in_quotation_marks() -> None:
+    kit = SEARCH.make(SMALL.model_copy(update={"quoted": True, "short": True}))
+    (chain,) = play(kit, kit.expert, 1)
+    assert chain.reward == 1.0
+    name = chain.task.fields["support"][0]
+    assert chain.turns[0].replies[0].content.startswith(f'"{name}" ')
+
+
 def test_the_halves_share_no_word_of_a_name_and_no_wording(world: World) -> None:
     train, held_out = train_rows(world, HOPS, 600), held_out_rows(world, HOPS, 200)
     assert not {row["answer"] for row in train} & {row["answer"] for row in held_out}

@@ -48,6 +48,19 @@ async def test_expert_and_gold_win_whatever_they_see_and_however_they_act(
     assert await rewards(kit, kit.gold, rows) == [1.0] * 2
 
 
+async def test_the_expert_writes_every_label_as_it_was_shown() -> None:
+    kit = kit_of(level="easy", actions="text", bracket_options=True)
+    (row,) = some(kit.eval_tasks, 1)
+    trajectory = await play(kit, kit.expert, row)
+    clicks = [turn.message.content for turn in trajectory.turns[1:]]
+    shown = trajectory.messages[-1].content
+    for turn, click in zip(trajectory.turns, clicks, strict=False):
+        shown += turn.replies[0].content
+        assert click.removeprefix("click") in shown
+    assert f": [{row['options'][0]}]" in trajectory.messages[-1].content
+    assert trajectory.reward == 1.0
+
+
 @pytest.mark.parametrize("level", ["medium", "hard"])
 async def test_the_expert_solves_most_held_out_goals(level: str) -> None:
     kit = kit_of(level=level, products=1000)

@@ -57,6 +57,7 @@ class WorldSpec:
     short: bool
     seed: int
     by: RetrievalMethod = "bm25"
+    quoted: bool = False
 
     def open(self) -> SearchBackend:
         """Generate and index them, in a fraction of a second."""
@@ -172,7 +173,7 @@ def _opened(spec: BackendSpec) -> SearchBackend:
 @cache
 def get_world(spec: WorldSpec) -> World:
     """Return the world of a spec; generated once per process."""
-    return World(people=spec.people, short=spec.short, seed=spec.seed)
+    return World(people=spec.people, short=spec.short, seed=spec.seed, quoted=spec.quoted)
 
 
 def _passage_backend(passages: tuple[Passage, ...], by: RetrievalMethod) -> SearchBackend:

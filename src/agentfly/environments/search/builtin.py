@@ -80,6 +80,9 @@ class SearchOptions(Settings):
     """Number of people in the world to train on; a third as many are held out."""
     short: bool = False
     """Names of one word and the plainest sentences, for small models."""
+    quoted: bool = False
+    """Names of the world in quotation marks, as in the query of a call: for models that are too
+    small to know that a name with and without a blank before it is the same."""
     hops: Annotated[tuple[Annotated[int, Field(ge=1, le=3)], ...], Field(min_length=1)] = (1, 2, 3)
     """Numbers of facts that a question of the world goes through."""
     num_tasks: int = Field(default=2000, ge=1)
@@ -171,7 +174,7 @@ def _player(
 
 
 def _world(options: SearchOptions) -> WorldSpec:
-    return WorldSpec(options.people, options.short, options.seed, options.by)
+    return WorldSpec(options.people, options.short, options.seed, options.by, options.quoted)
 
 
 def _train(options: SearchOptions) -> list[dict[str, Any]]:

@@ -138,7 +138,8 @@ def format_passage(passage: Passage, length: int | None = None) -> str:
     if length is not None and len(text) > length:
         text = f"{text[:length]}…"
     if passage.id == passage.title:
-        return text if passage.text.startswith(passage.id) else f"[{passage.id}] {text}"
+        named = passage.text.removeprefix('"').startswith(passage.id)
+        return text if named else f"[{passage.id}] {text}"
     return f"[{passage.id}] {passage.title}: {text}" if passage.title else f"[{passage.id}] {text}"
 
 

@@ -39,6 +39,7 @@ class WebShop:
         "observation": ("compact", "text", "rich"),
         "clickables": (False, True),
         "repeat_instruction": (None, False, True),
+        "bracket_options": (False, True),
         "page_size": tuple(range(1, 51)),
     }
 
@@ -156,12 +157,19 @@ class WebShop:
         return Step(observation=text, done=done, info=info, state_key=self.location.key)
 
     def _observation(self) -> str:
-        instruction = self.goal.instruction if self._shows_instruction() else None
+        instruction = self._instruction() if self._shows_instruction() else None
         text = self._shop_front.show(
             self.page, self.location, instruction=instruction, visited=self._visited
         )
         rest = self._possible() if self.options.clickables else ""
         return f"{text.removesuffix(chr(10))}\n{rest}" if rest else text
+
+    def _instruction(self) -> str:
+        goal, text = self.goal, self.goal.instruction
+        if self.options.bracket_options:
+            for name, value in zip(goal.option_names, goal.options, strict=False):
+                text = text.replace(f"{name}: {value}", f"{name}: [{value}]")
+        return text
 
     def _shows_instruction(self) -> bool:
         repeated = self.options.repeat_instruction

@@ -42,6 +42,9 @@ class WebShopOptions(Settings):
     repeat_instruction: bool | None = None
     """Put the instruction above every page, or above the search page only; by default above every
     page of the published forms."""
+    bracket_options: bool = False
+    """Put the values to choose in [brackets] in the instruction too, exactly as on the pages: for
+    models that are too small to know that a word with and without a blank before it is the same."""
     page_size: int = Field(default=10, ge=1, le=50)
     """Number of results per page."""
     max_turns: int = Field(default=15, ge=1)

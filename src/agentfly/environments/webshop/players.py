@@ -58,6 +58,8 @@ def parse_instruction(observation: str) -> ParsedInstruction:
     >>> parse_instruction("Instruction: Find me non stick pans with color: red, and size: 9 inch, "
     ...     "and price lower than 40.00 dollars")
     ParsedInstruction(words=('non', 'stick', 'pans'), options=('red', '9 inch'), price=40.0)
+    >>> parse_instruction("Instruction: Find me pans with color: [red]").options
+    ('red',)
     """
     found = _INSTRUCTION.search(observation)
     text = found.group(1) if found else observation
@@ -67,10 +69,16 @@ def parse_instruction(observation: str) -> ParsedInstruction:
     return ParsedInstruction(
         words=tuple(dict.fromkeys(words)),
         options=tuple(
-            pair.partition(": ")[2] for pair in ", ".join(options).split(", and ") if pair
+            _without_brackets(pair.partition(": ")[2])
+            for pair in ", ".join(options).split(", and ")
+            if pair
         ),
         price=float(price.group(1)) if price else float("inf"),
     )
+
+
+def _without_brackets(value: str) -> str:
+    return value[1:-1] if value.startswith("[") and value.endswith("]") else value
 
 
 def play_expert(scene: Scene) -> Generator[Search | Click, str, None]:

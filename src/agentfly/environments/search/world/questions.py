@@ -6,7 +6,7 @@ from itertools import islice
 from random import Random
 from typing import Any
 
-from agentfly.environments.search.world.relation import RELATIONS, Relation
+from agentfly.environments.search.world.relation import RELATIONS, Relation, without_quotes
 from agentfly.environments.search.world.world import Half, World
 from agentfly.errors import ConfigError
 from agentfly.types import Seed
@@ -43,7 +43,7 @@ def parse_question(text: str) -> Question | None:
     ('Mira Dovel', ['birthplace', 'river'])
     """
     for relation in RELATIONS:
-        asked_of = relation.read_ask(text.strip())
+        asked_of = relation.read_ask(without_quotes(text).strip())
         if asked_of is not None:
             start, inner = _read_phrase(asked_of, relation.subject)
             return Question(start, (*inner, relation))
@@ -66,7 +66,7 @@ TRIES = 50
 def train_rows(world: World, hops: tuple[int, ...], count: int) -> list[dict[str, Any]]:
     """Return questions about the half to train on."""
     random = Seed(world.seed).child("train questions").random()
-    return _rows(world.train, hops, count, random, held_out=False)
+    return _rows(world, world.train, hops, count, random, held_out=False)
 
 
 def held_out_rows(
@@ -74,15 +74,16 @@ def held_out_rows(
 ) -> list[dict[str, Any]]:
     """Return questions about the held-out half, by default in held-out wordings."""
     random = Seed(world.seed).child("held-out questions").random()
-    return _rows(world.held_out, hops, count, random, held_out=new_wordings)
+    return _rows(world, world.held_out, hops, count, random, held_out=new_wordings)
 
 
 def _rows(
-    half: Half, hops: tuple[int, ...], count: int, random: Random, *, held_out: bool
+    world: World, half: Half, hops: tuple[int, ...], count: int, random: Random, *, held_out: bool
 ) -> list[dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     for question in islice(_questions(half, hops, random), TRIES * count):
-        row = _row(half, question, write_question(question, random, held_out=held_out))
+        shown = Question(world.show_name(question.start), question.path)
+        row = _row(half, question, write_question(shown, random, held_out=held_out))
         rows.setdefault(row["id"], row)
         if len(rows) == count:
             return list(rows.values())

@@ -45,12 +45,18 @@ class Relation:
 
     def read_fact(self, text: str, subject: str) -> str | None:
         """Return the object that a text states for a subject; None if it does not."""
+        text = without_quotes(text)
         for form in self.says:
             said = re.escape(form).replace(r"\{s\}", re.escape(subject))
             found = re.search(said.replace(r"\{o\}", "([^.]+?)"), text)
             if found:
                 return found[1]
         return None
+
+
+def without_quotes(text: str) -> str:
+    """Return a text without the quotation marks around its names."""
+    return text.replace('"', "")
 
 
 def _pattern(form: str, hole: str) -> re.Pattern[str]:

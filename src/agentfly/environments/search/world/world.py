@@ -114,6 +114,12 @@ class World:
     short: bool
     """Whether names have one word and facts the simplest wording."""
     seed: int
+    quoted: bool = False
+    """Whether names are shown in quotation marks."""
+
+    def show_name(self, name: str) -> str:
+        """Return a name as questions and passages write it."""
+        return f'"{name}"' if self.quoted else name
 
     @cached_property
     def train(self) -> Half:
@@ -130,11 +136,23 @@ class World:
         """One passage per entity, with its name as id."""
         random = Seed(self.seed).child("passages").random()
         return tuple(
-            Passage(id=one.name, title=one.name, text=_text(one, half, random, short=self.short))
+            Passage(id=one.name, title=one.name, text=self._text(one, half, random))
             for half in self._halves
             for one in half.entities
             if _relations(one.kind)
         )
+
+    def _text(self, entity: Entity, half: Half, random: Random) -> str:
+        sentences = [
+            (relation.says[0] if self.short else random.choice(relation.says)).format(
+                s=self.show_name(entity.name),
+                o=self.show_name(half.facts[entity.name, relation.name]),
+            )
+            for relation in _relations(entity.kind)
+        ]
+        if not self.short:
+            random.shuffle(sentences)
+        return " ".join(sentences)
 
     @cached_property
     def _halves(self) -> tuple[Half, Half]:
@@ -161,18 +179,6 @@ def _facts(entities: list[Entity], random: Random) -> Iterator[tuple[tuple[str, 
             while linked == entity:
                 linked = random.choice(by_kind[relation.object])
             yield (entity.name, relation.name), linked.name
-
-
-def _text(entity: Entity, half: Half, random: Random, *, short: bool) -> str:
-    sentences = [
-        (relation.says[0] if short else random.choice(relation.says)).format(
-            s=entity.name, o=half.facts[entity.name, relation.name]
-        )
-        for relation in _relations(entity.kind)
-    ]
-    if not short:
-        random.shuffle(sentences)
-    return " ".join(sentences)
 
 
 def _relations(kind: str) -> list[Relation]:
