@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-ROW = re.compile(r"^\| (?:random|warm start|after RL|expert) \| \d.*$", re.MULTILINE)
+ROW = re.compile(r"^\| (?:random|warm start|after RL|expert)(?:, seed \d+)? \| \d.*$", re.MULTILINE)
 """A row of a table of an environment's results."""
 BARE = re.compile(r"(?:rises?|rose|from|was) (?:from )?0?\.\d+ to (?:over )?[01]\.\d+")
 """A gain in a sentence: it has no interval, and no file that it comes from."""
