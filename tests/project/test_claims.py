@@ -49,6 +49,21 @@ def test_the_code_tables_are_recorded() -> None:
     assert "intervals of the code blocks overlap" in page
 
 
+def test_what_was_tried_in_search_is_recorded() -> None:
+    (tried,) = json.loads((RESULTS / "search" / "tried.json").read_text())
+    page = " ".join((ROOT / "docs" / "search.md").read_text().split())
+    solved, low, high = (tried[key] for key in ("solved", "solved_low", "solved_high"))
+    assert f"It solves {solved:.0%} ({low:.0%} to {high:.0%})" in page
+    one, two = (tried["solved_by_hops"][hops] for hops in "12")
+    assert f"{one[0]} of {one[1]} questions of one hop and {two[0]} of {two[1]} of two" in page
+    exact, calls = tried["first_query_exact"], tried["invalid_calls"]
+    assert f"exact in {exact[0]} of {exact[1]} held-out questions" in page
+    assert calls[0] == 0
+    assert f"none of its {calls[1]} calls is invalid" in page
+    once = [tried["searches_by_hops"][hops]["1"] for hops in "12"]
+    assert f"once in {once[0]} of the former and in {once[1]} of the latter" in page
+
+
 def test_the_quick_start_is_recorded() -> None:
     report = json.loads((RESULTS / "quickstart" / "report.json").read_text())
     cells = " | ".join(interval(report[when]) for when in ("before", "after"))
