@@ -31,6 +31,11 @@ class Shop:
         """Look."""
         return "shelf"
 
+@reward
+def broken() -> float:
+    """Never right."""
+    raise KeyError("no such field")
+
 @reward(env=Shop)
 def stock(env: Shop) -> float:
     """Is the shop full?"""
@@ -95,7 +100,8 @@ def test_every_chain_is_scored_again_into_a_folder_of_its_own() -> None:
         (["--reward", "rescore_parts:stock"], "looks at the state of an environment"),
         (["--reward", "rescore_parts:leased"], "looks at the state of an environment"),
         ([], "name the new reward"),
-        (["--reward", "exact_match", "--name", "demo"], "holds a run already"),
+        (["--reward", "exact_match", "--name", "demo"], "another --name"),
+        (["--reward", "rescore_parts:broken"], "nothing is written: RewardError: reward 'broken'"),
     ],
 )
 def test_what_can_not_be_scored_is_refused(words: list[str], said: str) -> None:

@@ -24,7 +24,7 @@ from agentfly.observe import (
     rollout_metrics,
 )
 from agentfly.observe.recorded_run import ChainFile, RecordedRun
-from agentfly.observe.run_folder import EvaluationFolder, RunFolder
+from agentfly.observe.run_folder import MARK, EvaluationFolder, RunFolder
 from agentfly.rollout.scoring import GroupScoring, score_chain
 from agentfly.runtime.clock import LoopClock
 from agentfly.types import (
@@ -112,7 +112,13 @@ async def rescore(
     rewards.require_recorded()
     if not run.chain_files:
         raise ConfigError(f"{run.path} has no chains to score")
+    if (folder / MARK).exists():
+        raise ConfigError(
+            f"{folder} holds a run already: give the rescored one another --name, or remove it "
+            "with `agentfly runs rm`"
+        )
     kind = EvaluationFolder if run.kind == "evaluation" else RunFolder
+    outcomes: list[RescoredFile] = []
     with (
         kind.create(folder, config=_config(run, reward_name)) as made,
         _whole_or_gone(made),
@@ -127,7 +133,16 @@ async def rescore(
                     writer.write_group(group)
             compact(target)
             metrics.log(_metrics(file, scored, rewards), file.step)
-            yield _described(file, groups, scored)
+            outcomes.append(_described(file, groups, scored))
+            yield outcomes[-1]
+        _require_scores(outcomes)
+
+
+def _require_scores(files: Sequence[RescoredFile]) -> None:
+    if not any(file.new for file in files):
+        errors = (file.error for file in files if file.error)
+        reason = next(errors, "none of them has an old reward")
+        raise ConfigError(f"no chain could be scored, so nothing is written: {reason}")
 
 
 @contextmanager
