@@ -111,5 +111,16 @@ def test_base_and_license_are_named_where_they_are_known(
     assert [line for line in header if line.startswith(("base_model", "license"))] == lines
 
 
+def test_no_folder_of_this_machine_is_named(tmp_path: Path) -> None:
+    source = f'[[source]]\ntasks = "{tmp_path}/sums.jsonl"\ntools = ["calculator", "a:b"]\n'
+    config = CONFIG.replace("tiny", f"{tmp_path}/warm") + source
+    about, _ = "\n".join(card(recorded(tmp_path / "r", config), 4, has_curve=False)).split(
+        "## Settings"
+    )
+    assert "`warm`, trained by" in about
+    assert "tasks `sums.jsonl`, tools `calculator`, `a:b`" in about
+    assert str(tmp_path) not in about
+
+
 def test_without_an_example_none_is_promised(tmp_path: Path) -> None:
     assert "worked example" not in "\n".join(card(recorded(tmp_path / "r"), 4, has_curve=False))

@@ -185,7 +185,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write(tmp_path / "sums.jsonl")
     (tmp_path / "load_rows.py").write_text(
         f"def sums():\n    yield from {ROWS!r}\ndef broken():\n    raise KeyError('x')\nlimit = 3\n"
-        "def number():\n    return 3\n"
+        "def number():\n    return 3\ndef leaving():\n    raise SystemExit\n"
     )
     return tmp_path
 
@@ -210,6 +210,7 @@ def test_a_file_whose_name_looks_like_an_import_is_read(folder: Path) -> None:
         ("load_rows:sum", r"load_rows has no function 'sum'\. Did you mean 'sums'\? Known: brok"),
         ("load_rows:limit", r"load_rows:limit is no function that returns rows, but 3"),
         ("load_rows:broken", r"calling broken for tasks raised KeyError: 'x'"),
+        ("load_rows:leaving", r"calling leaving for tasks ended the program: it must return rows"),
         ("load_rows:number", r"calling number for tasks raised TypeError: 'int' object is not"),
     ],
 )

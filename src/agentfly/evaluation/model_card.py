@@ -37,7 +37,7 @@ def card(run: RecordedRun, step: int, *, has_curve: bool) -> Iterator[str]:
     yield from ("tags:", "- agentfly", "- reinforcement-learning", "- agent", "---", "")
     yield from (f"# {run.name}", "")
     yield (
-        f"`{base}`, trained by reinforcement learning ({algorithm}, step {step} of "
+        f"{_quoted(base)}, trained by reinforcement learning ({algorithm}, step {step} of "
         f"{run.planned_steps or run.step}) with AgentFly {version('agentfly')}."
     )
     yield ""
@@ -59,9 +59,9 @@ def card(run: RecordedRun, step: int, *, has_curve: bool) -> Iterator[str]:
 
 def _origin(base: str) -> Iterator[str]:
     """Yield the lines that link to the base model and name its license, where they are known."""
-    if Path(base).exists():
+    if Path(base).exists() or Path(base).is_absolute():
         return
-    if hub_id := base if "/" in base else _ON_THE_HUB.get(base):
+    if hub_id := base if base.count("/") == 1 else _ON_THE_HUB.get(base):
         yield f"base_model: {hub_id}"
     if base in zoo.names():
         yield f"license: {zoo.model_info(base).license.lower()}"
@@ -90,8 +90,14 @@ def _numbers(records: list[MetricsRecord], step: int) -> Iterator[str]:
 def _sources(run: RecordedRun) -> Iterator[str]:
     for source in run.settings.get("source", ()):
         parts = {name: source.get(name) for name in ("environment", "tasks", "tools", "reward")}
-        known = ", ".join(f"{name} `{value}`" for name, value in parts.items() if value)
+        known = ", ".join(f"{name} {_quoted(value)}" for name, value in parts.items() if value)
         yield f"- {source.get('name', 'default')}: {known}"
+
+
+def _quoted(value: str | list[str]) -> str:
+    """Quote names, without the folders of this machine."""
+    names = [value] if isinstance(value, str) else value
+    return ", ".join(f"`{Path(one).name if Path(one).is_absolute() else one}`" for one in names)
 
 
 def _how_to_use(run: RecordedRun) -> Iterator[str]:

@@ -125,10 +125,18 @@ def _located(rows: Rows) -> _Located:
         yield from _from_file(Path(rows))
         return
     if callable(rows):
-        with boundary(ConfigError, f"calling {getattr(rows, '__name__', rows)!s} for tasks"):
-            rows = list(rows())
+        rows = _called(rows)
     for number, row in enumerate(rows, start=1):
         yield f"row {number}", row
+
+
+def _called(function: Callable[[], Iterable[Row]]) -> list[Row]:
+    what = f"calling {getattr(function, '__name__', function)!s} for tasks"
+    try:
+        with boundary(ConfigError, what):
+            return list(function())
+    except SystemExit as error:
+        raise ConfigError(f"{what} ended the program: it must return rows") from error
 
 
 def _from_file(path: Path) -> _Located:
