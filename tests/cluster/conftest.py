@@ -31,6 +31,7 @@ class Nodes:
 
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        os.environ.setdefault("RAY_worker_niceness", "0")
         head = {**NODE, **more, "include_dashboard": False}
         self.cluster: Any = patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
         self.others: list[Any] = []

@@ -6,11 +6,13 @@ import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import ray
 import ray._private.worker
+from ray._common.utils import get_ray_address_file
+from ray._private.services import canonicalize_bootstrap_address
 
 from agentfly.config import ClusterSettings
 from agentfly.errors import ConfigError, DeadlineError, boundary
@@ -24,6 +26,13 @@ TOO_SLOW = ("timed out during startup", "Timed out waiting for file")
 REACH_SECONDS = 10.0
 """Time limit of reaching the head of a cluster."""
 NAMESPACE = "agentfly"
+ADDRESS_VARIABLE = "RAY_ADDRESS"
+"""Variable in which Ray looks for the address of a running cluster first."""
+
+TOKEN_NEEDED = (
+    "A cluster that asks for a token takes the one in ~/.ray/auth_token of its head: copy that "
+    "file to this machine and, to join by an address, set RAY_AUTH_MODE=token"
+)
 
 _VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -84,11 +93,43 @@ async def _leave(thread: ThreadPoolExecutor) -> None:
 
 
 def _connect(settings: ClusterSettings) -> None:
-    host, colon, port = settings.ray.rpartition(":")
-    if colon:
-        # Ray itself would try for long, and then end this process.
+    address = _found_address() if settings.ray == "auto" else settings.ray
+    if ":" in address:
+        _require_answer(address, f", named by {_places()}," if settings.ray == "auto" else "")
+    try:
+        # By "auto", not by what was found: Ray sends its token only to clusters it found itself.
+        ray.init(**_arguments(settings))
+    except ConnectionError as error:
+        if settings.ray == "local":
+            raise
+        raise ConfigError(f"{error}, though {address} answers. {TOKEN_NEEDED}") from error
+    _log.info("connected to the Ray cluster at %s", ray.get_runtime_context().gcs_address)
+
+
+def _require_answer(address: str, named: str) -> None:
+    """Raise ConfigError if nothing answers: Ray would try for long, and then end this process."""
+    host, _, port = address.rpartition(":")
+    try:
         socket.create_connection((host, int(port)), timeout=REACH_SECONDS).close()
-    ray.init(**_arguments(settings))
+    except OSError as error:
+        text = f"the Ray cluster at {address}{named} does not answer: {error}"
+        raise ConfigError(text) from error
+
+
+def _found_address() -> str:
+    """Return the address of the cluster that runs here, looked for where Ray looks for it."""
+    with suppress(ConnectionError):
+        if address := canonicalize_bootstrap_address("auto"):
+            return str(address)
+    raise ConfigError(
+        f'ray = "auto" found no running cluster: {_places()} names none, and no head of a cluster '
+        "runs on this machine"
+    )
+
+
+def _places() -> str:
+    """Return where the address of a running cluster is looked for."""
+    return f"{ADDRESS_VARIABLE} or {get_ray_address_file(None)}"
 
 
 async def _bounded(connecting: Awaitable[None], where: str) -> None:
