@@ -106,7 +106,7 @@ bench-async: $(INSTALLED) ## the asynchronous loop compared with the synchronous
 bench-resources: $(INSTALLED) ## sandboxes and leases, compared with bare processes
 	$(BIN)/python -m benchmarks.resources
 
-bench-scale: $(INSTALLED) ## 4,000 chains over 1,000 environments, locally and on Ray; and a simulation beyond
+bench-scale: $(INSTALLED) ## 250 to 4,000 chains over environments, locally and on Ray; and a simulation beyond
 	$(BIN)/python -m benchmarks.scale
 
 gpu-acceptance: $(INSTALLED) ## ten checks of a machine with GPUs, or of its processors, before anything is trained
