@@ -12,8 +12,9 @@ VARIABLE = "AGENTFLY_CHROMIUM"
 """Environment variable with the path of a Chromium or Chrome to use."""
 COMMANDS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 """Names under which systems install it, in order of preference."""
-SHELL = "chromium-headless-shell"
-"""The build without windows, which opens a context in less than half the processor time."""
+SHELLS = (Path("/usr/lib/chromium/chromium-headless-shell"),)
+"""Builds without windows, which open a context in less than half the processor time. The command
+on Debian's PATH is a script that starts this program as a child, of which nobody has the number."""
 _BUILDS = ("chromium-*/chrome-linux*/chrome", "chromium-*/chrome-mac*/*/*/*/Chromium")
 _SHELL_BUILDS = ("chromium_headless_shell-*/chrome-*/*headless*shell",)
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
@@ -29,7 +30,9 @@ def find_chromium(*, headed: bool = False) -> Path | None:
     """Return the Chromium to use; None if there is none. Without a window, a shell is preferred."""
     if chosen := os.environ.get(VARIABLE):
         return Path(chosen) if shutil.which(chosen) else None
-    for command in COMMANDS if headed else (SHELL, *COMMANDS):
+    if not headed and (shell := next(filter(Path.is_file, SHELLS), None)):
+        return shell
+    for command in COMMANDS:
         if found := shutil.which(command):
             return Path(found)
     return next(_playwright_builds(*_BUILDS if headed else (*_SHELL_BUILDS, *_BUILDS)), None)
@@ -48,7 +51,7 @@ def require_chromium(*, headed: bool = False) -> Path:
     """Return the Chromium to use; ConfigError with the way to install it."""
     found = find_chromium(headed=headed)
     if found is None and find_chromium() is not None:
-        raise ConfigError(f"{SHELL} has no window: {_INSTALL}")
+        raise ConfigError(f"{find_chromium()} has no window: {_INSTALL}")
     if found is None:
         raise ConfigError(f"the browser can't be started: {missing_chromium()}")
     return found

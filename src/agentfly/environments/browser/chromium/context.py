@@ -14,7 +14,7 @@ from agentfly.environments.browser.chromium.connection import (
     Params,
     ProtocolError,
 )
-from agentfly.environments.browser.chromium.tab import Tab, TabEvents
+from agentfly.environments.browser.chromium.tab import OPEN_SECONDS, Tab, TabEvents
 from agentfly.environments.browser.sites.site import (
     MAX_BODY,
     PageRequest,
@@ -26,8 +26,6 @@ from agentfly.runtime.threads import shared_threads
 
 MAX_TABS = 4
 """Maximum number of tabs of a chain; further pop-ups are refused."""
-OPEN_SECONDS = 60.0
-"""Time limit of making a context with its first tab. It takes 0.2 s, but more under load."""
 RESPOND_SECONDS = 30.0
 """Time limit of a site's answer."""
 
@@ -70,6 +68,8 @@ class BrowserContext:
         async with asyncio.timeout(OPEN_SECONDS):
             await self._connection.send("Target.createTarget", params)
             await self._first.wait()
+        if not self.tabs:
+            raise TimeoutError(f"its tab was not ready within {OPEN_SECONDS:g} s")
 
     async def attach(self, target: str, session: str) -> None:
         """Take over a tab that was opened, by us or by a page."""
