@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from agentfly.observe import read_metrics
+
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -69,6 +71,15 @@ def test_the_quick_start_is_recorded() -> None:
     cells = " | ".join(interval(report[when]) for when in ("before", "after"))
     assert f"| reward | {cells} |" in (ROOT / "README.md").read_text()
     assert f"| {cells} |" in (ROOT / "docs" / "training.md").read_text()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_quick_start_learns_on_other_seeds(seed: int) -> None:
+    records = read_metrics(RESULTS / "quickstart" / f"seed{seed}.jsonl")
+    held_out = [one for one in records if "eval/reward" in one.metrics]
+    before, after = (interval(dict(one.metrics)) for one in (held_out[0], held_out[-1]))
+    row = f"| | seed {seed}, {held_out[-1].step} steps | {before} | {after} |"
+    assert row in (ROOT / "docs" / "training.md").read_text()
 
 
 def interval(metrics: dict[str, Any]) -> str:
