@@ -148,6 +148,17 @@ async def test_an_endless_script_is_ended(
     assert "Here" in after.observation
 
 
+async def test_a_first_page_has_more_time_than_others(
+    session: BrowserSession, site: LocalSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("LOAD_SECONDS", "SCRIPT_SECONDS", "STUCK_SECONDS"):
+        monkeypatch.setattr(tabs, limit, 0.5)
+    busy = "const began = Date.now(); while (Date.now() - began < 2000);"
+    first = await start(session, site.task("/busy", f"<p>Here</p><script>{busy}</script>"))
+    assert "Here" in first.observation
+    assert "took too long" not in first.observation
+
+
 async def test_endless_dialogs_are_ended(session: BrowserSession, site: LocalSite) -> None:
     body = "<button onclick='while (true) alert(\"again\")'>Nag</button><p>Here</p>"
     first = await start(session, site.task("/nag", body))

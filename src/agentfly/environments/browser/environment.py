@@ -35,6 +35,10 @@ RESET_SECONDS = 180.0
 STEP_SECONDS = 90.0
 """Time limit of a step. Everything in it is bounded by itself; this is for what was overlooked."""
 
+FIRST_PAGE_PATIENCE = 5.0
+"""Factor of a page's time limits while it is a task's first: without it there is no task, and many
+chains begin at once."""
+
 _PAGE_ERRORS = (PageStuckError, DocumentGoneError, ProtocolError, ScriptError)
 """Failures of a page, after which it is left; the browser goes on."""
 
@@ -108,13 +112,17 @@ class BrowserSession:
 
     async def _first_page(self, site: Site) -> str:
         """Open the first page and begin its task; EnvError if it can't be opened."""
+        tab = self._page
+        tab.patience = FIRST_PAGE_PATIENCE
         try:
-            problem = await self._page.navigate(site.start)
-            await self._page.settled()
+            problem = await tab.navigate(site.start)
+            await tab.settled()
             if problem is None:
                 return await site.begin(self._view)
         except _PAGE_ERRORS as error:
             problem = str(error)
+        finally:
+            tab.patience = 1.0
         self._raise_failure()
         raise EnvError(f"the task's first page {site.start} can't be opened: {problem}")
 

@@ -70,6 +70,8 @@ class Tab:
         self.closed = False
         self.pending = 0
         """Number of requests that are being answered."""
+        self.patience = 1.0
+        """Factor of the time limits of scripts and loading."""
         self.dialogs = 0
         """Number of dialogs since the last action."""
         self._connection = connection
@@ -217,7 +219,7 @@ class Tab:
         """Call; a page that does not answer has its script ended, and then gets one more chance."""
         answer = self._send(method, params)
         try:
-            async with asyncio.timeout(SCRIPT_SECONDS):
+            async with asyncio.timeout(SCRIPT_SECONDS * self.patience):
                 return await asyncio.shield(answer)
         except TimeoutError:
             self._connection.post("Runtime.terminateExecution", session=self.session)
@@ -233,7 +235,7 @@ class Tab:
     async def _world(self, world: str) -> str:
         """Return the id of a world, after waiting for the document that is being made."""
         try:
-            async with asyncio.timeout(LOAD_SECONDS):
+            async with asyncio.timeout(LOAD_SECONDS * self.patience):
                 while world not in self._worlds:
                     self._require_alive()
                     self._changed.clear()
@@ -278,7 +280,7 @@ class Tab:
 
     async def _settle(self, then: str) -> Any:
         """Wait until the page has settled, and evaluate an expression in the same call."""
-        deadline = asyncio.get_running_loop().time() + LOAD_SECONDS
+        deadline = asyncio.get_running_loop().time() + LOAD_SECONDS * self.patience
         script = f"agentfly.settle({QUIET_MS}, {MAX_SETTLE_MS}).then(() => {then})"
         while True:
             await self._loaded(deadline)
