@@ -42,6 +42,7 @@ EVERY = 1_000_000
 DEFAULT_DEMONSTRATIONS = {"expert": 400}
 DEMONSTRATIONS = {
     "alfworld": {"expert": 8000, "random": 2000},
+    "browser": {"expert": 1800},
     "scienceworld": {"expert": 48, "random": 16},
     "search": {"expert": 8000},
     "webshop": {"expert": 3000},
