@@ -61,6 +61,8 @@ WATCH_SECONDS = 1.0
 """Interval of health checks, which also look at the memory."""
 HANG_SECONDS = 30.0
 """A browser that does not answer a health check for this long is ended."""
+EXIT_SECONDS = 5.0
+"""Time for the exit code of a browser that has closed its pipe."""
 LIFETIME = 24 * 3600.0
 """Maximum lifetime of a browser: a day."""
 WARM_CONTEXTS = 1
@@ -230,6 +232,10 @@ class Browser:
         self.pid = child.pid
         try:
             await self._serve(child)
+            with suppress(TimeoutError):
+                # A process that is killed closes its pipes before its exit code is known.
+                async with asyncio.timeout(EXIT_SECONDS):
+                    await child.wait()
             self._lose(_describe_exit(child, errors))
         finally:
             await child.close(grace=0)
