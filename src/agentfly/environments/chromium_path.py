@@ -12,11 +12,6 @@ VARIABLE = "AGENTFLY_CHROMIUM"
 """Environment variable with the path of a Chromium or Chrome to use."""
 COMMANDS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 """Names under which systems install it, in order of preference."""
-SHELLS = (Path("/usr/lib/chromium/chromium-headless-shell"),)
-"""Builds without windows, which open a context in less than half the processor time. The command
-on Debian's PATH is a script that starts this program as a child, of which nobody has the number."""
-_BUILDS = ("chromium-*/chrome-linux*/chrome", "chromium-*/chrome-mac*/*/*/*/Chromium")
-_SHELL_BUILDS = ("chromium_headless_shell-*/chrome-*/*headless*shell",)
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 """Environment variables that name the display of a person at a Linux machine."""
 
@@ -26,16 +21,14 @@ _INSTALL = (
 )
 
 
-def find_chromium(*, headed: bool = False) -> Path | None:
-    """Return the Chromium to use; None if there is none. Without a window, a shell is preferred."""
+def find_chromium() -> Path | None:
+    """Return the Chromium to use; None if there is none."""
     if chosen := os.environ.get(VARIABLE):
         return Path(chosen) if shutil.which(chosen) else None
-    if not headed and (shell := next(filter(Path.is_file, SHELLS), None)):
-        return shell
     for command in COMMANDS:
         if found := shutil.which(command):
             return Path(found)
-    return next(_playwright_builds(*_BUILDS if headed else (*_SHELL_BUILDS, *_BUILDS)), None)
+    return next(_playwright_builds(), None)
 
 
 def missing_chromium() -> str | None:
@@ -47,11 +40,9 @@ def missing_chromium() -> str | None:
     return f"it needs Chromium: {_INSTALL}"
 
 
-def require_chromium(*, headed: bool = False) -> Path:
+def require_chromium() -> Path:
     """Return the Chromium to use; ConfigError with the way to install it."""
-    found = find_chromium(headed=headed)
-    if found is None and find_chromium() is not None:
-        raise ConfigError(f"{find_chromium()} has no window: {_INSTALL}")
+    found = find_chromium()
     if found is None:
         raise ConfigError(f"the browser can't be started: {missing_chromium()}")
     return found
@@ -67,8 +58,8 @@ def require_display() -> None:
         )
 
 
-def _playwright_builds(*patterns: str) -> Iterator[Path]:
+def _playwright_builds() -> Iterator[Path]:
     """Yield the builds that Playwright has fetched for this user, newest first."""
     folder = os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "~/.cache/ms-playwright")
-    for pattern in patterns:
+    for pattern in ("chromium-*/chrome-linux*/chrome", "chromium-*/chrome-mac*/*/*/*/Chromium"):
         yield from sorted(Path(folder).expanduser().glob(pattern), reverse=True)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentfly.environments import chromium_path, load_environment
+from agentfly.environments import load_environment
 from agentfly.environments.browser.address import AddressRules, Verdict, complete_url, parse_rules
 from agentfly.environments.browser.chromium.filter_proxy import FilterProxy
 from agentfly.environments.browser.chromium.keyboard import KEY_NAMES, parse_key
@@ -22,7 +22,6 @@ from agentfly.environments.browser.sites.own import read_score
 from agentfly.environments.browser.sites.site import PageRequest
 from agentfly.environments.browser.snapshot import Item, Snapshot, read_items
 from agentfly.environments.browser.tasks import held_out_rows, training_rows
-from agentfly.environments.chromium_path import find_chromium, require_chromium
 from agentfly.environments.index import INDEX
 from agentfly.errors import ConfigError, EnvError
 
@@ -241,24 +240,6 @@ def test_without_chromium_the_way_to_install_it_is_said(monkeypatch: pytest.Monk
     monkeypatch.delenv("AGENTFLY_CHROMIUM")
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", "/nowhere")
-    monkeypatch.setattr(chromium_path, "SHELLS", ())
     assert "apt-get install chromium" in (INDEX["browser"].requires() or "")
     with pytest.raises(ConfigError, match="apt-get install chromium"):
         load_environment("browser")
-
-
-def test_a_window_is_never_asked_of_a_build_without_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.delenv("AGENTFLY_CHROMIUM", raising=False)
-    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", "/nowhere")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    shell, whole = tmp_path / "shell", tmp_path / "chromium"
-    monkeypatch.setattr(chromium_path, "SHELLS", (shell,))
-    shell.touch(0o755)
-    assert find_chromium() == shell
-    with pytest.raises(ConfigError, match="has no window"):
-        require_chromium(headed=True)
-    whole.touch(0o755)
-    assert find_chromium() == shell
-    assert require_chromium(headed=True) == whole

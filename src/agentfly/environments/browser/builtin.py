@@ -8,7 +8,7 @@ from agentfly.environments.browser.options import BrowserOptions
 from agentfly.environments.browser.players import expert, random
 from agentfly.environments.browser.tasks import held_out_rows, training_rows
 from agentfly.environments.browser.tools import browser_tools
-from agentfly.environments.chromium_path import require_chromium, require_display
+from agentfly.environments.chromium_path import require_display
 from agentfly.environments.index import INDEX
 from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.rewards import reward
@@ -39,7 +39,6 @@ def outcome_reward(spec: EnvSpec, lowest: float) -> Reward:
 def make_browser(options: BrowserOptions) -> Kit:
     """Make the kit for one choice of options. A browser is started when it is first used."""
     if options.headed:
-        require_chromium(headed=True)
         require_display()
     choices = options.model_dump(mode="json", exclude_defaults=True, exclude=set(_NOT_OF_A_SESSION))
     hashable = {

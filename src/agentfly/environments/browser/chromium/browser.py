@@ -84,7 +84,7 @@ class Browser:
         self.pid: int | None = None
         self.lost: str | None = None
         """Why it ended; None while it can be used."""
-        self._executable = require_chromium(headed=headed)
+        self._executable = require_chromium()
         if headed:
             require_display()
         self._connection: Connection | None = None
