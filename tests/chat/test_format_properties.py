@@ -57,7 +57,7 @@ def said_before_calls(format_: CallFormat, content: str) -> str:
 
 
 @pytest.mark.parametrize("name", JSON_FORMATS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data(), content=contents)
 def test_json_calls_come_back_character_for_character(
     name: str, data: st.DataObject, content: str
@@ -80,7 +80,7 @@ def test_json_calls_come_back_character_for_character(
 
 
 @pytest.mark.parametrize("name", PYTHON_FORMATS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(calls=st.lists(st.tuples(names, objects), min_size=1, max_size=3), content=contents)
 def test_python_calls_come_back(
     name: str, calls: list[tuple[str, dict[str, object]]], content: str
@@ -104,7 +104,7 @@ def test_python_arguments_whose_names_python_would_refuse_or_change() -> None:
 
 
 @pytest.mark.parametrize("name", TAGGED_FORMATS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     calls=st.lists(
         st.tuples(names, st.dictionaries(names, values, max_size=4)), min_size=1, max_size=3
@@ -128,7 +128,7 @@ def as_text(arguments: dict[str, object]) -> dict[str, str]:
     }
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(codes=st.lists(st.text(), min_size=1, max_size=3), content=contents)
 def test_code_comes_back(codes: list[str], content: str) -> None:
     calls = numbered([("python", dumped({"code": code})) for code in codes])
@@ -141,7 +141,7 @@ def test_code_with_fences_in_it_comes_back() -> None:
     assert get_format("code").read(get_format("code").write(calls)).calls == calls
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(queries=st.lists(st.text().map(str.strip), min_size=1, max_size=3), content=contents)
 def test_tags_come_back(queries: list[str], content: str) -> None:
     calls = numbered([("search", dumped({"query": query})) for query in queries])
@@ -150,7 +150,7 @@ def test_tags_come_back(queries: list[str], content: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(content=st.text(alphabet="abc 好\n").map(str.strip))
 def test_an_answer_comes_back(name: str, content: str) -> None:
     reading = FORMATS[name].read(FORMATS[name].write((), content))
@@ -217,7 +217,7 @@ scraps = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=3), max_size=30)
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(text=scraps | st.text())
 def test_reading_is_total(name: str, text: str) -> None:
     reading = FORMATS[name].read(text)
@@ -228,7 +228,7 @@ def test_reading_is_total(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 def test_a_damaged_call_is_never_lost(name: str, data: st.DataObject) -> None:
     """Whatever is cut off the end, a call stays a call as long as its beginning is there."""
@@ -246,7 +246,7 @@ def test_a_damaged_call_is_never_lost(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     call=st.builds(ToolCall, id=st.text(), name=st.text(), arguments=st.text()), content=contents
 )

@@ -29,7 +29,7 @@ from agentfly.training.learner.policy import Policy
 from agentfly.training.learner.sharding import whole
 
 PROCESSES = 2
-STEPS = 2
+STEPS = 3
 LAYERS = (8, 24)
 """Depths of the models whose memory is measured: 21 and 63 MB of weights."""
 FILE_BYTES = 4 * 2**20
@@ -41,8 +41,9 @@ PPO = ("ppo", {"kl": {"coefficient": 0.1, "place": "loss"}})
 CASES: dict[str, dict[str, Any]] = {
     "grpo": {"algorithm": GRPO, "minibatches": 2, "epochs": 2},
     "ppo": {"algorithm": PPO, "minibatches": 2, "epochs": 2, "critic_lr": 3e-3},
-    "ppo-lora": {"algorithm": PPO, "lora": LORA, "gradient_checkpointing": True},
+    "ppo-lora": {"algorithm": PPO, "lora": LORA, "minibatches": 1, "epochs": 2},
     "ppo-checkpointing": {"algorithm": PPO, "gradient_checkpointing": True},
+    "lora-checkpointing": {"algorithm": PPO, "lora": LORA, "gradient_checkpointing": True},
     "qwen2-small-rows": {"algorithm": GRPO, "model": "qwen2", "tokens_per_microbatch": 90},
     "tied-one-row": {"algorithm": GRPO, "model": "llama-tied", "tokens_per_microbatch": 10_000},
 }
@@ -128,7 +129,7 @@ def run(peers: Peers, folder: Path) -> None:
             learner.export(folder / f"exported-{name}")
             again = learner_of(case, peers)
             again.restore(folder / f"one-{name}")
-            found["curves"][f"continued-{name}"] = curve(again, range(STEPS, STEPS + 1))
+            found["curves"][f"continued-{name}"] = curve(again, range(STEPS, STEPS + 2))
         if name in ("grpo", "ppo-lora"):
             found["gradients"][name] = gradients_of(case, peers)
     learner = learner_of(ROUNDED, peers)
