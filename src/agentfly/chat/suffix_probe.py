@@ -250,13 +250,17 @@ class SuffixProbe:
         replies: Sequence[Message],
         tools: tuple[ToolSpec, ...],
     ) -> Skeleton:
-        """Leave the tools out of the probe where they make no difference to the suffix."""
+        """Leave the tools and the calls out of the probe where they don't change the suffix."""
         full = self._measure(arrange, asked, replies, tools)
-        try:
-            bare = self._measure(arrange, asked, replies, ())
-        except ConfigError:
-            return full
-        return bare if (bare.fixed, bare.end) == (full.fixed, full.end) else full
+        said = (*asked[:-1], Message(role="assistant", content=_SAID))
+        for turns in dict.fromkeys((said, asked)):
+            try:
+                bare = self._measure(arrange, turns, replies, ())
+            except ConfigError:
+                continue
+            if (bare.fixed, bare.end) == (full.fixed, full.end):
+                return bare
+        return full
 
     def _measure(
         self,

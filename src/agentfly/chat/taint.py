@@ -220,7 +220,7 @@ def pieces_behind(swap: Swap, pieces: Iterable[Piece]) -> list[Piece]:
     if swap.stand_ins is None:
         return list(pieces)
     return [
-        Piece(swap.back(part), trusted=piece.trusted and index % 2 == 0)
+        Piece(swap.back(part) if index % 2 else part, trusted=piece.trusted and index % 2 == 0)
         for piece in pieces
         for index, part in enumerate(swap.stand_ins.split(piece.text))
         if part
