@@ -9,7 +9,16 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from agentfly.chat import ByteTokenizer, TemplateRenderer
 from agentfly.chat.formats import CallFormat, Reading
-from agentfly.chat.reasoning import OpensReasoning, opens_reasoning, split_reasoning, token_spans
+from agentfly.chat.reasoning import (
+    MARKS,
+    OpensReasoning,
+    ReasoningMarks,
+    Thought,
+    mark_at_head,
+    opens_reasoning,
+    split_reasoning,
+    token_spans,
+)
 from agentfly.errors import ConfigError
 from agentfly.types import Completion, FinishReason, Parsed, ToolCall
 
@@ -111,6 +120,19 @@ def test_reasoning_is_only_what_stands_in_front() -> None:
 def test_marks_of_reasoning(text: str, reasoning: str | None, rest: str) -> None:
     thought = split_reasoning(text)
     assert (thought.text, text[thought.end :]) == (reasoning, rest)
+
+
+@given(
+    text=st.lists(st.sampled_from([" ", "\n", "a", "<", "<think>", "</think>", "\n[T]"])).map(
+        "".join
+    ),
+    marks=st.sampled_from([MARKS, (ReasoningMarks("\n[T]", "[/T]"),), (ReasoningMarks("", "a"),)]),
+)
+def test_a_text_without_a_mark_at_its_head_has_no_reasoning(
+    text: str, marks: tuple[ReasoningMarks, ...]
+) -> None:
+    if not mark_at_head(marks).match(text):
+        assert split_reasoning(text, marks=marks) == Thought(text=None, end=0)
 
 
 def test_a_prompt_that_opens_reasoning_only_at_times_gives_speech_the_benefit() -> None:

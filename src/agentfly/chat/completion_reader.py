@@ -6,7 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agentfly.chat.formats import CallFormat, Reading
-from agentfly.chat.reasoning import OpensReasoning, Thought, split_reasoning, token_spans
+from agentfly.chat.reasoning import (
+    OpensReasoning,
+    Thought,
+    mark_at_head,
+    split_reasoning,
+    token_spans,
+)
 from agentfly.chat.turn_probe import TurnMarks
 from agentfly.types import Message, Parsed, ToolSpec
 
@@ -34,6 +40,10 @@ class CompletionReader:
     """Texts that belong to the end token behind them, the longest first."""
     call_ends: Mapping[int, str] = field(default_factory=dict)
     """End tokens that close a call too, as `<|tools_suffix|>` does in Apertus, and their text."""
+    _mark_at_head: re.Pattern[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_mark_at_head", mark_at_head(self.marks.reasoning))
 
     def read(self, ids: Sequence[int], tools: Sequence[ToolSpec] = ()) -> Parsed:
         """Read a completion's tokens; the tools give types to arguments written as bare text."""
@@ -76,6 +86,8 @@ class CompletionReader:
     def _thought(self, text: str) -> Thought:
         """Find the reasoning; a turn that ends with whole calls has closed it by calling."""
         if self.call_format.reads_reasoning:
+            return _NO_THOUGHT
+        if self.opened is OpensReasoning.NEVER and not self._mark_at_head.match(text):
             return _NO_THOUGHT
         thought = split_reasoning(text, opened=self.opened, marks=self.marks.reasoning)
         if thought.closed or not thought.text:

@@ -81,6 +81,15 @@ def split_reasoning(
     return Thought(text=said if thoughts else None, end=end, closed=closed)
 
 
+def mark_at_head(marks: Sequence[ReasoningMarks]) -> re.Pattern[str]:
+    """Match the texts that begin with a mark, after white space or not.
+
+    In all others `split_reasoning` finds none, unless the prompt opens it.
+    """
+    texts = "|".join(re.escape(text) for mark in marks for text in (mark.opening, mark.closing))
+    return re.compile(rf"(?:{texts})|\s*+(?:{texts})")
+
+
 def _take_opened(
     text: str, opened: OpensReasoning, thoughts: list[str], marks: Sequence[ReasoningMarks]
 ) -> tuple[int, bool]:

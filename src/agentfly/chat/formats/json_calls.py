@@ -67,7 +67,7 @@ def call_from(members: Mapping[str, str], *, keys: CallKeys = DEFAULT_KEYS) -> T
         ((name, raw),) = members.items()
         return ToolCall(id="", name=name, arguments=_unwrapped(raw), repaired=False)
     wrapped = _wrapped(members)
-    members = {**members, **wrapped}
+    members = {**members, **wrapped} if wrapped else members
     name_key = _key_in(members, keys.name, "name")
     name = _string(members.get(name_key, ""))
     key = _key_in(members, keys.arguments, "arguments")
@@ -112,7 +112,9 @@ def is_call(members: Mapping[str, str]) -> bool:
 
 def _wrapped(members: Mapping[str, str]) -> Mapping[str, str]:
     """Return the members of `{"type": "function", "function": {...}}` that are the call."""
-    inner, _ = scan_object(members.get("function", ""), 0)
+    if "function" not in members:
+        return {}
+    inner, _ = scan_object(members["function"], 0)
     return inner if "name" in inner else {}
 
 
