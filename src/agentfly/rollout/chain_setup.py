@@ -68,17 +68,16 @@ class ChainSetup:
     sampling: SamplingParams = field(default_factory=SamplingParams)
     limits: Limits = field(default_factory=Limits)
     clock: Clock = field(default_factory=LoopClock)
+    environments: tuple[EnvSpec, ...] = field(init=False)
+    """Environments that a chain may lease, each once."""
 
     def __post_init__(self) -> None:
+        environments = environments_of(self.environment, self.tools, self.reward)
+        object.__setattr__(self, "environments", environments)
         has_engine = self.engine is not None and self.renderer is not None
         assert has_engine != (self.chat_model is not None), (
             "a chain needs either an engine with its renderer, or a chat model"
         )
-
-    @property
-    def environments(self) -> tuple[EnvSpec, ...]:
-        """Environments that a chain may lease, each once."""
-        return environments_of(self.environment, self.tools, self.reward)
 
     def new_session(self, attempt: Attempt, time: TimeLimit) -> ModelSession:
         """Return a new chain's session with the model."""

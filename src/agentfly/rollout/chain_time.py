@@ -5,8 +5,8 @@ admitted                leased                                        time is up
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -41,11 +41,10 @@ class TimeLimit:
         """Whether the limit is reached."""
         return self.clock.now() >= self.deadline
 
-    @asynccontextmanager
-    async def enforced(self) -> AsyncIterator[None]:
+    def enforced(self) -> asyncio.Timeout:
         """Raise TimeoutError in the body when the limit is reached."""
-        async with self.clock.timeout_at(self._end) as self._timeout:
-            yield
+        self._timeout = self.clock.timeout_at(self._end)
+        return self._timeout
 
     def expire(self) -> None:
         """Reach the limit now, also while the countdown is paused."""

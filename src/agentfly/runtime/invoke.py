@@ -65,6 +65,9 @@ def is_async(function: Callable[..., Any]) -> bool:
     """Return whether calling it gives a coroutine, through partials and callable objects."""
     while isinstance(function, functools.partial):
         function = function.func
+    code = getattr(function, "__code__", None)
+    if code is not None and code.co_flags & inspect.CO_COROUTINE:
+        return True  # the usual case, without the detours of `inspect`
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
     )

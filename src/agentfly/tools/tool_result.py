@@ -46,8 +46,10 @@ def to_result(value: object) -> ToolResult:
 
 def clean_observation(result: ToolResult, max_length: int | None = None) -> ToolResult:
     """Replace invalid characters in an observation, and truncate it to `max_length`."""
-    # Half of a surrogate pair, which JSON can spell, can be neither tokenized nor written to disk.
-    text = result.observation.encode(errors="replace").decode()
+    text = result.observation
+    if not text.isascii():
+        # Half of a surrogate pair, which JSON can spell, can't be tokenized or written to disk.
+        text = text.encode(errors="replace").decode()
     if max_length is not None and len(text) > max_length:
         text = f"{text[:max_length]}\n[cut: {len(text) - max_length} more characters]"
     return result if text == result.observation else replace(result, observation=text)

@@ -11,7 +11,6 @@ from agentfly.tools.tool_result import clean_observation
 from agentfly.tools.tool_schema import call_form
 from agentfly.types import (
     Context,
-    EnvSpec,
     Offload,
     Tool,
     ToolCall,
@@ -39,20 +38,14 @@ class Toolbox:
                     f"two tools are named {name!r}: give one of them another, @tool(name=...)"
                 )
             self._tools[name] = tool
+        self.specs = tuple(tool.spec for tool in self._tools.values())
+        """Specifications that the model is shown, in the given order."""
+        needed = (spec for tool in self._tools.values() for spec in tool.environments)
+        self.environments = tuple(dict.fromkeys(needed))
+        """Environments that the tools need, each once."""
 
     def __iter__(self) -> Iterator[Tool]:
         return iter(self._tools.values())
-
-    @property
-    def specs(self) -> tuple[ToolSpec, ...]:
-        """Specifications that the model is shown, in the given order."""
-        return tuple(tool.spec for tool in self._tools.values())
-
-    @property
-    def environments(self) -> tuple[EnvSpec, ...]:
-        """Environments that the tools need, each once."""
-        needed = (spec for tool in self._tools.values() for spec in tool.environments)
-        return tuple(dict.fromkeys(needed))
 
     def offloaded(self, offload: Offload) -> "Toolbox":
         """Return the same tools, the heavy ones with their calls on a cluster."""
