@@ -194,13 +194,15 @@ CHATML = """\
 {%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{- '<|im_end|>\\n' }}{%- endif %}
 {%- elif not (tools and loop.first and message.role == 'system') %}
 {{- '<|im_start|>' + message.role + '\\n' + message.content }}
-{%- for call in message.tool_calls or [] %}
+{%- if message.tool_calls %}
+{%- for call in message.tool_calls %}
 {%- if message.content or not loop.first %}{{- '\\n' }}{%- endif %}
 {{- '<tool_call>\\n{"name": "' + call.function.name + '", "arguments": ' }}
 {%- set arguments = call.function.arguments %}
 {{- arguments if arguments is string else arguments | tojson }}
 {{- '}\\n</tool_call>' }}
 {%- endfor %}
+{%- endif %}
 {{- '<|im_end|>\\n' }}
 {%- endif %}
 {%- endfor %}

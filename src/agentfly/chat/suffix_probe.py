@@ -379,10 +379,13 @@ class SuffixProbe:
 
 
 def _all_text(message: Message) -> str:
-    types = (image.media_type for image in message.images)
-    calls = (f"{call.id}{call.name}{call.arguments}" for call in message.tool_calls)
-    parts = (message.content, message.reasoning, message.name, message.tool_call_id)
-    return "".join([*filter(None, parts), *types, *calls])
+    said = (message.content, message.reasoning, message.name, message.tool_call_id)
+    text = "".join(filter(None, said))
+    for image in message.images:
+        text += image.media_type
+    for call in message.tool_calls:
+        text += f"{call.id}{call.name}{call.arguments}"
+    return text
 
 
 def _with_name(swap: Swap, reply: Message) -> Message:

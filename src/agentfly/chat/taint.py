@@ -212,7 +212,7 @@ class Taint:
 
 def rare_letters(text: str) -> frozenset[str]:
     """Return the letters of a text that could be confused with stand-ins."""
-    return frozenset(_RARE.findall(text))
+    return frozenset() if text.isascii() else frozenset(_RARE.findall(text))
 
 
 def pieces_behind(swap: Swap, pieces: Iterable[Piece]) -> list[Piece]:

@@ -9,7 +9,6 @@ then: reward, with the same environments ──► release ──► trajectory
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -82,6 +81,8 @@ class _Chain:
         self.messages: tuple[Message, ...] = ()
         self.history: list[Message] = []
         self.streams: list[list[Turn]] = []
+        self.turn_with: Callable[..., Turn] = Turn
+        self.turn_seeds = attempt.seed.child("turn")
         self.state_key: str | None = None
         self.metadata: dict[str, Any] = {}
         self.environments = ChainEnvironments(
@@ -157,7 +158,8 @@ class _Chain:
     async def _take_turn(self, index: int) -> StopReason | None:
         """Generate, run the calls, and observe the replies; return why to stop, if so."""
         with self.stopwatch.span(SpanKind.GENERATE, "model", index):
-            model_turn = await self.session.generate(index, self._on_token(index))
+            seed = self.turn_seeds.child(index)
+            model_turn = await self.session.generate(index, seed, self._on_token(index))
         with boundary(AgentError, f"reading turn {index}"):
             message = _require_messages([self.setup.kind.read(model_turn.message)])[0]
         turn = self._begin_turn(index, model_turn, message)
@@ -172,7 +174,8 @@ class _Chain:
 
     def _begin_turn(self, index: int, model_turn: ModelTurn, message: Message) -> Turn:
         """Record the turn before its calls run, so that a crash in them loses no tokens."""
-        turn = Turn(
+        self.turn_with = partial(
+            Turn,
             index=index,
             context_ids=model_turn.context_ids,
             completion=model_turn.completion,
@@ -181,6 +184,7 @@ class _Chain:
             reasoning_spans=model_turn.reasoning_spans,
             state_key=self.state_key,
         )
+        turn = self.turn_with()
         if model_turn.new_stream or not self.streams:
             self.streams.append([])
         self.streams[-1].append(turn)
@@ -205,8 +209,8 @@ class _Chain:
         rewards = [result.reward for result in results if result.reward is not None]
         reached = [result.state_key for result in results if result.state_key is not None]
         self.state_key = reached[-1] if reached else self.state_key
-        answered = replace(
-            turn, results=results, replies=replies, reward=sum(rewards) if rewards else None
+        answered = self.turn_with(
+            results=results, replies=replies, reward=sum(rewards) if rewards else None
         )
         return answered, self.budget.stop_after(results)
 
@@ -232,8 +236,7 @@ class _Chain:
             raise EnvError(f"{spec.name}.step must return a Step, got {step!r}")
         self._emit(EnvObserved, turn=turn.index, observation=step.observation)
         self.state_key = step.state_key
-        answered = replace(
-            turn,
+        answered = self.turn_with(
             replies=(Message(role="user", content=step.observation),),
             reward=None if step.reward is None else float(step.reward),
         )
@@ -281,7 +284,7 @@ class _Chain:
             group_id=self.attempt.group_id,
             chain_id=self.attempt.chain_id,
             turn=turn,
-            seed=self.attempt.seed.child("turn", turn, *path),
+            seed=self.turn_seeds.child(turn, *path),
             clock=self.clock,
             deadline=deadline,
             environments=self.environments,

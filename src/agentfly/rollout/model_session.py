@@ -20,6 +20,7 @@ from agentfly.types import (
     Renderer,
     Request,
     SamplingParams,
+    Seed,
     StopReason,
     ToolSpec,
 )
@@ -49,7 +50,7 @@ class ModelSession(Protocol):
     def limit_reached(self) -> StopReason | None:
         """Return the limit that forbids another turn; None if there is none."""
 
-    async def generate(self, turn: int, on_token: OnToken | None) -> ModelTurn:
+    async def generate(self, turn: int, seed: Seed, on_token: OnToken | None) -> ModelTurn:
         """Generate the next turn."""
 
 
@@ -102,12 +103,12 @@ class EngineSession:
             return StopReason.CONTEXT_LIMIT
         return None
 
-    async def generate(self, turn: int, on_token: OnToken | None) -> ModelTurn:
+    async def generate(self, turn: int, seed: Seed, on_token: OnToken | None) -> ModelTurn:
         request = Request(
             chain_id=self._attempt.chain_id,
             group_id=self._attempt.group_id,
             turn=turn,
-            seed=self._attempt.seed.child("turn", turn),
+            seed=seed,
         )
         params, max_tokens = self._params, self._max_new_tokens()
         if max_tokens != params.max_tokens:
@@ -227,8 +228,8 @@ class ChatSession:
     def limit_reached(self) -> StopReason | None:
         return None
 
-    async def generate(self, turn: int, on_token: OnToken | None) -> ModelTurn:
-        del on_token
+    async def generate(self, turn: int, seed: Seed, on_token: OnToken | None) -> ModelTurn:
+        del seed, on_token
         with boundary(EngineError, f"asking for turn {turn}"):
             reply = self._model.reply(
                 self._history, self._tools, self._params, deadline=self._time.deadline
