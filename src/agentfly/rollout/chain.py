@@ -201,9 +201,7 @@ class _Chain:
 
     async def _run_calls(self, turn: Turn) -> tuple[Turn, StopReason | None]:
         calls = turn.message.tool_calls
-        results = await self.budget.run(
-            calls, lambda place, call: self._run_call(turn.index, place, call)
-        )
+        results = await self.budget.run(calls, partial(self._run_call, turn.index))
         with boundary(AgentError, f"answering turn {turn.index}"):
             replies = _require_messages(self.setup.kind.reply(calls, results))
         rewards = [result.reward for result in results if result.reward is not None]

@@ -1,12 +1,14 @@
 """A chain's session with its model: through an engine with tokens, or through a chat server."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from agentfly.errors import AgentError, EngineError, boundary
 from agentfly.rollout.chain_limits import Limits
-from agentfly.rollout.chain_time import TimeLimit
+from agentfly.rollout.chain_time import TimeLimit, Wait
 from agentfly.runtime.clock import in_seconds
 from agentfly.runtime.invoke import supervised
 from agentfly.types import (
@@ -177,11 +179,7 @@ class _UnchargedQueue:
         clock, queue = self._time.clock, self._time.stop()
         try:
             async with clock.timeout_at(clock.now() + self._longest) as patience:
-
-                def started() -> None:
-                    queue.end()  # from here on the chain's own limit applies
-                    patience.reschedule(None)
-
+                started = partial(_end_wait, queue, patience)
                 latest = self._time.deadline + self._longest
                 return await self._engine.sample(
                     prompt_ids,
@@ -201,6 +199,11 @@ class _UnchargedQueue:
 
     async def close(self) -> None:
         """Do nothing: the engine is shared by all chains."""
+
+
+def _end_wait(queue: Wait, patience: asyncio.Timeout) -> None:
+    queue.end()  # from here on the chain's own limit applies
+    patience.reschedule(None)
 
 
 class ChatSession:

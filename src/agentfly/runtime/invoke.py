@@ -46,19 +46,22 @@ async def invoke(
             try:
                 if not in_thread:
                     return await supervised(function(), name)
-
-                def its_time_begins() -> None:
-                    own_deadline = min(deadline, clock.now() + seconds)
-                    timeout.reschedule(None if own_deadline == math.inf else own_deadline)
-
-                pool = threads or shared_threads()
-                return await _in_thread(function, name, pool, its_time_begins)
+                on_start = functools.partial(_begin_own_time, timeout, clock, deadline, seconds)
+                return await _in_thread(function, name, threads or shared_threads(), on_start)
             except TimeoutError as error:
                 own = error
     except TimeoutError as error:
         limit = min(seconds, deadline - asked_at)
         raise DeadlineError(f"{name} did not answer within {in_seconds(limit)}") from error
     raise own
+
+
+def _begin_own_time(
+    timeout: asyncio.Timeout, clock: Clock, deadline: float, seconds: float
+) -> None:
+    """Count the function's own seconds from now on."""
+    own_deadline = min(deadline, clock.now() + seconds)
+    timeout.reschedule(None if own_deadline == math.inf else own_deadline)
 
 
 def is_async(function: Callable[..., Any]) -> bool:
