@@ -69,7 +69,8 @@ class EngineSession:
         attempt: Attempt,
         tools: Sequence[ToolSpec],
     ) -> None:
-        self._engine = _UnchargedQueue(engine, limits, time)
+        self._engine = engine
+        self._queue = _UnchargedQueue(engine, limits, time)
         self._renderer = renderer
         self._params = with_stops(params, renderer)
         self._user_stops = params.stop
@@ -116,8 +117,9 @@ class EngineSession:
         if max_tokens != params.max_tokens:
             params = replace(params, max_tokens=max_tokens)
         with boundary(EngineError, f"sampling turn {turn}"):
+            reports_start = getattr(self._engine, "reports_start", False)
             sampling = sample_turn(
-                self._engine,
+                self._queue if reports_start else self._engine,
                 self._renderer,
                 self._ids,
                 params,
@@ -155,7 +157,7 @@ class EngineSession:
 
 
 class _UnchargedQueue:
-    """Engine wrapper that does not charge queueing to the chain, if the engine reports starts."""
+    """Wrapper of an engine that reports starts: does not charge its queue to the chain."""
 
     def __init__(self, engine: Engine, limits: Limits, time: TimeLimit) -> None:
         self._engine = engine
@@ -172,10 +174,7 @@ class _UnchargedQueue:
         on_token: OnToken | None = None,
     ) -> Completion:
         """Sample; pause the chain's countdown until the engine has started."""
-        if not getattr(self._engine, "reports_start", False):
-            return await self._engine.sample(
-                prompt_ids, params, request=request, deadline=deadline, on_token=on_token
-            )
+        del deadline  # the chain's own, which the wait moves
         clock, queue = self._time.clock, self._time.stop()
         try:
             async with clock.timeout_at(clock.now() + self._longest) as patience:
