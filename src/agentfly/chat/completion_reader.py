@@ -67,8 +67,10 @@ class CompletionReader:
         text = self._up_to_stop(self.decode(sampled))
         if len(sampled) == len(ids):
             return text
-        closing = next((closing for closing in self.closings if text.endswith(closing)), "")
-        return text.removesuffix(closing)
+        for closing in self.closings:
+            if text.endswith(closing):
+                return text.removesuffix(closing)
+        return text
 
     def without_end(self, ids: Sequence[int]) -> Sequence[int]:
         """Take off the end token, if it was sampled."""
@@ -132,5 +134,6 @@ def _start_of_last_calls(text: str, reading: Reading) -> int | None:
 
 
 def _together(reasoning: str | None, reading: Reading) -> str | None:
-    parts = [part for part in (reasoning, reading.reasoning) if part is not None]
-    return "\n".join(parts) if parts else None
+    if reasoning is None or reading.reasoning is None:
+        return reading.reasoning if reasoning is None else reasoning
+    return f"{reasoning}\n{reading.reasoning}"

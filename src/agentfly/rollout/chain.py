@@ -322,12 +322,11 @@ _STOP_OF_ERROR: dict[type[Exception], StopReason] = {
 
 def _require_messages(messages: Sequence[object]) -> tuple[Message, ...]:
     """Return the messages; raise TypeError if the agent's own code returned anything else."""
-    checked: list[Message] = []
-    for message in messages:
+    given: tuple[Any, ...] = tuple(messages)
+    for message in given:
         if not isinstance(message, Message):
             raise TypeError(f"expected Messages, got {message!r}")
-        checked.append(message)
-    return tuple(checked)
+    return given
 
 
 def stop_reason_for(error: Exception) -> StopReason:
