@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -85,6 +86,49 @@ async def test_a_model_learns_to_speak_as_it_was_shown(base: Path) -> None:
     assert told.trajectories[0].final_response.startswith("Ahoy,")
     assert told.trajectories[0].final_response.endswith("!")
     assert told.trajectories[0].stop == "answered"
+
+
+ENOUGH: Mapping[str, Any] = {"epochs": 60, "evaluate_every": 2, "target_exact_turns": 0.2}
+
+
+@pytest.fixture
+def one_answer(base: Path) -> Path:
+    """Conversations that differ only in the question, so that held-out answers can be exact."""
+    file = base / "greetings.jsonl"
+    file.write_text(re.sub("Ahoy, [A-Z][a-z]+!", "Ahoy there!", file.read_text()))
+    return base
+
+
+def exact_turns(result: SftResult) -> list[float]:
+    measured = [record.metrics.get("eval/exact_turns_min") for record in result.metrics]
+    return [share for share in measured if share is not None]
+
+
+def test_it_stops_where_held_out_turns_are_imitated_well_enough(one_answer: Path) -> None:
+    result = run(one_answer, train=ENOUGH)
+    *before, last = exact_turns(result)
+    assert max(before) < 0.2 <= last
+    assert result.steps == result.metrics[-1].step < 180
+    assert (result.model / "model.safetensors").is_file()
+
+
+def test_a_run_that_was_killed_at_its_target_learns_no_more(one_answer: Path) -> None:
+    def die(*_: object) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("agentfly.training.supervised.sft.export_model", die)
+        with pytest.raises(Killed):
+            run(one_answer, train=ENOUGH)
+    reached = max(int(name.removeprefix("step_")) for name in checkpoints(one_answer))
+    assert reached < 180
+    assert run(one_answer, train=ENOUGH, resume=True).steps == reached
+
+
+def test_a_target_that_is_never_measured_is_refused(base: Path) -> None:
+    with pytest.raises(ConfigError, match="held-out conversations, and there are none"):
+        run(base, train={"evaluate_every": 0, "target_exact_turns": 0.5})
+    assert not (base / "runs").exists()
 
 
 def test_nothing_is_learned_with_a_learning_rate_of_zero(base: Path) -> None:

@@ -1,5 +1,6 @@
 """Supervised learning goes through the same packing and masks."""
 
+import math
 from typing import Any
 
 import pytest
@@ -32,16 +33,33 @@ def test_the_loss_is_the_plain_likelihood(train: dict[str, Any]) -> None:
     logprobs = torch.cat([plain_logprobs(model, member.streams[0]) for member in MEMBERS])
     expected = pytest.approx(-logprobs.mean().item(), rel=1e-5)
     trained = learner(model, **train)
-    assert trained.evaluate(SAMPLES) == expected
+    assert trained.evaluate(SAMPLES).loss == expected
     assert trained.learn(SAMPLES).metrics["loss"] == expected
+
+
+@pytest.mark.parametrize("train", [{}, {"tokens_per_microbatch": 80}, {"share_prefixes": False}])
+def test_exact_turns_are_the_products_of_their_tokens(train: dict[str, Any]) -> None:
+    model = make_model()
+    expected: dict[int, list[float]] = {}
+    for member in MEMBERS:
+        stream = member.streams[0]
+        logprobs = iter(plain_logprobs(model, stream).tolist())
+        for turn in stream.turns:
+            assert turn.completion is not None
+            sampled = sum(next(logprobs) for _ in turn.completion.token_ids)
+            expected.setdefault(turn.index, []).append(math.exp(sampled))
+    measured = learner(model, **train).evaluate(SAMPLES).exact_turns
+    assert len(measured) == len(expected) > 1
+    for ours, theirs in zip(measured, expected.values(), strict=True):
+        assert sorted(ours) == pytest.approx(sorted(theirs), rel=1e-4)
 
 
 def test_it_learns_what_it_is_shown() -> None:
     trained = learner(make_model())
-    before = trained.evaluate(SAMPLES)
+    before = trained.evaluate(SAMPLES).loss
     for _ in range(10):
         trained.learn(SAMPLES)
-    assert trained.evaluate(SAMPLES) < before / 2
+    assert trained.evaluate(SAMPLES).loss < before / 2
 
 
 def test_it_continues_bit_for_bit() -> None:

@@ -78,6 +78,9 @@ class SftTrainSettings(Settings):
     """Tokens per forward pass: bounds memory, and the length of a conversation."""
     evaluate_every: int = Field(default=20, ge=0)
     """Steps between two measurements of the held-out loss; 0 for none but the first and last."""
+    target_exact_turns: float | None = Field(default=None, gt=0, le=1)
+    """Stop as soon as held-out turns are sampled exactly as demonstrated with this probability, at
+    the place in the conversation (first turn, second, …) where it is lowest."""
 
     def of_learner(self, steps: int) -> TrainSettings:
         """Return the settings that the optimizer shares with reinforcement learning."""

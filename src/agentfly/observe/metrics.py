@@ -100,6 +100,10 @@ METRICS: Mapping[str, str] = {
     "the reward's range; Student's where that is not known.",
     "eval/reward_high": "Upper end of its 95% interval.",
     "eval/loss": "Held-out loss: mean negative log-likelihood of the demonstrated tokens.",
+    "eval/exact_turns": "Mean probability that a held-out turn is sampled token for token as it "
+    "was demonstrated.",
+    "eval/exact_turns_min": "The same at the place in the conversation (first turn, second, …) "
+    "where it is lowest, among places with at least 20 held-out turns.",
     "eval/solved": "Held-out solved share: mean over tasks of a task's share of solved chains. "
     "One that ran out of time is not solved; failed ones are left out.",
     "eval/solved_low": "Lower end of its 95% interval: Wilson's if each task was solved or not, "

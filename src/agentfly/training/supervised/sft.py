@@ -11,7 +11,7 @@ when it is trained further with `model.name = "runs/warm/model"`.
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +46,7 @@ from agentfly.types import Sample, Seed
 
 MODEL = "model"
 HELD_OUT_LOSS = "eval/loss"
+EXACT_AT_WORST_PLACE = "eval/exact_turns_min"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +100,7 @@ def sft(
         _open_run(settings, demonstrations, progress, resume=resume) as run,
     ):
         run.run()
-        return SftResult(folder=run.folder.path, steps=run.plan.steps)
+        return SftResult(folder=run.folder.path, steps=run.learner.step)
 
 
 def _demonstrations(settings: SftSettings, base: Path | None) -> Demonstrations:
@@ -135,6 +136,8 @@ class _SftRun:
     """The last step was learned to its end and logged: otherwise the weights are not saved."""
     _loss: float | None = None
     """Held-out loss of the current weights, where it was measured."""
+    _reached: bool = False
+    """The held-out turns are imitated as well as `train.target_exact_turns` demands."""
     _times: StageTimes = field(init=False)
     """Times of the current step; the time of saving counts for the step after it."""
 
@@ -142,10 +145,12 @@ class _SftRun:
         """Go on to the last step, and leave the model; what was learned is saved also on Ctrl-C."""
         self.progress.start(self.plan.steps, done=self.learner.step)
         try:
-            if self.held_out and not read_metrics(self.folder.metrics_file):
+            logged = read_metrics(self.folder.metrics_file)
+            if self.held_out and not logged:
                 self.trackers.log(self._evaluate(), 0)
+            self._reached = any(self._reaches_target(record.metrics) for record in logged)
             self._times = StageTimes()
-            while self.learner.step < self.plan.steps:
+            while self.learner.step < self.plan.steps and not self._reached:
                 with ctrl_c_waits():
                     self._one_step()
         finally:
@@ -175,14 +180,26 @@ class _SftRun:
         self.progress.step_done(step, metrics)
         self._whole, self._loss = True, metrics.get(HELD_OUT_LOSS)
         self._times = StageTimes()
+        self._reached = self._reaches_target(metrics)
+
+    def _reaches_target(self, metrics: Mapping[str, float]) -> bool:
+        target = self.settings.train.target_exact_turns
+        return target is not None and metrics.get(EXACT_AT_WORST_PLACE, 0.0) >= target
 
     def _due(self, step: int, every: int) -> bool:
         return step == self.plan.steps or (every > 0 and step % every == 0)
 
     def _evaluate(self) -> dict[str, float]:
-        loss = self.learner.evaluate(self.held_out)
-        self.progress.message(f"held-out loss {loss:.4f} after step {self.learner.step}")
-        return {HELD_OUT_LOSS: loss}
+        measured = self.learner.evaluate(self.held_out)
+        self.progress.message(
+            f"held-out loss {measured.loss:.4f} after step {self.learner.step}, "
+            f"turns exactly as demonstrated {measured.exact:.0%}"
+        )
+        return {
+            HELD_OUT_LOSS: measured.loss,
+            "eval/exact_turns": measured.exact,
+            EXACT_AT_WORST_PLACE: measured.exact_at_worst_place,
+        }
 
     def _save(self) -> None:
         score = None if self._loss is None else -self._loss
@@ -207,6 +224,7 @@ def _open_run(
         seed=Seed(settings.seed),
     )
     _require_warmup_fits(settings, plan)
+    _require_measured_target(settings, demonstrations)
     if resume:
         _require_unfinished(settings)
     with ExitStack() as stack:
@@ -254,6 +272,19 @@ def _require_warmup_fits(settings: SftSettings, plan: BatchOrder) -> None:
         raise ConfigError(
             f"train.warmup_steps is {settings.train.warmup_steps}, but {len(plan.samples)} "
             f"conversations give only {plan.steps} steps: lower it, or raise train.epochs"
+        )
+
+
+def _require_measured_target(settings: SftSettings, demonstrations: Demonstrations) -> None:
+    train = settings.train
+    if train.target_exact_turns is not None and not (
+        demonstrations.held_out and train.evaluate_every
+    ):
+        raise ConfigError(
+            "train.target_exact_turns is measured on held-out conversations, and there are none "
+            f"(held out: {len(demonstrations.held_out)}, train.evaluate_every: "
+            f"{train.evaluate_every}): raise data.held_out_share and train.evaluate_every, or "
+            "leave the target out"
         )
 
 

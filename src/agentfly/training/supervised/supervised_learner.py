@@ -1,8 +1,11 @@
 """Supervised updates: raise the likelihood of given samples, in an order fixed by a seed."""
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -11,10 +14,41 @@ from agentfly.config import TrainSettings
 from agentfly.training.learner.memory import Memory, estimate_memory, report_out_of_memory
 from agentfly.training.learner.optimizer import Optimizer, learning_rate
 from agentfly.training.learner.pack import PackedRow, pack
-from agentfly.training.learner.packed_forward import Forward, targets_of
+from agentfly.training.learner.packed_forward import Forward, targets_of, trained_positions
 from agentfly.training.learner.policy import Policy
 from agentfly.training.learner.step_metrics import StepRecorder
 from agentfly.types import Sample, Seed, StepMetrics
+
+MIN_TURNS = 20
+"""Fewer held-out turns at one place in the conversation say too little about it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imitation:
+    """How well held-out conversations are imitated.
+
+    >>> imitation = Imitation(loss=0.1, exact_turns=((0.9,) * 20, (0.5,) * 20, (0.1,)))
+    >>> round(imitation.exact, 3), imitation.exact_at_worst_place
+    (0.685, 0.5)
+    """
+
+    loss: float
+    """Mean negative log-likelihood of the demonstrated tokens."""
+    exact_turns: tuple[tuple[float, ...], ...]
+    """Probabilities that a turn is sampled token for token: of all first turns, of all second
+    ones, and so on."""
+
+    @property
+    def exact(self) -> float:
+        """Mean probability that a turn is sampled token for token as it was demonstrated."""
+        every = [*chain.from_iterable(self.exact_turns)]
+        return fmean(every) if every else 0.0
+
+    @property
+    def exact_at_worst_place(self) -> float:
+        """The same at the place in the conversation (first turn, second, …) where it is lowest."""
+        enough = [turns for turns in self.exact_turns if len(turns) >= MIN_TURNS]
+        return min(map(fmean, enough), default=self.exact)
 
 
 class SupervisedLearner:
@@ -44,16 +78,29 @@ class SupervisedLearner:
         record = StepRecorder()
         lr = learning_rate(self.step, self._train)
         with record.timing("update"), report_out_of_memory(self._train):
-            loss = self._likelihood(samples, backward=True)
+            count = max(1, _trained(samples))
+            loss = sum(self._row(row, samples, count) for row in self._rows(samples))
             record.updates.append(self._optimizer.update(lr))
         self.step += 1
         record.counts |= {"loss": loss, "lr": lr, "trained_tokens": _trained(samples)}
         return record.step_metrics()
 
     @torch.no_grad()
-    def evaluate(self, samples: Sequence[Sample]) -> float:
-        """Return the mean negative log-likelihood of the trained tokens."""
-        return self._likelihood(samples, backward=False)
+    def evaluate(self, samples: Sequence[Sample]) -> Imitation:
+        """Measure how well samples are imitated that were not trained on."""
+        total = 0.0
+        by_place: defaultdict[int, list[float]] = defaultdict(list)
+        for row in self._rows(samples):
+            targets = targets_of(row, samples, self._policy.device)
+            logprobs = iter(self._forward.logprobs(row, targets).tolist())
+            for place in row.places:
+                for turn, logprob in _by_turn(samples[place.sample], logprobs).items():
+                    by_place[turn].append(math.exp(logprob))
+                    total += logprob
+        return Imitation(
+            loss=-total / max(1, _trained(samples)),
+            exact_turns=tuple(tuple(by_place[turn]) for turn in sorted(by_place)),
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that is needed to continue, besides the policy's own weights."""
@@ -64,20 +111,23 @@ class SupervisedLearner:
         self.step = state["step"]
         self._optimizer.load_state_dict(state["optimizer"])
 
-    def _likelihood(self, samples: Sequence[Sample], *, backward: bool) -> float:
+    def _rows(self, samples: Sequence[Sample]) -> list[PackedRow]:
         share = self._train.share_prefixes and self._forward.body.shares_prefixes
-        rows = pack(samples, budget=self._train.tokens_per_microbatch, share=share)
-        count = max(1, _trained(samples))
-        return sum(self._row(row, samples, count, backward=backward) for row in rows)
+        return pack(samples, budget=self._train.tokens_per_microbatch, share=share)
 
-    def _row(
-        self, row: PackedRow, samples: Sequence[Sample], count: int, *, backward: bool
-    ) -> float:
+    def _row(self, row: PackedRow, samples: Sequence[Sample], count: int) -> float:
         targets = targets_of(row, samples, self._policy.device)
         loss = -self._forward.logprobs(row, targets).sum() / count
-        if backward:
-            loss.backward()
+        loss.backward()
         return loss.item()
+
+
+def _by_turn(sample: Sample, logprobs: Iterator[float]) -> dict[int, float]:
+    """Take the log-probabilities of a sample's tokens, and sum them for each turn."""
+    sums: defaultdict[int, float] = defaultdict(float)
+    for position in trained_positions(sample):
+        sums[sample.turn_index[position]] += next(logprobs)
+    return sums
 
 
 def _trained(samples: Sequence[Sample]) -> int:
