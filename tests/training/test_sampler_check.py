@@ -39,8 +39,8 @@ def change(trained: Policy) -> None:
 class Forgetful(FolderEngine):
     """Leaves some tensors as they were, as a server does that finds no place for their names."""
 
-    def __init__(self, model: Any, forgets: str) -> None:
-        super().__init__(untied(model))
+    def __init__(self, model: Any, forgets: str, **options: Any) -> None:
+        super().__init__(untied(model), **options)
         self._forgets = forgets
         self._old = {n: t.clone() for n, t in model.state_dict().items() if forgets in n}
 
@@ -85,6 +85,35 @@ async def test_an_engine_that_takes_everything_agrees(tmp_path: Path) -> None:
         for version in (1, 2, 3):
             change(trained)
             await publisher.publish(version)
+    await engine.close()
+
+
+@pytest.fixture
+def no_least_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare by rounding alone: this small model rounds by less than the least bound."""
+    monkeypatch.setattr("agentfly.training.sampler_check.ROUNDED_BOUND", 0.0)
+
+
+@pytest.mark.usefixtures("no_least_bound")
+async def test_an_engine_may_round_about_as_much_as_the_learner(tmp_path: Path) -> None:
+    trained = policy(precision="bfloat16")
+    engine = FolderEngine(trained.causal_lm, dtype=torch.bfloat16)
+    async with publishing_of(trained, engine, tmp_path / "published", ALWAYS) as publisher:
+        await publisher.publish_first(0)
+        change(trained)
+        await publisher.publish(1)
+    await engine.close()
+
+
+@pytest.mark.usefixtures("no_least_bound")
+async def test_a_stale_head_stands_out_from_rounding(tmp_path: Path) -> None:
+    trained = policy(precision="bfloat16")
+    engine = Forgetful(trained.causal_lm, "lm_head", dtype=torch.bfloat16)
+    async with publishing_of(trained, engine, tmp_path / "published", ALWAYS) as publisher:
+        await publisher.publish_first(0)
+        change(trained)
+        with pytest.raises(RunError, match="Suspect lm_head"):
+            await publisher.publish(1)
     await engine.close()
 
 

@@ -154,7 +154,7 @@ class EngineSettings(Settings):
     engine with its own copy of the weights. The first two versions are always compared."""
     max_logprob_error: float | None = Field(default=None, gt=0)
     """Maximum mean difference of log-probabilities before the run ends; by default 0.002 if both
-    compute in float32, else 0.05."""
+    compute in float32, else twice what the learner's own rounding makes, and at least 0.05."""
     options: dict[str, Any] = {}
     """Options of your own engine, which gets them in its `EngineSpec`."""
 
