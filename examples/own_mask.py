@@ -25,7 +25,7 @@ def calculator(expression: str) -> int:
 
 if __name__ == "__main__":
     agent = Agent("tiny", tools=[calculator], sampling=SamplingParams(temperature=0, max_tokens=48))
-    rows = [{"question": "What is 57*83?"}, {"question": "What is 57+83?"}]
+    rows = [{"question": "What is 57*83?"}, {"question": "What is 64+28?"}]
     for trajectory in agent.run_sync(rows, max_turns=1).trajectories:
         (turn,) = trajectory.turns
         (kept,) = apply_mask(no_failed_turns, trajectory.turns)
