@@ -13,7 +13,9 @@ import pytest
 from agentfly.observe import read_metrics, read_trajectories
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "quickstart_vllm.toml"
-STEPS = 6
+STEPS = 30
+"""The most that it may take: the first steps often have no solved chain to learn from."""
+TARGET = 0.5
 KILLED_AFTER = 2
 
 pytestmark = [
@@ -29,7 +31,7 @@ def start(folder: Path, *more: str, steps: int = STEPS) -> "subprocess.Popen[byt
     changes = [
         f"folder={folder}",
         f"train.steps={steps}",
-        "rollout.num_chains=6",
+        f"train.target_reward={TARGET}",
         "eval.at_start=false",
         "eval.at_end=false",
         *more,
@@ -93,8 +95,7 @@ def test_it_learns_though_its_server_is_killed(tmp_path: Path) -> None:
     file = folder / "trajectories" / f"step_{KILLED_AFTER + 1}.jsonl"
     assert any(chain.attempt for chain in read_trajectories(file)), "some were tried again"
     measured = rewards(folder)
-    assert len(measured) == STEPS or sum(measured[-3:]) / 3 >= 0.95
-    assert sum(measured[-3:]) / 3 >= sum(measured[:3]) / 3 + 0.2
+    assert sum(measured[-3:]) / 3 >= max(TARGET, sum(measured[:3]) / 3 + 0.2)
     assert not [pid for pid, _, session in processes() if session in (first, second)]
     assert not (folder / "published").exists()
 
