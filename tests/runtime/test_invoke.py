@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any
+from xmlrpc.client import ServerProxy
 
 import pytest
 from tests.patience import PATIENCE
@@ -54,6 +55,7 @@ def test_is_async_looks_through_partials_and_objects() -> None:
     assert is_async(Callable1())
     assert not is_async(lambda: later())
     assert not is_async(len)
+    assert not is_async(ServerProxy("http://localhost:1").add), "an object with every attribute"
 
 
 async def test_a_synchronous_function_runs_elsewhere() -> None:

@@ -5,6 +5,7 @@ import functools
 import inspect
 import logging
 import math
+import types
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -69,7 +70,7 @@ def is_async(function: Callable[..., Any]) -> bool:
     while isinstance(function, functools.partial):
         function = function.func
     code = getattr(function, "__code__", None)
-    if code is not None and code.co_flags & inspect.CO_COROUTINE:
+    if isinstance(code, types.CodeType) and code.co_flags & inspect.CO_COROUTINE:
         return True  # the usual case, without the detours of `inspect`
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - the method itself is wanted
