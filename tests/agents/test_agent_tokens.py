@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from tests.agents.scripts import call, engine
 
-from agentfly import Agent, Limits, SamplingParams, StopReason, tool
+from agentfly import Agent, Context, Limits, SamplingParams, StopReason, tool
 from agentfly.chat import CHATML, CHATML_TOKENS, ByteTokenizer, ChatTemplate
 from agentfly.engines import ScriptedEngine
 from agentfly.types import (
@@ -35,6 +35,7 @@ class Watching(ScriptedEngine):
         super().__init__(script, tokenizer=ByteTokenizer(CHATML_TOKENS))
         self.prompts: list[tuple[int, ...]] = []
         self.completions: list[Completion] = []
+        self.seeds: list[int] = []
 
     async def sample(
         self,
@@ -46,6 +47,7 @@ class Watching(ScriptedEngine):
         on_token: OnToken | None = None,
     ) -> Completion:
         self.prompts.append(tuple(prompt_ids))
+        self.seeds.append(request.seed.value)
         completion = await super().sample(
             prompt_ids, params, request=request, deadline=deadline, on_token=on_token
         )
@@ -134,6 +136,26 @@ async def test_versions_and_temperature_are_in_the_record() -> None:
         assert turn.temperature == 0.7
         assert turn.completion is not None
         assert set(turn.completion.version_of_each()) == {5}
+
+
+async def test_every_turn_and_every_call_has_a_seed_of_its_own_and_always_the_same() -> None:
+    @tool
+    def draw(context: Context) -> str:
+        """Draw a number."""
+        drawn.append(context.seed.value)
+        return "drawn"
+
+    async def seeds() -> tuple[list[int], list[int]]:
+        drawn.clear()
+        model = Watching([call("draw") + call("draw"), call("draw"), "Done."])
+        await Agent(model, tools=[draw]).run(["Draw."])
+        return model.seeds, list(drawn)
+
+    drawn: list[int] = []
+    turns, calls = await seeds()
+    assert len({*turns, *calls}) == 3 + 3
+    again, calls_again = await seeds()
+    assert (again, sorted(calls_again)) == (turns, sorted(calls))
 
 
 async def test_chains_of_a_group_have_seeds_and_ids_of_their_own() -> None:

@@ -66,6 +66,20 @@ def chatml() -> TemplateRenderer:
     return renderer_of(CHATML, "<|im_start|>", "<|im_end|>")
 
 
+def test_words_for_an_empty_result_may_name_the_call() -> None:
+    source = CHATML.replace(
+        "{{ m.content }}",
+        "{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function|tojson }}{% endfor %}"
+        "{% if m.role == 'tool' and not m.content %}"
+        "{{ messages[loop.index0 - 1].tool_calls[0].function.name }} returned nothing"
+        "{% endif %}",
+    )
+    renderer = renderer_of(source, "<|im_start|>", "<|im_end|>")
+    call = '<tool_call>{"name": "add", "arguments": {}}</tool_call><|im_end|>'
+    assert "add returned nothing" in follow(renderer, call, result(""))
+    assert "returned nothing" not in follow(renderer, call, result("7"))
+
+
 NEXT = "<|im_start|>user\nAnd then?<|im_end|>\n<|im_start|>assistant\n"
 
 

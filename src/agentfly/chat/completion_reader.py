@@ -40,7 +40,8 @@ class CompletionReader:
     """Texts that belong to the end token behind them, the longest first."""
     call_ends: Mapping[int, str] = field(default_factory=dict)
     """End tokens that close a call too, as `<|tools_suffix|>` does in Apertus, and their text."""
-    _mark_at_head: re.Pattern[str] = field(init=False)
+    _mark_at_head: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    """Matches completions that begin with a mark of reasoning."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_mark_at_head", mark_at_head(self.marks.reasoning))

@@ -82,9 +82,10 @@ def split_reasoning(
 
 
 def mark_at_head(marks: Sequence[ReasoningMarks]) -> re.Pattern[str]:
-    """Match the texts that begin with a mark, after white space or not.
+    """Return a pattern that matches texts which begin with a mark, after white space or not.
 
-    In all others `split_reasoning` finds none, unless the prompt opens it.
+    In all others `split_reasoning` finds none, unless the prompt opens it. A mark may itself begin
+    with white space, so it is also tried before any is skipped.
     """
     texts = "|".join(re.escape(text) for mark in marks for text in (mark.opening, mark.closing))
     return re.compile(rf"(?:{texts})|\s*+(?:{texts})")

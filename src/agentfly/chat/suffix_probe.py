@@ -222,7 +222,9 @@ class SuffixProbe:
             arranged = [replace(m, content=mark(i)) for i, m in enumerate(arrange(replies))]
             for turn in self._turns(arranged):
                 try:
-                    return self._cheapest(arrange, (*lead, turn), arranged, tools)
+                    # With a history, a skeleton is used once.
+                    find = self._cheapest if lead == (_QUESTION,) else self._measure
+                    return find(arrange, (*lead, turn), arranged, tools)
                 except ConfigError as error:
                     refusals.append(str(error))
         roles = ", ".join(reply.role for reply in replies)
@@ -258,9 +260,17 @@ class SuffixProbe:
                 bare = self._measure(arrange, turns, replies, ())
             except ConfigError:
                 continue
-            if (bare.fixed, bare.end) == (full.fixed, full.end):
+            same = (bare.fixed, bare.end) == (full.fixed, full.end)
+            if same and self._emptied(bare, replies) == self._emptied(full, replies):
                 return bare
         return full
+
+    def _emptied(self, skeleton: Skeleton, replies: Sequence[Message]) -> str | None:
+        """Return what replies without text give; None if the template words the probe otherwise."""
+        try:
+            return self._rest(skeleton, [replace(reply, content="") for reply in replies])
+        except _WordedOtherwiseError:
+            return None
 
     def _measure(
         self,

@@ -42,7 +42,7 @@ class TimeLimit:
         return self.clock.now() >= self.deadline
 
     def enforced(self) -> asyncio.Timeout:
-        """Raise TimeoutError in the body when the limit is reached."""
+        """Return a timeout that raises TimeoutError in its body when the limit is reached."""
         self._timeout = self.clock.timeout_at(self._end)
         return self._timeout
 
