@@ -90,6 +90,82 @@ async def test_a_built_in_name_that_is_tested_is_the_codes(source: str, right: s
     assert passed(await judge("x = 1", [raising])) == [False], "missing is no expected error"
 
 
+DATA, MATH = "data = [2, 1]", "import math"
+OWN_SORTED = "def sorted(x): return [min(x), max(x)]"
+OWN_SUM = "def sum(x): return x[0] + x[1]"
+
+
+@pytest.mark.parametrize(
+    ("setup", "sources", "right"),
+    [
+        (DATA, ["assert sorted(data) == [1, 2]"], OWN_SORTED),
+        (MATH, ["assert math.isclose(sum([1.0, 2.0]), 3.0)"], OWN_SUM),
+        ("from math import *", ["assert isclose(sum([1.0, 2.0]), 3.0)"], OWN_SUM),
+        ("", ["x = [2, 1]", "assert sorted(x) == [1, 2]"], OWN_SORTED),
+        ("", ["s = sorted\nassert s([2, 1]) == [1, 2]"], OWN_SORTED),
+        ("", ["assert callable(f)"], SQUARE),
+        ("", ["assert f(2) == 4", "assert 1 == 1"], SQUARE),
+        ("def run(x): return f(x)", ["assert max([run(2)]) == 4"], SQUARE),
+        ("def f(x): return x * x", ["assert f(2) == 4"], SQUARE),
+        ("", ["def check(g): assert g(2) == 4", "check(f)"], SQUARE),
+        ("from math import *", ["assert isclose(f(2), 4)"], SQUARE),
+        ("", ["x = [2]", "y = list(map(abs, x))", "assert f(x[0]) == y[0] + 2"], SQUARE),
+        ("def same(f): return f", ["assert same(max([f(2)])) == 4"], SQUARE),
+        ("def same(f): return f", ["y = f(2)", "assert max([y]) == 4"], SQUARE),
+    ],
+)
+async def test_nothing_written_passes_no_test(setup: str, sources: list[str], right: str) -> None:
+    cases = [Check(source=source) for source in sources]
+    named = "f" if "def f(" in setup else None
+    assert passed(await judge(right, cases, setup=setup, entry_point=named)) == [True] * len(cases)
+    verdict = await judge("x = 1", cases, setup=setup, entry_point=named)
+    assert passed(verdict) == [False] * len(cases)
+
+
+@pytest.mark.parametrize(
+    ("setup", "expression", "expected", "right"),
+    [
+        (DATA, "sorted(data)", [1, 2], OWN_SORTED),
+        (MATH, "math.isclose(sum([1.0, 2.0]), 3.0)", True, OWN_SUM),
+        ("def f(x): return 0", "f(3)", 9, SQUARE),
+        ("def run(x): return f(x)", "max([run(3)])", 9, SQUARE),
+        ("from math import *", "isclose(f(3), 9)", True, SQUARE),
+        ("", "True or f(3)", True, SQUARE),
+    ],
+)
+async def test_nothing_written_passes_no_call(
+    setup: str, expression: str, expected: object, right: str
+) -> None:
+    case = Call(expression=expression, accepted=(expected,))
+    assert passed(await judge(right, [case], setup=setup)) == [True]
+    assert passed(await judge("x = 1", [case], setup=setup)) == [False]
+
+
+@pytest.mark.parametrize(
+    ("setup", "case"),
+    [
+        ("", Check(source="assert 1 == 1")),
+        ("", Call(expression="1", accepted=(1,))),
+        (DATA, Call(expression="data", accepted=([2, 1],))),
+        ("def f(x): return x * x", Check(source="assert f(2) == 4")),
+        ("from math import *", Check(source="assert isclose(1.0, 1.0)")),
+        ("from math import *", Call(expression="isclose(1.0, 1.0)", accepted=(True,))),
+    ],
+)
+async def test_a_test_that_uses_nothing_of_the_code_fails_for_all_code(
+    setup: str, case: Case
+) -> None:
+    for code in ("x = 1", "import math\ndata = [2, 1]"):
+        verdict = await judge(code, [case], setup=setup)
+        assert verdict.problems == ("the test uses nothing that the code defines",)
+
+
+async def test_results_of_earlier_tests_count_only_after_a_call() -> None:
+    cases = [Check(source="y = [1] if True else f(3)"), Check(source="assert y == [1]")]
+    assert passed(await judge("x = 1", cases)) == [False, False]
+    assert passed(await judge("x = 1", [*cases, Check(source="f(1)")])) == [False] * 3
+
+
 async def test_a_built_in_name_beside_the_codes_is_pythons() -> None:
     cases = [Check(source="assert sorted(f([2, 1])) == [1, 2]"), Check(source="y = f([3])")]
     cases += [Check(source="assert len(y) == 1 and sum(y) == 3")]
@@ -240,6 +316,7 @@ async def test_a_crash_of_the_machinery_is_no_verdict(monkeypatch: pytest.Monkey
     [
         ("f(lambda: 1)", "", "gives the code something that is no plain value"),
         ("f(1)", "1 / 0", "setup fails"),
+        ("f(1)", "def", "setup fails: it is not Python"),
     ],
 )
 async def test_a_task_that_can_not_be_judged_is_no_zero(

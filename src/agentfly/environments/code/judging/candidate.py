@@ -1,10 +1,12 @@
 """The code under test, in its own sandbox, which gets calls and never expected values."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from agentfly.environments.code.judging.literal import NotPlainError, read_value
+from agentfly.environments.code.judging.tested_names import reference
 from agentfly.errors import RewardError, ToolError
 from agentfly.sandbox import CellResult, CellStatus, PythonSandbox
 from agentfly.types import Seed
@@ -46,12 +48,20 @@ class Candidate:
     """Evaluates calls of the code or runs it as a program, within a total time limit."""
 
     def __init__(
-        self, sandbox: PythonSandbox, *, code: str, setup: str, total_seconds: float
+        self,
+        sandbox: PythonSandbox,
+        *,
+        code: str,
+        setup: str,
+        entry_point: str | None,
+        total_seconds: float,
     ) -> None:
         self._sandbox = sandbox
         self._setup = setup
+        self._entry_point = entry_point
         self._code = code
         self._defined = False
+        self._found: set[str] = set()
         self._objects = 0
         self._broken: Answer | None = None
         self._end = asyncio.get_running_loop().time() + total_seconds
@@ -73,6 +83,17 @@ class Candidate:
         if keep_objects and result.ok and answer.problem is not None:
             return await self._keep(answer)
         return answer
+
+    async def defines_any(self, names: Iterable[str]) -> bool:
+        """Return whether one of these names is there once the code has run."""
+        for name in sorted(names):
+            if name not in self._found:
+                answer = await self.call(reference(name), keep_objects=True)
+                if answer.problem is not None and answer.object_name is None:
+                    continue
+                self._found.add(name)
+            return True
+        return False
 
     async def _keep(self, answer: Answer) -> Answer:
         """Keep the last value under a name of its own."""
@@ -101,6 +122,8 @@ class Candidate:
         await self._sandbox.reset(None, _SEED)
         await self._prepare(_AS_MODULE)
         await self._prepare(self._setup)
+        if self._entry_point is not None:  # An outline in the setup is not the code's.
+            await self._prepare(f"globals().pop({self._entry_point!r}, None)")
         result = await self._sandbox.run(self._code)
         if result.ok and result.exit_code is None:
             return None

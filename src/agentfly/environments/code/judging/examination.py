@@ -2,24 +2,20 @@
 
 import inspect
 import re
-from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
 from agentfly.environments.code.judging import examiner, writing
 from agentfly.environments.code.judging.candidate import OBJECT_PREFIX, Answer, Candidate
 from agentfly.environments.code.judging.literal import NotPlainError, read_value
-from agentfly.environments.code.judging.tested_names import (
-    defined_names,
-    free_names,
-    is_missing,
-    judged_builtins,
-    reference,
-)
+from agentfly.environments.code.judging.tested_names import TestedNames, is_missing, reference
 from agentfly.environments.code.judging.writing import write_value
 from agentfly.errors import RewardError
 from agentfly.sandbox import PythonSandbox
 from agentfly.types import Seed
+
+UNUSED = "the test uses nothing that the code defines"
+"""Verdict on a test that would pass without any code."""
 
 
 class Examination:
@@ -31,24 +27,26 @@ class Examination:
         candidate: Candidate,
         *,
         setup: str,
-        sources: Iterable[str],
+        names: TestedNames,
         entry_point: str | None,
     ) -> None:
         self._sandbox = sandbox
         self._candidate = candidate
-        names = sorted(free_names("\n".join(sources)))
-        self._setup = setup
-        self._entry_point = entry_point
-        self._opening = f"examiner = Examiner({setup!r}, {names!r}, {entry_point!r})"
+        self._names = names
+        forwarded = sorted(names.forwarded)
+        self._opening = f"examiner = Examiner({setup!r}, {forwarded!r}, {entry_point!r})"
+        self._calls = 0
         self._is_open = False
 
     async def run_test(self, source: str) -> str | None:
         """Run a test; return why it failed, None if it passed."""
         if not self._is_open:
             await self._open()
-        builtin_names = sorted(judged_builtins(source, defined=self._defined()))
+        builtin_names = sorted(self._names.builtins_of_check(source))
         event = await self._ask(f"examiner.start({source!r}, {builtin_names!r})")
+        calls_before = self._calls
         while event[0] == "called":
+            self._calls += 1
             _, target, rest = event
             answer = await self._candidate.call(reference(target) + rest, keep_objects=True)
             event = await self._ask(f"examiner.resume({_written(answer, name=target)})")
@@ -57,12 +55,16 @@ class Examination:
                 f"the test can't be judged: it gives the code something that is no plain value: "
                 f"{event[1]}"
             )
-        return None if event[0] == "passed" else str(event[1])
+        if event[0] != "passed":
+            return str(event[1])
+        return None if self._calls > calls_before or await self._reads_code(source) else UNUSED
 
-    def _defined(self) -> frozenset[str]:
-        """Return the names that are the tests' own; the setup is Python, since it ran."""
-        own = {self._entry_point} if self._entry_point else set()
-        return defined_names(self._setup) | own
+    async def _reads_code(self, source: str) -> bool:
+        """Return whether a test without calls uses results of earlier ones, or a name alone."""
+        names = self._names.of_check(source)
+        if self._calls and names - self._names.forwarded:
+            return True
+        return await self._candidate.defines_any(names & self._names.forwarded)
 
     async def _open(self) -> None:
         await self._sandbox.reset(None, Seed(0))

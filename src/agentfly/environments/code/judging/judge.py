@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentfly.environments.code.judging.candidate import Answer, Candidate
-from agentfly.environments.code.judging.examination import Examination
+from agentfly.environments.code.judging.examination import UNUSED, Examination
 from agentfly.environments.code.judging.literal import MAX_CHARACTERS, same
-from agentfly.environments.code.judging.tested_names import judged_builtins, with_references
+from agentfly.environments.code.judging.tested_names import TestedNames, with_references
 from agentfly.errors import ConfigError, EnvError, RewardError
 from agentfly.sandbox import PythonSandbox, SandboxLimits
 from agentfly.sandbox.cell_result import harmless
@@ -133,23 +133,44 @@ async def judge(
         RewardError: A test can't be judged, or no sandbox is available.
     """
     _require_cases(cases)
-    sources = [case.source for case in cases if isinstance(case, Check)]
+    names = _tested_names(code, cases, setup, entry_point)
     try:
         async with AsyncExitStack() as stack:
             candidate = Candidate(
-                _made(sandbox, stack), code=code, setup=setup, total_seconds=total_seconds
+                _made(sandbox, stack),
+                code=code,
+                setup=setup,
+                entry_point=entry_point,
+                total_seconds=total_seconds,
             )
             examination = Examination(
                 _made(sandbox, stack),
                 candidate,
                 setup=setup,
-                sources=sources,
+                names=names,
                 entry_point=entry_point,
             )
-            problems = [await _problem(case, candidate, examination) for case in cases]
+            problems = [await _problem(case, candidate, examination, names) for case in cases]
     except EnvError as error:
         raise RewardError(f"the code could not be judged: {error}") from error
-    return Verdict(problems=tuple(problems))
+    return Verdict(problems=tuple(_settled(problems)))
+
+
+def _tested_names(
+    code: str, cases: Sequence[Case], setup: str, entry_point: str | None
+) -> TestedNames:
+    sources = [case.source for case in cases if isinstance(case, Check)]
+    try:
+        return TestedNames(code=code, setup=setup, sources=sources, entry_point=entry_point)
+    except (SyntaxError, ValueError) as error:
+        raise RewardError(f"the task's setup fails: it is not Python: {error}") from error
+
+
+def _settled(problems: list[str | None]) -> list[str | None]:
+    """Let tests that don't use the code, such as `data = [2, 1]`, pass only with ones that do."""
+    if None not in problems:
+        return problems
+    return [None if problem == UNUSED else problem for problem in problems]
 
 
 def _require_cases(cases: Sequence[object]) -> None:
@@ -168,24 +189,25 @@ def _made(sandbox: EnvSpec, stack: AsyncExitStack) -> PythonSandbox:
     return made
 
 
-async def _problem(case: Case, candidate: Candidate, examination: Examination) -> str | None:
+async def _problem(
+    case: Case, candidate: Candidate, examination: Examination, names: TestedNames
+) -> str | None:
     match case:
         case Call():
-            names = judged_builtins(case.expression)
-            answer = await candidate.call(with_references(case.expression, names))
-            return _call_problem(case, answer)
+            return await _call_problem(case, candidate, names.of_call(case.expression))
         case Check():
             return await examination.run_test(case.source)
         case Program():
             return _program_problem(case, await candidate.run(case.stdin))
 
 
-def _call_problem(case: Call, answer: Answer) -> str | None:
+async def _call_problem(case: Call, candidate: Candidate, names: set[str]) -> str | None:
+    answer = await candidate.call(with_references(case.expression, names))
     if answer.problem is not None:
         return f"{case.expression}: {answer.problem}"
-    if any(same(answer.value, expected) for expected in case.accepted):
-        return None
-    return f"{case.expression} gave {answer.value!r}"
+    if not any(same(answer.value, expected) for expected in case.accepted):
+        return f"{case.expression} gave {answer.value!r}"
+    return None if await candidate.defines_any(names) else UNUSED
 
 
 def _program_problem(case: Program, answer: Answer) -> str | None:
