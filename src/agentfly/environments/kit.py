@@ -3,12 +3,42 @@
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args, get_origin
+
+from pydantic import ValidationInfo, field_validator
 
 from agentfly.config import Settings
 from agentfly.environments.player import Player
 from agentfly.runtime.http.address import Listen
 from agentfly.types import EnvSpec, Reward, Tool
+
+
+class EnvironmentOptions(Settings):
+    """Base of the options of built-in environments: one value is taken for a list of one."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: Any, info: ValidationInfo) -> Any:
+        """Take `tasks=boil` and `tasks=boil,find-plant` for lists."""
+        field = cls.model_fields[info.field_name or ""].annotation
+        if get_origin(field) is tuple:
+            return _listed(value, get_args(field)[0])
+        kinds = [kind for kind in get_args(field) if get_origin(kind) is tuple]
+        is_list = bool(kinds) and isinstance(value, str) and "," in value
+        return _listed(value, get_args(kinds[0])[0]) if is_list else value
+
+
+def _listed(value: Any, kind: Any) -> Any:
+    """Return a single value, or several between commas, as a tuple; any other value unchanged.
+
+    >>> _listed("boil,find-plant", str), _listed(2, int), _listed([1], int)
+    (('boil', 'find-plant'), (2,), [1])
+    """
+    if isinstance(value, str):
+        known = {str(one): one for one in get_args(kind)}
+        return tuple(known.get(part.strip(), part.strip()) for part in value.split(",") if part)
+    return (value,) if isinstance(value, int) and not isinstance(value, bool) else value
+
 
 Options = TypeVar("Options", bound=Settings)
 

@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from agentfly.config import Settings
 from agentfly.environments.alfworld.engine import textworld
 from agentfly.environments.alfworld.engine.goal import TASK_TYPES, TaskType
 from agentfly.environments.alfworld.environment import Alfworld, AlfworldTextWorld
@@ -14,7 +13,7 @@ from agentfly.environments.alfworld.official_games import GoalText
 from agentfly.environments.alfworld.players import expert, gold, random
 from agentfly.environments.alfworld.tasks import generated_rows, official_rows
 from agentfly.environments.index import INDEX
-from agentfly.environments.kit import EnvironmentDefinition, Kit
+from agentfly.environments.kit import EnvironmentDefinition, EnvironmentOptions, Kit
 from agentfly.errors import ConfigError
 from agentfly.rewards import reward
 from agentfly.tools import tool
@@ -54,7 +53,7 @@ def commands(env: Alfworld) -> str:
     return ", ".join(env.commands())
 
 
-class AlfworldOptions(Settings):
+class AlfworldOptions(EnvironmentOptions):
     """Games, observations and rewards of ALFWorld."""
 
     data: str | None = None

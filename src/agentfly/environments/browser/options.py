@@ -5,15 +5,15 @@ from typing import Literal, get_args
 
 from pydantic import Field, field_validator
 
-from agentfly.config import Settings
 from agentfly.environments.browser.address import parse_rules
+from agentfly.environments.kit import EnvironmentOptions
 
 SiteName = Literal["miniwob", "office", "webshop", "own"]
 ToolName = Literal["open", "click", "type", "select", "press", "scroll", "back", "read", "tabs"]
 TOOL_NAMES: tuple[ToolName, ...] = get_args(ToolName)
 
 
-class BrowserOptions(Settings):
+class BrowserOptions(EnvironmentOptions):
     """Site, tasks and observations of the browser."""
 
     site: SiteName = "miniwob"

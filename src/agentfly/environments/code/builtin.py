@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from agentfly.config import Settings
 from agentfly.environments.code import tools
 from agentfly.environments.code.judging.literal import MAX_CHARACTERS
 from agentfly.environments.code.players import gold, make_expert
@@ -26,7 +25,7 @@ from agentfly.environments.code.tasks import (
 from agentfly.environments.code.tasks.program_template import Row, is_held_out
 from agentfly.environments.code.tools import OneShotPython
 from agentfly.environments.index import INDEX
-from agentfly.environments.kit import EnvironmentDefinition, Kit
+from agentfly.environments.kit import EnvironmentDefinition, EnvironmentOptions, Kit
 from agentfly.rewards import numeric_match
 from agentfly.sandbox import PythonSandbox, SandboxLimits
 from agentfly.types import EnvSpec, Tool
@@ -44,7 +43,7 @@ _NUMBER_PROMPT = "Compute with the tool. Then answer with the number alone."
 _PROGRAM_PROMPT = "Write and try the code with the tool. Then answer with the code in one block."
 
 
-class CodeOptions(Settings):
+class CodeOptions(EnvironmentOptions):
     """Options of the environment `code`: tasks, tool and limits."""
 
     tasks: Literal["math", "programs", "gsm8k", "humaneval", "mbpp", "apps"] = "math"

@@ -5,9 +5,8 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from agentfly.config import Settings
 from agentfly.environments.index import INDEX
-from agentfly.environments.kit import EnvironmentDefinition, Kit
+from agentfly.environments.kit import EnvironmentDefinition, EnvironmentOptions, Kit
 from agentfly.environments.scienceworld.environment import ScienceWorld, Shown
 from agentfly.environments.scienceworld.players import expert, gold, random
 from agentfly.environments.scienceworld.simulator import java
@@ -74,7 +73,7 @@ def valid(about: str, env: ScienceWorld) -> str:
     return f"{listed} and {more} more" if more > 0 else listed
 
 
-class ScienceWorldOptions(Settings):
+class ScienceWorldOptions(EnvironmentOptions):
     """Tasks, observations and limits of ScienceWorld."""
 
     tasks: tuple[str, ...] = Field(default=tuple(VARIATIONS), min_length=1)
@@ -97,12 +96,6 @@ class ScienceWorldOptions(Settings):
     """Maximum number of actions that take time."""
     max_turns: int = Field(default=100, ge=1)
     """Maximum number of turns, including those without a move."""
-
-    @field_validator("tasks", "simplifications", "show", mode="before")
-    @classmethod
-    def _one_or_several(cls, value: object) -> object:
-        """Take `find-plant` and `find-plant,boil` for lists."""
-        return tuple(filter(None, value.split(","))) if isinstance(value, str) else value
 
     @field_validator("tasks")
     @classmethod

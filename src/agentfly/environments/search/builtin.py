@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from agentfly.config import Settings
 from agentfly.environments.index import INDEX
-from agentfly.environments.kit import EnvironmentDefinition, Kit
+from agentfly.environments.kit import EnvironmentDefinition, EnvironmentOptions, Kit
 from agentfly.environments.player import Player, Say
 from agentfly.environments.search import players
 from agentfly.environments.search.backend import (
@@ -50,7 +49,7 @@ def _folder_or_address(index: str | Path) -> str | Path:
     return index if str(index).startswith((*HTTP, WEB)) else Path(index)
 
 
-class SearchOptions(Settings):
+class SearchOptions(EnvironmentOptions):
     """Options of the environment `search`."""
 
     questions: Path | None = None

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from agentfly.config import Settings
+from agentfly.environments.kit import EnvironmentOptions
 
 
 def _from_home(path: Path) -> Path:
@@ -16,7 +16,7 @@ def _from_home(path: Path) -> Path:
         raise ValueError(f"{error} Write the whole path instead of {str(path)!r}") from None
 
 
-class WebShopOptions(Settings):
+class WebShopOptions(EnvironmentOptions):
     """Catalog, goals, actions and observations of the shop."""
 
     data: Annotated[Path, AfterValidator(_from_home)] | None = None

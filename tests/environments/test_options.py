@@ -1,0 +1,46 @@
+"""Options of built-in environments that are lists."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from agentfly.environments import find_definition
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "given", "taken"),
+    [
+        ("browser", "held_out", "click-link", ("click-link",)),
+        ("browser", "tools", "click", ("click",)),
+        ("browser", "allow", "a.test", ("a.test",)),
+        ("browser", "tasks", "click-test,enter-text", ("click-test", "enter-text")),
+        ("browser", "tasks", "all", "all"),
+        ("alfworld", "task_types", "pick_and_place_simple", ("pick_and_place_simple",)),
+        ("code", "levels", 1, (1,)),
+        ("code", "levels", "1,3", (1, 3)),
+        ("code", "preload", "numpy, scipy", ("numpy", "scipy")),
+        ("search", "hops", 2, (2,)),
+        ("scienceworld", "tasks", "find-plant,boil", ("find-plant", "boil")),
+    ],
+)
+def test_one_value_or_several_between_commas_are_a_list(
+    name: str, key: str, given: object, taken: object
+) -> None:
+    options: Any = find_definition(name).options
+    assert getattr(options(**{key: given}), key) == taken
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "given"),
+    [
+        ("code", "levels", "4"),
+        ("code", "levels", True),
+        ("code", "levels", ""),
+        ("browser", "tools", "clik"),
+    ],
+)
+def test_a_value_that_a_list_does_not_take_is_refused(name: str, key: str, given: object) -> None:
+    options: Any = find_definition(name).options
+    with pytest.raises(ValidationError, match=key):
+        options(**{key: given})
