@@ -79,8 +79,8 @@ class ScienceWorldOptions(EnvironmentOptions):
     tasks: tuple[str, ...] = Field(default=tuple(VARIATIONS), min_length=1)
     """Which of the 30 tasks to use. The easiest is find-non-living-thing."""
     simplifications: tuple[Simplification, ...] = ()
-    """Simplifications of the tasks: `easy` is teleporting, open doors and containers, and
-    self-watering flower pots."""
+    """Simplifications of the tasks: `easy` is teleporting, open doors, self-watering flower pots,
+    and no electrical actions in tasks that need none."""
     eval_split: Literal["dev", "test"] = "dev"
     """Which variations are held out."""
     variations: int | None = Field(default=None, ge=1)
