@@ -201,8 +201,11 @@ def _post(url: str, path: str, body: object) -> dict[str, Any]:
         return read
 
 
-def spec(name: str, *parameters: str, kind: str = "string") -> ToolSpec:
-    properties = {parameter: {"type": kind} for parameter in parameters}
+def spec(name: str, *parameters: str, optional: tuple[str, ...] = ()) -> ToolSpec:
+    properties = {
+        parameter: {"type": "integer" if parameter in ("id", "number") else "string"}
+        for parameter in (*parameters, *optional)
+    }
     schema = {"type": "object", "properties": properties, "required": list(parameters)}
     return ToolSpec(name=name, description="", parameters=schema)
 
@@ -220,7 +223,18 @@ def spec(name: str, *parameters: str, kind: str = "string") -> ToolSpec:
         ("buy()", ("buy", {})),
         ("put(what=apple where=bowl)", ("put", {"what": "apple", "where": "bowl"})),
         ("put what=apple where='the bowl'", ("put", {"what": "apple", "where": "the bowl"})),
+        ("put apple bowl", ("put", {"what": "apple", "where": "bowl"})),
+        ("put 'an apple' bowl", ("put", {"what": "an apple", "where": "bowl"})),
+        ("put apple on the table", ("put", {"what": "apple", "where": "on the table"})),
+        ("put apple don't", ("put", {"what": "apple", "where": "don't"})),
+        ("put apple a=b", ("put", {"what": "apple", "where": "a=b"})),
         ("add 7", ("add", {"number": 7})),
+        ("type 3 hello you", ("type", {"id": 3, "text": "hello you"})),
+        ("press =", ("press", {"key": "="})),
+        ("press a b", ("press", {"key": "a b"})),
+        ("press key=Enter id=3", ("press", {"key": "Enter", "id": 3})),
+        ("scroll up", ("scroll", {"direction": "up"})),
+        ("scroll up 3", ("scroll", {"direction": "up", "id": 3})),
     ],
 )
 def test_a_line_names_the_tool_and_its_arguments(line: str, called: tuple[str, object]) -> None:
@@ -228,7 +242,10 @@ def test_a_line_names_the_tool_and_its_arguments(line: str, called: tuple[str, o
         spec("search", "query"),
         spec("buy"),
         spec("put", "what", "where"),
-        spec("add", "number", kind="integer"),
+        spec("add", "number"),
+        spec("type", "id", "text"),
+        spec("press", "key", optional=("id",)),
+        spec("scroll", optional=("direction", "id")),
     ]
     message = read_line(line, tools).message
     assert message is not None

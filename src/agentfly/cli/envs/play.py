@@ -175,8 +175,8 @@ def read_line(line: str, tools: Sequence[ToolSpec]) -> Typed:
 
     With one tool, the line goes to its parameter; with several, the first word names the tool:
     `search red mug`, `search[red mug]` or `search(red mug)`, and other lines go to a tool `act`,
-    if there is one. Several parameters are given as key=value. Without tools an environment takes
-    the words.
+    if there is one. Several parameters are given in their order, `type 3 two words`, or by name,
+    `type id=3 text="two words"`. Without tools an environment takes the words.
     """
     text = line.strip()
     if not text:
@@ -228,13 +228,40 @@ def _arguments(tool: ToolSpec, text: str) -> Mapping[str, Any]:
         return {}
     if not parameters:
         raise ValueError(f"it takes nothing, got {text!r}")
+    if len(parameters) == 1:
+        return {parameters[0]: _value(tool, parameters[0], text)}
     required = list(tool.parameters.get("required", ()))
-    if len(parameters) == 1 or (len(required) == 1 and "=" not in text):
-        return {(required or parameters)[0]: _value(tool, (required or parameters)[0], text)}
-    pairs = [part.partition("=") for part in shlex.split(text)]
-    if not all(equals for _, equals, _ in pairs):
+    given = _by_name(text, parameters) or _by_position(text, required or parameters)
+    if len(given) < len(required):
         raise ValueError(f"write {' '.join(f'{name}=…' for name in parameters)}")
-    return {key: _value(tool, key, value) for key, _, value in pairs}
+    return {key: _value(tool, key, value) for key, value in given.items()}
+
+
+def _by_name(text: str, parameters: Sequence[str]) -> dict[str, str]:
+    """Return the arguments of a line such as `id=3 text="two words"`; none if it is another."""
+    pairs = [part.partition("=") for part in _words(text)]
+    is_named = all(equals and key in parameters for key, equals, _ in pairs)
+    return {key: value for key, _, value in pairs} if is_named else {}
+
+
+def _by_position(text: str, parameters: Sequence[str]) -> dict[str, str]:
+    """Return the arguments of a line such as `3 two words`: the last one takes the rest.
+
+    >>> _by_position("3 two words", ["id", "text"]), _by_position("'a b' c", ["what", "where"])
+    ({'id': '3', 'text': 'two words'}, {'what': 'a b', 'where': 'c'})
+    """
+    most = len(parameters)
+    quoted = _words(text) if most > 1 else []
+    parts = quoted if len(quoted) == most else text.split(maxsplit=most - 1)
+    return dict(zip(parameters, parts, strict=False))
+
+
+def _words(text: str) -> list[str]:
+    """Split a line at its spaces, but not within quotes; one of `don't` has no end."""
+    try:
+        return shlex.split(text) if set(text) & set("\"'") else text.split()
+    except ValueError:
+        return text.split()
 
 
 def _value(tool: ToolSpec, parameter: str, text: str) -> Any:
