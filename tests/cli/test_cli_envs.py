@@ -7,7 +7,9 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 import time
+import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -51,6 +53,24 @@ def test_info_shows_options_tools_and_a_task() -> None:
     assert "levels = [1]" in shown
     assert "code_interpreter(code)" in shown
     assert '"question"' in shown
+
+
+def test_info_writes_the_given_options_as_settings() -> None:
+    shown = envs("info", "code", "tasks=programs", "levels=[1,2]").output
+    block = textwrap.dedent(shown[shown.index("  [[source]]") : shown.index("\ntool ")])
+    (source,) = tomllib.loads(block)["source"]
+    chosen = {"tasks": "programs", "levels": [1, 2]}
+    assert source == {"environment": "code", "options": chosen}
+    plain = envs("info", "code").output
+    assert "options =" not in plain
+
+
+def test_info_lists_the_tasks_of_the_chosen_site() -> None:
+    shown = envs("info", "browser", "site=office").output
+    assert "[all | learnable | lookup | extreme |" in shown
+    unknown = envs("info", "browser", "site=shop")
+    assert unknown.exit_code == 2
+    assert "part_chars" in unknown.output, "the options are listed all the same"
 
 
 def test_info_lists_the_values_of_options_and_takes_some() -> None:

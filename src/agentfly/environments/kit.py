@@ -1,6 +1,6 @@
 """Definitions of environments: everything that makes a source of tasks from a name."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, get_args, get_origin
@@ -83,3 +83,5 @@ class EnvironmentDefinition(Generic[Options]):
     make: Callable[[Options], Kit]
     requires: Callable[[], str | None] = lambda: None
     """Returns what is missing on this machine and how to install it; None if nothing is."""
+    names_of: Callable[[Options], Mapping[str, Sequence[str]]] = lambda _: {}
+    """Returns the values of those options that take names, where other options decide which."""

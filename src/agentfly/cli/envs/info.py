@@ -1,14 +1,16 @@
 """`agentfly envs info`: an environment's options, tools, prompt and one of its tasks."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
 import typer
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from agentfly.cli.command import cli_errors
+from agentfly.cli.command import cli_errors, read_options
 from agentfly.cli.envs.selection import Name, Options, select_environment, tasks_of
+from agentfly.config.toml_writer import toml_value
 from agentfly.environments import EnvironmentDefinition, find_definition
 
 _SHOWN = 400
@@ -20,9 +22,11 @@ def info(name: Name, options: Options = None) -> None:
     with cli_errors():
         definition = find_definition(name)
         typer.echo(f"{definition.summary}\n")
-        for line in _options(definition):
+        given = read_options(options)
+        for line in _options(definition, _names_of(definition, given)):
             typer.echo(line)
-        typer.echo(f'\nIn a run\'s settings:\n\n  [[source]]\n  environment = "{name}"\n')
+        typer.echo(f'\nIn a run\'s settings:\n\n  [[source]]\n  environment = "{name}"')
+        typer.echo(f"  options = {toml_value(given, 'options')}\n" if given else "")
         parts = select_environment(name, options)
         for tool in parts.tools:
             arguments = ", ".join(tool.spec.parameters.get("properties", {}))
@@ -35,11 +39,24 @@ def info(name: Name, options: Options = None) -> None:
         typer.echo(f"\na task: {_short(json.dumps(dict(task.fields), ensure_ascii=False))}")
 
 
-def _options(definition: EnvironmentDefinition) -> Iterator[str]:  # type: ignore[type-arg]
+def _names_of(
+    definition: EnvironmentDefinition[Any], given: Mapping[str, Any]
+) -> Mapping[str, Sequence[str]]:
+    """Return the names that options take; those of the defaults if an option can't be read."""
+    try:
+        return definition.names_of(definition.options.model_validate(given))
+    except ValidationError:
+        return definition.names_of(definition.options())
+
+
+def _options(
+    definition: EnvironmentDefinition[Any], names_of: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
     fields = definition.options.model_fields
     for key, field in fields.items():
         meaning = " ".join((field.description or "").split())
-        yield f"  {key} = {json.dumps(field.default, default=str)}   {meaning}{_allowed(field)}"
+        allowed = f" [{' | '.join(names_of[key])}]" if key in names_of else _allowed(field)
+        yield f"  {key} = {json.dumps(field.default, default=str)}   {meaning}{allowed}"
     if not fields:
         yield "  It has no options."
 

@@ -6,7 +6,7 @@ from typing import Any
 from agentfly.environments.browser.environment import BrowserSession
 from agentfly.environments.browser.options import BrowserOptions
 from agentfly.environments.browser.players import expert, random
-from agentfly.environments.browser.tasks import held_out_rows, training_rows
+from agentfly.environments.browser.tasks import held_out_rows, task_choices, training_rows
 from agentfly.environments.browser.tools import browser_tools
 from agentfly.environments.chromium_path import require_display
 from agentfly.environments.index import INDEX
@@ -64,4 +64,5 @@ BROWSER = EnvironmentDefinition(
     options=BrowserOptions,
     make=make_browser,
     requires=INDEX["browser"].requires,
+    names_of=task_choices,
 )

@@ -52,6 +52,17 @@ def chosen_tasks(options: BrowserOptions) -> list[str]:
     return list(dict.fromkeys(map(_look_up(options), names)))
 
 
+def task_choices(options: BrowserOptions) -> dict[str, tuple[str, ...]]:
+    """Return what the option `tasks` takes; nothing for a site without named tasks."""
+    if options.site == "office":
+        names = tuple(TASKS)
+    elif options.site == "miniwob" and miniwob.is_installed():
+        names = miniwob.task_names()
+    else:
+        return {}
+    return {"tasks": ("all", "learnable", *names)}
+
+
 def _look_up(options: BrowserOptions) -> Any:
     if options.site == "miniwob":
         return miniwob.look_up_task

@@ -33,6 +33,11 @@ _HIDDEN = ("#query", "#reward-display", "#click-canvas", "#sync-task-cover")
 
 
 @cache
+def is_installed() -> bool:
+    """Return whether the package with the pages is there."""
+    return find_spec("miniwob") is not None
+
+
 def pages_folder() -> Path:
     """Return the folder of all pages and what they load; the package itself is not imported."""
     found = find_spec("miniwob")
