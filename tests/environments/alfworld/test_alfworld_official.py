@@ -107,6 +107,19 @@ def test_unseen_games_are_held_out_on_request(tmp_path: Path, layout: str) -> No
     assert [each["id"].split("/")[-1] for each in rows] == ["trial_train", "trial_valid_unseen"]
 
 
+@pytest.mark.parametrize("there", ["train", "valid_seen"])
+def test_a_split_is_needed_only_when_it_is_used(tmp_path: Path, there: str) -> None:
+    as_lines(tmp_path, [row("trial_1") | {"split": there}], packed=False, split=there)
+    kit = make_alfworld(AlfworldOptions(data=str(tmp_path)))
+    used, other = kit.tasks, kit.eval_tasks
+    missing = "valid_seen"
+    if there == "valid_seen":
+        used, other, missing = other, used, "train"
+    assert len(list(used())) == 1
+    with pytest.raises(ConfigError, match=missing):
+        other()
+
+
 def test_a_game_nobody_described_says_so(tmp_path: Path) -> None:
     as_lines(tmp_path, [row("trial_1") | {"human": []}], packed=False)
     with pytest.raises(ConfigError, match=r'no goal in a person.*goal_text = "template"'):
