@@ -61,6 +61,35 @@ async def test_a_form_is_read_and_filled_in(session: BrowserSession, site: Local
     assert done.reward == 1.0
 
 
+async def test_nothing_is_typed_into_hidden_elements(
+    session: BrowserSession, site: LocalSite
+) -> None:
+    body = """<input aria-label="A"><input aria-label="B" class="later">
+        <select aria-label="List" class="later"><option>red<option>blue</select><p>Plain</p>
+        <div><input aria-label="C"></div><button onclick="
+        for (const one of document.querySelectorAll('.later')) one.style.visibility = 'hidden';
+        document.querySelector('div').inert = true">Hide</button>"""
+    changed = "[...document.querySelectorAll('.later')].map((one) => one.value).join() !== ',red'"
+    first = await start(session, site.task("/hiding", body, check=changed))
+    with ids_of(first) as find:
+        await session.click(find("Hide"))
+        await session.type(find('"A"'), "kept")
+        said = [
+            await session.type(find('"B"'), "secret"),
+            await session.select(find('"List"'), "blue"),
+            await session.press("x", find('"B"')),
+            await session.press("x", find("Plain")),
+            await session.type(find('"C"'), "secret"),
+        ]
+        shown = await session.read()
+    assert all(one.info.get("invalid") and not one.done for one in said)
+    for one, number in zip(said[:3], map(find, ('"B"', '"List"', '"B"')), strict=True):
+        assert one.observation.startswith(f"Element {number} is hidden now.")
+    assert all("does not take the focus" in one.observation for one in said[3:])
+    assert 'textbox "A" = "kept" (focused)' in shown.observation
+    assert "secret" not in shown.observation
+
+
 async def test_numbers_of_another_page_mean_nothing(
     session: BrowserSession, site: LocalSite
 ) -> None:

@@ -31,6 +31,7 @@ _PROBLEMS: Mapping[str, str] = {
     "read only": "Element {id} can't be changed.",
     "no field": "Element {id} is no field to type into.",
     "no list": "Element {id} is no list to select from: click it.",
+    "no focus": "Element {id} does not take the focus, so keys would go elsewhere.",
     "file": "Files can't be uploaded.",
     "no scroll": "Element {id} can't be scrolled.",
     "not a value": "Element {id} takes {example}.",

@@ -158,6 +158,8 @@
   const shown = (box) => box.width > 0.5 && box.height > 0.5;
   const size = (box) => `${Math.round(box.width)}x${Math.round(box.height)}`;
 
+  const visible = (el) => getComputedStyle(el).visibility === "visible" && shown(boxOf(el));
+
   // ------------------------------------------------------------------ the list of items
 
   class Walk {
@@ -474,6 +476,14 @@
     el.dispatchEvent(new Event("change", { bubbles: true }));
   };
 
+  // Gives an element the focus: keys and text go to whatever has it.
+  const takesFocus = (el) => {
+    el.focus();
+    const active = el.getRootNode().activeElement;
+    return Boolean(active) && (el.contains(active)
+      || (active.isContentEditable && active.contains(el)));
+  };
+
   // Makes a field ready for typing over its content, or fills in one that can't be typed into.
   const field = (id, text, given) => {
     const found = find(id, given);
@@ -486,9 +496,9 @@
     if (["checkbox", "radio", "button", "submit", "reset", "image"].includes(el.type)) {
       return { problem: "no field" };
     }
-    if (!shown(boxOf(el))) return { problem: "hidden" };
+    if (!visible(el)) return { problem: "hidden" };
     el.scrollIntoView({ block: "nearest", behavior: "instant" });
-    el.focus();
+    if (!takesFocus(el)) return { problem: "no focus" };
     if (["date", "time", "color", "range", "month", "week", "datetime-local"].includes(el.type)) {
       setValue(el, text);
       return el.value === text || el.type === "range" ? { done: true }
@@ -508,13 +518,14 @@
     const { el } = found;
     if (el.tagName !== "SELECT") return { problem: "no list" };
     if (disabled(el)) return { problem: "disabled" };
+    if (!visible(el)) return { problem: "hidden" };
     const wanted = clean(option), all = [...el.options];
     const same = (one) => [clean(one.text), clean(one.value)];
     const hit = all.find((one) => same(one).includes(wanted))
       || all.find((one) => same(one).some((x) => x.toLowerCase() === wanted.toLowerCase()));
     if (!hit) return { problem: "no option" };
     if (hit.disabled) return { problem: "disabled" };
-    el.focus();
+    if (!takesFocus(el)) return { problem: "no focus" };
     if (el.multiple) hit.selected = !hit.selected; else el.value = hit.value;
     if (!el.multiple) hit.selected = true;
     el.dispatchEvent(new Event("input", { bubbles: true }));
@@ -526,8 +537,8 @@
     const found = find(id, given);
     if (found.problem) return found;
     if (disabled(found.el)) return { problem: "disabled" };
-    found.el.focus();
-    return {};
+    if (!visible(found.el)) return { problem: "hidden" };
+    return takesFocus(found.el) ? {} : { problem: "no focus" };
   };
 
   const scroll = (id, down, given) => {
