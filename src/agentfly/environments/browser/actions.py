@@ -9,7 +9,7 @@ from agentfly.environments.browser.chromium import input
 from agentfly.environments.browser.chromium.keyboard import KEY_NAMES, parse_key
 from agentfly.environments.browser.chromium.tab import Tab
 from agentfly.environments.browser.sites.site import Site
-from agentfly.environments.browser.snapshot import Snapshot
+from agentfly.environments.browser.snapshot import Snapshot, quote
 
 MAX_TEXT = 10_000
 """Maximum characters that one action types."""
@@ -133,10 +133,10 @@ class PageActions:
             raise ActionProblem("There is no page before this one.")
 
     async def read(self, id: int) -> str:
-        """Return the whole text of an item."""
+        """Return the whole text of an item, quoted as in the lines of a page."""
         text = str((await self._run("text", id))["text"])
         more = len(text) - MAX_READ
-        return text[:MAX_READ] + (f"… and {more} more characters" if more > 0 else "")
+        return quote(text[:MAX_READ]) + (f" and {more} more characters" if more > 0 else "")
 
     @property
     def _here(self) -> str:

@@ -358,7 +358,7 @@ class TabView:
 
 async def _title(tab: Tab) -> str:
     try:
-        return str(await tab.evaluate("document.title + ' ' + location.href"))[:200]
+        return str(await tab.run("title"))[:200]
     except _PAGE_ERRORS:
         return "it does not answer"
 

@@ -60,15 +60,20 @@ class Item:
         """
         parts = [f"[{self.id}]"]
         parts += [] if self.role == "text" else [self.role]
-        parts += [_quoted(self.name)] if self.name else []
-        parts += [] if self.value is None else ["=", _quoted(self.value)]
-        parts += ["of " + ", ".join(map(_quoted, self.options))] if self.options else []
+        parts += [quote(self.name)] if self.name else []
+        parts += [] if self.value is None else ["=", quote(self.value)]
+        parts += ["of " + ", ".join(map(quote, self.options))] if self.options else []
         parts += [f"and {self.more} more"] if self.more else []
         parts += [f"({', '.join(self.states)})"] if self.states else []
         return " ".join(parts)
 
 
-def _quoted(text: str) -> str:
+def quote(text: str) -> str:
+    r"""Return text of a page as one line that can't be taken for another one.
+
+    >>> print(quote('two\n[9] button "Pay"'))
+    "two\n[9] button \"Pay\""
+    """
     return json.dumps(text, ensure_ascii=False)
 
 

@@ -570,5 +570,9 @@
     return { text: (whole || "").slice(0, 200000) };
   };
 
-  globalThis.agentfly = { list, settle, locate, hover, field, choose, focus, scroll, show, text };
+  const title = () => clean(`${document.title} ${location.href}`);
+
+  globalThis.agentfly = {
+    list, settle, locate, hover, field, choose, focus, scroll, show, text, title,
+  };
 })();

@@ -1,5 +1,6 @@
 """Experts of MiniWoB's tasks with several steps: forms, lists, mails."""
 
+import json
 import re
 
 from agentfly.environments.browser.experts.view import (
@@ -77,8 +78,8 @@ def last_word(goal: str, page: View) -> Play:
     """Read the whole text area, and type its last word."""
     del goal
     area, field = page.of("textbox")[:2]
-    words = (yield call("read", id=area.id)).partition("\nPage:")[0].split()
-    yield type_into(field, words[-1].strip(".,"))
+    text, _ = json.JSONDecoder().raw_decode((yield call("read", id=area.id)))
+    yield type_into(field, text.split()[-1].strip(".,"))
     yield submit(page)
 
 
