@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from agentfly.environments import load_environment
 from agentfly.environments.browser.address import AddressRules, Verdict, complete_url, parse_rules
 from agentfly.environments.browser.chromium.filter_proxy import FilterProxy
 from agentfly.environments.browser.chromium.keyboard import KEY_NAMES, parse_key
+from agentfly.environments.browser.display import Display
 from agentfly.environments.browser.experts.miniwob import EXPERTS
 from agentfly.environments.browser.options import BrowserOptions
 from agentfly.environments.browser.sites import make_site
@@ -55,6 +57,30 @@ def test_changes_name_what_is_new_different_and_gone() -> None:
     after = page(Item(id=1, role="text", name="A"), Item(id=3, role="button", name="c"))
     assert after.changes(before) == '+ [1] "A"\n+ [3] button "c"\n- [2]'
     assert after.changes(after) == "Nothing changed."
+
+
+def test_changes_that_are_longer_than_a_part_are_not_shown() -> None:
+    def texts_of(letter: str) -> Snapshot:
+        return page(*(Item(id=n, role="text", name=letter * 40) for n in range(1, 3001)))
+
+    display = Display(part_chars=500, changes_only=True)
+    first, after = texts_of("a"), texts_of("b")
+    assert "Part 1 of 300." in display.show(first)
+    shown = display.show(after)
+    assert shown.startswith("Page: http://a.test/\n[1] ")
+    assert len(shown) < 600
+    assert display.turn(1) == 11
+    assert "Part 2 of 300." in display.show(after, whole=True)
+    assert display.show(after) == "Nothing changed."
+
+
+@pytest.mark.parametrize("number", [1, 40])
+def test_a_page_that_was_cut_says_so(number: int) -> None:
+    items = tuple(Item(id=n, role="text", name="x" * 40) for n in range(number))
+    cut = replace(page(*items), cut=True)
+    shown = Display(part_chars=500, changes_only=False).show(cut)
+    assert shown.endswith("The page has even more.")
+    assert ("Part 1 of 4. The page" in shown) == (number > 1)
 
 
 @given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 100))

@@ -118,8 +118,9 @@ async def test_names_of_fields_do_not_hide_a_form(session: BrowserSession, site:
     assert shown.count('textbox "Field ') == len(names)
 
 
-async def test_a_long_page_comes_in_parts(site: LocalSite) -> None:
-    session = BrowserSession(part_chars=500)
+@pytest.mark.parametrize("changes_only", [False, True])
+async def test_a_long_page_comes_in_parts(site: LocalSite, changes_only: bool) -> None:
+    session = BrowserSession(part_chars=500, changes_only=changes_only)
     body = "".join(f"<p>Paragraph number {n}</p>" for n in range(100))
     first = await start(session, site.task("/long", body))
     assert "Part 1 of" in first.observation

@@ -16,20 +16,27 @@ class Display:
         self._changes_only = changes_only
 
     def show(self, page: Snapshot, *, whole: bool = False) -> str:
-        """Show a page; return its text, or by option what has changed since the last time."""
+        """Show a page; return its part, or by option what has changed since the last time.
+
+        Changes that are longer than a part are not shown: the part is.
+        """
         before, self.page = self.page, page
         if before is None or before.document != page.document:
             self.part = 0
         elif self._changes_only and not whole:
-            return page.changes(before)
+            changes = page.changes(before)
+            if len(changes) <= self._part_chars:
+                return changes
+        return self._part_of(page)
+
+    def _part_of(self, page: Snapshot) -> str:
         parts = page.parts(self._part_chars)
         self.part = min(self.part, len(parts) - 1)
         first, last = parts[self.part]
+        said = [f"Part {self.part + 1} of {len(parts)}."] if len(parts) > 1 else []
+        said += ["The page has even more."] if page.cut else []
         lines = [page.header, *page.lines[first:last]]
-        if len(parts) > 1:
-            more = " The page has even more." if page.cut else ""
-            lines.append(f"Part {self.part + 1} of {len(parts)}.{more}")
-        return "\n".join(lines)
+        return "\n".join([*lines, " ".join(said)] if said else lines)
 
     def turn(self, by: int) -> int | None:
         """Go to the next or the previous part.

@@ -158,7 +158,9 @@ class BrowserSession:
         """Show the next or the previous part of the page, or scroll inside an item."""
         if id is not None:
             return await self._act(lambda page: page.scroll(id, down=down))
-        return await self._act(lambda page: self._turn_part(1 if down else -1), keep_part=True)
+        return await self._act(
+            lambda page: self._turn_part(1 if down else -1), whole=True, keep_part=True
+        )
 
     async def back(self) -> Step:
         """Go back to the page before."""
