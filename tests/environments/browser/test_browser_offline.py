@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from agentfly.environments import load_environment
 from agentfly.environments.browser.address import AddressRules, Verdict, complete_url, parse_rules
+from agentfly.environments.browser.chromium import page_clock
+from agentfly.environments.browser.chromium.connection import Params
 from agentfly.environments.browser.chromium.filter_proxy import FilterProxy
 from agentfly.environments.browser.chromium.keyboard import KEY_NAMES, parse_key
 from agentfly.environments.browser.display import Display
@@ -81,6 +83,52 @@ def test_a_page_that_was_cut_says_so(number: int) -> None:
     shown = Display(part_chars=500, changes_only=False).show(cut)
     assert shown.endswith("The page has even more.")
     assert ("Part 1 of 4. The page" in shown) == (number > 1)
+
+
+class FakeThread:
+    """A page's thread: free, or in a script that uses the processor, or not running."""
+
+    def __init__(self, *, free: bool = False, seconds_per_check: float | None = None) -> None:
+        self.checks = 0
+        self._free = free
+        self._seconds = seconds_per_check
+
+    def ask(self, method: str) -> asyncio.Future[Params]:
+        answer: asyncio.Future[Params] = asyncio.get_running_loop().create_future()
+        if method == "Performance.getMetrics":
+            self.checks += 1
+            if self._seconds is not None:
+                used = self.checks * self._seconds
+                answer.set_result({"metrics": [{"name": "ThreadTime", "value": used}]})
+        elif self._free:
+            answer.set_result({})
+        return answer
+
+
+async def test_only_the_time_that_a_page_takes_itself_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(page_clock, "CHECK_SECONDS", 0.01)
+    loop = asyncio.get_running_loop()
+
+    async def seconds_of(thread: FakeThread, limit: float) -> float:
+        began = loop.time()
+        assert not await page_clock.PageClock(thread.ask).within(limit, asyncio.Event().wait)
+        return loop.time() - began
+
+    # Whatever the clock says: the first answer is the beginning, the four after it reach the limit,
+    # and one more question is open then.
+    for seconds in (0.005, 1.0):
+        script = FakeThread(seconds_per_check=seconds)
+        await seconds_of(script, 3.5 * seconds)
+        assert script.checks == 6
+    idle = FakeThread(free=True, seconds_per_check=0.0)
+    assert 0.1 <= await seconds_of(idle, 0.1) < page_clock.STARVED_SECONDS
+    monkeypatch.setattr(page_clock, "STARVED_SECONDS", 0.5)
+    assert await seconds_of(FakeThread(), 0.1) >= 0.6
+    answered = asyncio.Event()
+    loop.call_later(0.2, answered.set)
+    assert await page_clock.PageClock(FakeThread().ask).within(0.05, answered.wait)
 
 
 @given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 100))

@@ -17,6 +17,7 @@ from agentfly.environments import Scene, call
 from agentfly.environments.browser import BROWSER, BrowserOptions, BrowserSession
 from agentfly.environments.browser.chromium import browser as browsers
 from agentfly.environments.browser.chromium import memory
+from agentfly.environments.browser.chromium import tab as tabs
 from agentfly.environments.browser.chromium.connection import BrowserLostError
 from agentfly.environments.browser.chromium.pool import browser_pool
 from agentfly.environments.browser.experts.view import Play
@@ -124,6 +125,34 @@ async def test_a_browser_that_hangs_is_replaced(
     assert not session.healthy()
     monkeypatch.undo()
     assert "Calm" in (await start(session, task)).observation
+    await session.close()
+
+
+@pytest.mark.parametrize("doing", ["read", "open"])
+async def test_a_page_that_gets_no_processor_is_not_left(
+    site: LocalSite, monkeypatch: pytest.MonkeyPatch, doing: str
+) -> None:
+    for limit in ("SCRIPT_SECONDS", "STUCK_SECONDS", "LOAD_SECONDS"):
+        monkeypatch.setattr(tabs, limit, 1.0)
+    session = BrowserSession()
+    site.pages["/next"] = "<p>Calm too</p>"
+    await start(session, site.task("/calm", "<p>Calm</p>"))
+    (browser,) = browser_pool().browsers
+    kinds = run_blocking(browser.process_ids())
+    pages = [pid for pid, kind in kinds.items() if kind == "renderer"]
+    async with asyncio.TaskGroup() as group:
+        for pid in pages:
+            os.kill(pid, signal.SIGSTOP)
+        act = session.read() if doing == "read" else session.open("/next")
+        acting = group.create_task(act)
+        await asyncio.sleep(6)  # Longer than all limits together.
+        assert not acting.done()
+        for pid in pages:
+            os.kill(pid, signal.SIGCONT)
+    seen = acting.result().observation
+    assert "Calm" in seen
+    assert "was left" not in seen
+    assert "was ended" not in seen
     await session.close()
 
 

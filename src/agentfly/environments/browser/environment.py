@@ -32,7 +32,7 @@ from agentfly.types import Seed, Step, Task
 OVER = "The task is over."
 RESET_SECONDS = 180.0
 """Time limit of a reset, a new browser and a site's first preparation included."""
-STEP_SECONDS = 90.0
+STEP_SECONDS = 120.0
 """Time limit of a step. Everything in it is bounded by itself; this is for what was overlooked."""
 
 FIRST_PAGE_PATIENCE = 5.0

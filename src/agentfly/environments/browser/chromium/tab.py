@@ -5,11 +5,12 @@ import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from agentfly.environments.browser.chromium.connection import Connection, Params, ProtocolError
+from agentfly.environments.browser.chromium.page_clock import PageClock
 
 WORLD = "agentfly"
 """Name of the world in which our own script runs, apart from the page's."""
@@ -23,8 +24,11 @@ OPEN_SECONDS = 60.0
 """Time limit of making a tab. It takes 0.2 s, but much more when many are made under load."""
 LOAD_SECONDS = 10.0
 """Time that a page may take to load; then what is there is shown."""
+MAX_LATE_DOCUMENTS = 2
+"""Number of documents that may go away after that time: a busy machine may load the page late."""
 SCRIPT_SECONDS = 5.0
-"""Time that a page may keep its thread busy; then its script is ended."""
+"""Time that a page may keep its thread busy, by the thread's processor; then its script is
+ended."""
 STUCK_SECONDS = 3.0
 """Time for a page to answer after its script was ended; then it is closed."""
 WIDTH, HEIGHT = 1024, 768
@@ -90,6 +94,7 @@ class Tab:
             for method, params in (
                 ("Page.enable", {}),
                 ("Runtime.enable", {}),
+                ("Performance.enable", {}),
                 ("Fetch.enable", {"patterns": [{"urlPattern": "*"}]}),
                 ("Network.setBypassServiceWorker", {"bypass": True}),
                 ("Page.setInterceptFileChooserDialog", {"enabled": True}),
@@ -218,30 +223,27 @@ class Tab:
     async def _patiently(self, method: str, params: Params) -> Params:
         """Call; a page that does not answer has its script ended, and then gets one more chance."""
         answer = self._send(method, params)
-        try:
-            async with asyncio.timeout(SCRIPT_SECONDS * self.patience):
-                return await asyncio.shield(answer)
-        except TimeoutError:
-            self._connection.post("Runtime.terminateExecution", session=self.session)
-        try:
-            async with asyncio.timeout(STUCK_SECONDS):
-                result = await asyncio.shield(answer)
-        except TimeoutError:
+        clock, answered = PageClock(self._ask), partial(asyncio.shield, answer)
+        if await clock.within(SCRIPT_SECONDS * self.patience, answered):
+            return answer.result()
+        self._connection.post("Runtime.terminateExecution", session=self.session)
+        if not await clock.within(STUCK_SECONDS, answered):
             answer.cancel()
-            raise PageStuckError("its script never ends, so it was closed") from None
+            raise PageStuckError("its script never ends, so it was closed")
         self._events.note("The page's script took too long and was ended.")
-        return result
+        return answer.result()
 
     async def _world(self, world: str) -> str:
         """Return the id of a world, after waiting for the document that is being made."""
-        try:
-            async with asyncio.timeout(LOAD_SECONDS * self.patience):
-                while world not in self._worlds:
-                    self._require_alive()
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
-            raise PageStuckError("it did not load, so it was closed") from None
+
+        async def made() -> None:
+            while world not in self._worlds:
+                self._require_alive()
+                self._changed.clear()
+                await self._changed.wait()
+
+        if not await PageClock(self._ask).within(LOAD_SECONDS * self.patience, made):
+            raise PageStuckError("it did not load, so it was closed")
         return self._worlds[world]
 
     def _require_alive(self) -> None:
@@ -282,13 +284,15 @@ class Tab:
         """Wait until the page has settled, and evaluate an expression in the same call."""
         deadline = asyncio.get_running_loop().time() + LOAD_SECONDS * self.patience
         script = f"agentfly.settle({QUIET_MS}, {MAX_SETTLE_MS}).then(() => {then})"
+        gone_late = 0
         while True:
             await self._loaded(deadline)
             late = asyncio.get_running_loop().time() >= deadline
             try:
                 found = await self._evaluate(script, WORLD)
             except DocumentGoneError:
-                if late:
+                gone_late += late
+                if gone_late > MAX_LATE_DOCUMENTS:
                     raise PageStuckError("it never stopped loading, so it was closed") from None
                 continue
             if late or not (self._loading or self.pending):
@@ -301,7 +305,7 @@ class Tab:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            self._send("Page.stopLoading").add_done_callback(_ignore)
+            self._ask("Page.stopLoading")
         self._require_alive()
 
     def request_done(self) -> None:
@@ -344,6 +348,11 @@ class Tab:
 
     def _send(self, method: str, params: Params | None = None) -> asyncio.Future[Params]:
         return self._connection.send(method, params, session=self.session)
+
+    def _ask(self, method: str) -> asyncio.Future[Params]:
+        asked = self._send(method)
+        asked.add_done_callback(_ignore)
+        return asked
 
 
 class ScriptError(Exception):
