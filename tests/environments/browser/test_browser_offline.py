@@ -3,6 +3,7 @@
 import asyncio
 import json
 from dataclasses import replace
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from agentfly.environments import load_environment
 from agentfly.environments.browser.address import AddressRules, Verdict, complete_url, parse_rules
-from agentfly.environments.browser.chromium import page_clock
+from agentfly.environments.browser.chromium import filter_proxy, page_clock
 from agentfly.environments.browser.chromium.connection import Params
 from agentfly.environments.browser.chromium.filter_proxy import FilterProxy
 from agentfly.environments.browser.chromium.keyboard import KEY_NAMES, parse_key
@@ -189,13 +190,15 @@ def test_addresses_are_completed_as_a_person_means_them() -> None:
     ]
 
 
-async def test_the_proxy_connects_only_where_it_may() -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + head.split(b"\r\n")[0])
-        writer.close()
+async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer a request with its first line."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + head.split(b"\r\n")[0])
+    writer.close()
 
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+
+async def test_the_proxy_connects_only_where_it_may() -> None:
+    async with await asyncio.start_server(_echo, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         rules = AddressRules(allowed=parse_rules([f"127.0.0.1:{port}"]))
         async with FilterProxy(rules) as proxy:
@@ -208,6 +211,28 @@ async def test_the_proxy_connects_only_where_it_may() -> None:
                 "nonsense",
             ):
                 assert b"403" in await _ask(proxy, refused)
+
+
+async def test_only_a_host_that_is_named_itself_may_be_in_a_local_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def resolve_to_loopback(*_: object) -> list[IPv4Address]:
+        return [IPv4Address("127.0.0.1")]
+
+    monkeypatch.setattr(filter_proxy, "resolve_host", resolve_to_loopback)
+    async with await asyncio.start_server(_echo, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        domain = f"*.shop.example:{port}"
+        for allow, host, status in (
+            ([domain], "shop.example", b"403"),
+            ([domain], "cdn.shop.example", b"403"),
+            ([domain, "shop.example"], "shop.example", b"403"),  # The rule names another port.
+            ([domain, f"cdn.shop.example:{port}"], "cdn.shop.example", b"200"),
+            ([f"shop.example:{port}"], "shop.example", b"200"),
+        ):
+            async with FilterProxy(AddressRules(allowed=parse_rules(allow))) as proxy:
+                said = await _ask(proxy, f"GET http://{host}:{port}/ HTTP/1.1")
+            assert said.startswith(b"HTTP/1.1 " + status), (allow, host)
 
 
 async def _ask(proxy: FilterProxy, line: str) -> bytes:

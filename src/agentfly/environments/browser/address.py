@@ -102,12 +102,12 @@ class AddressRules:
         """Return whether a server may be reached over the network."""
         return any(rule.allows(host, port, scheme) for rule in self.allowed)
 
-    def names_host(self, host: str) -> bool:
-        """Return whether a rule names this very host: only such a host may be in a local network.
+    def names_server(self, host: str, port: int) -> bool:
+        """Return whether a rule names this very server: only such a one may be in a local network.
 
-        A name below an allowed domain may point anywhere, its owner decides.
+        A name of a domain that is allowed as a whole may point anywhere, its owner decides.
         """
-        return any(rule.host == host for rule in self.allowed)
+        return any(not rule.below and rule.allows(host, port, None) for rule in self.allowed)
 
 
 def parse_rules(rules: Iterable[str]) -> tuple[AddressRule, ...]:

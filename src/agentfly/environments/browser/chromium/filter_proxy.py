@@ -82,7 +82,7 @@ class FilterProxy:
             raise ValueError(f"{host}:{port} is not allowed")
         async with asyncio.timeout(CONNECT_SECONDS):
             addresses = await resolve_host(host, port)
-            if not self._rules.names_host(host) and not all(map(is_public, addresses)):
+            if not self._rules.names_server(host, port) and not all(map(is_public, addresses)):
                 raise ValueError(f"{host} is in a local network")
             return await asyncio.open_connection(str(addresses[0]), port)
 
