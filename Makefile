@@ -53,10 +53,12 @@ $(VLLM)/.installed:
 test-vllm: $(INSTALLED) $(VLLM)/.installed ## run the tests that need a real vLLM, in its build for CPUs
 	AGENTFLY_VLLM_PYTHON=$(abspath $(VLLM)/bin/python) $(BIN)/python -m pytest -m vllm -rP
 
-# Playwright drives the system's Chromium, so that nothing is fetched from elsewhere than the distribution.
+REQUIRE_CHROMIUM = $(BIN)/python -c 'from agentfly.environments.chromium_path import missing_chromium as missing; raise SystemExit(missing())'
+
+# The Chromium of AGENTFLY_CHROMIUM, of the system or of Playwright; a missing one is taken from the distribution.
 test-browser: $(INSTALLED) ## run the tests that need a real Chromium, which is installed where apt-get can
-	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get install --yes chromium; } \
-		|| { echo 'no chromium on the PATH: install it, for example with: sudo apt-get install chromium' >&2; exit 1; }
+	@$(REQUIRE_CHROMIUM) || { test -z "$$AGENTFLY_CHROMIUM" && test "$$(id -u)" = 0 \
+		&& command -v apt-get >/dev/null && apt-get install --yes chromium && $(REQUIRE_CHROMIUM); }
 	$(BIN)/python -m pytest -m browser -rP
 
 check: $(INSTALLED) ## formatting, lint, types, layers

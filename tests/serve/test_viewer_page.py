@@ -5,7 +5,6 @@ Screenshots are kept in the folder `agentfly-screenshots` of the system's tempor
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from tests.serve.large_run import CHAINS, STEPS, write_large_run
 from typer.testing import CliRunner
 
 from agentfly.cli.main import app
+from agentfly.environments.chromium_path import require_chromium
 from agentfly.observe.credit_file import find_credit
 from agentfly.observe.recorded_run import RecordedRun
 from agentfly.serve.viewer import viewer
@@ -45,10 +45,9 @@ MILLISECONDS = 1000 * PATIENCE
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    chromium = shutil.which("chromium")
-    assert chromium, "no chromium on the PATH: sudo apt-get install chromium"
+    chromium, options = require_chromium(), ["--no-sandbox"]
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=chromium, args=options)
         yield browser
         browser.close()
 

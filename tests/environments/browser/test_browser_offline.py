@@ -2,6 +2,10 @@
 
 import asyncio
 import json
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -29,6 +33,8 @@ from agentfly.environments.browser.snapshot import Item, Snapshot, read_items
 from agentfly.environments.browser.tasks import held_out_rows, training_rows
 from agentfly.environments.index import INDEX
 from agentfly.errors import ConfigError, EnvError
+
+ROOT = Path(__file__).parents[3]
 
 texts = st.text(max_size=30)
 
@@ -342,3 +348,22 @@ def test_without_chromium_the_way_to_install_it_is_said(monkeypatch: pytest.Monk
     assert "apt-get install chromium" in (INDEX["browser"].requires() or "")
     with pytest.raises(ConfigError, match="apt-get install chromium"):
         load_environment("browser")
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize("there", [False, True])
+def test_make_test_browser_takes_the_chromium_that_is_chosen(tmp_path: Path, there: bool) -> None:
+    """No command of the PATH is needed, nor asked in place of one that is missing."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\n[ "$1" = -c ] && exec {sys.executable} "$@"\necho "ran $*"')
+    python.chmod(0o700)
+    chosen = python if there else tmp_path / "chromium"
+    installed = tmp_path / "installed"
+    installed.touch()
+    make = [str(shutil.which("make")), "test-browser", f"BIN={tmp_path}", f"INSTALLED={installed}"]
+    environ = {"AGENTFLY_CHROMIUM": str(chosen), "PYTHONPATH": str(ROOT / "src")}
+    environ["PATH"] = str(tmp_path) if there else os.environ["PATH"]
+    made = subprocess.run(make, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
+    assert ("ran -m pytest -m browser" in made.stdout) == there
+    assert (made.returncode == 0) == there
+    assert (f"AGENTFLY_CHROMIUM names '{chosen}'" in made.stderr) != there
