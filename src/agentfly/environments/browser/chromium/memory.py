@@ -10,7 +10,8 @@ from pathlib import Path
 PAGE_MB = 512.0
 """Maximum private memory of one page's process."""
 TOTAL_MB = 6144.0
-"""Maximum private memory of all pages of one browser; beyond it the largest is ended."""
+"""Maximum private memory of all pages of one browser; beyond it the largest is ended. Other
+browsers have a bound of their own."""
 DATA_LIMIT_KB = 2 << 20
 """The kernel's own limit of a process's memory, for what grows too fast to be watched."""
 
