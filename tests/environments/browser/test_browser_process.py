@@ -161,8 +161,8 @@ async def test_a_page_that_takes_too_much_memory_is_left(
 ) -> None:
     monkeypatch.setattr(memory, "PAGE_MB", 200.0)
     session = BrowserSession()
-    body = """<p>Here</p><button onclick='window.all = [];
-        setInterval(() => all.push(new Uint8Array(2e7).fill(1)), 20)'>Eat</button>"""
+    body = """<p>Here</p><button onclick='window.kept = [];
+        setInterval(() => kept.push(new Uint8Array(2e7).fill(1)), 20)'>Eat</button>"""
     first = await start(session, site.task("/eat", body))
     with ids_of(first) as find:
         seen = (await session.click(find("Eat"))).observation
