@@ -91,6 +91,31 @@ async def test_nothing_is_typed_into_hidden_elements(
     assert "secret" not in shown.observation
 
 
+async def test_a_frame_of_the_same_site_is_part_of_the_page(
+    session: BrowserSession, site: LocalSite
+) -> None:
+    site.pages["/inner"] = """<p>Inside</p><form><input name="b" aria-label="B"></form>
+        <button onclick="parent.document.title = document.forms[0].b.value">Send</button>
+        <button onclick="frameElement.style.visibility = 'hidden'">Hide</button>"""
+    body = """<button onclick="document.querySelector('iframe').remove()">Remove</button>
+        <input aria-label="A"><div style="height:300px"></div>
+        <iframe src="/inner"></iframe><iframe src="data:text/html,x" title="Other"></iframe>"""
+    first = await start(session, site.task("/outer", body))
+    assert 'frame "Other"' in first.observation
+    with ids_of(first) as find:
+        typed = await session.type(find('"B"'), "from inside")
+        assert 'textbox "B" = "from inside"' in typed.observation
+        assert "Page: from inside" in (await session.click(find("Send"))).observation
+        await session.click(find("Hide"))
+        await session.type(find('"A"'), "kept")
+        refused = await session.type(find('"B"'), "secret")
+        number = find('"B"')
+        assert f"Element {number} is hidden now" in refused.observation
+        await session.click(find("Remove"))
+        assert f"Element {number} is hidden now" in (await session.type(number, "x")).observation
+    assert 'textbox "A" = "kept"' in (await session.read()).observation
+
+
 async def test_numbers_of_another_page_mean_nothing(
     session: BrowserSession, site: LocalSite
 ) -> None:

@@ -58,6 +58,7 @@
     if (/^H[1-6]$/.test(tag)) return "heading";
     if (tag === "IMG") return "image";
     if (tag === "CANVAS") return "canvas";
+    if (tag === "IFRAME") return null;  // What is in it has roles.
     if (tag === "VIDEO" || tag === "AUDIO") return tag.toLowerCase();
     if (el.hasAttribute("onclick") || el.tabIndex >= 0) return "clickable";
     const above = el.parentElement;
@@ -158,7 +159,11 @@
   const shown = (box) => box.width > 0.5 && box.height > 0.5;
   const size = (box) => `${Math.round(box.width)}x${Math.round(box.height)}`;
 
-  const visible = (el) => getComputedStyle(el).visibility === "visible" && shown(boxOf(el));
+  const visible = (el) => {
+    const view = el.ownerDocument.defaultView;
+    return Boolean(view) && getComputedStyle(el).visibility === "visible" && shown(boxOf(el))
+      && (!view.frameElement || visible(view.frameElement));
+  };
 
   // ------------------------------------------------------------------ the list of items
 
