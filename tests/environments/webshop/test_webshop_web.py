@@ -121,19 +121,19 @@ def test_the_expert_plays_the_rest_wherever_a_person_left_off(
     site: str, browser: httpx2.Client
 ) -> None:
     here = str(enter(browser, site).url)
-    found = browser.post(here, data={"query": "bed frame"}).text
+    found = browser.post(here, data={"query": "nightstand"}).text
     first = next(action for action in actions_of(found) if action.startswith("click[G"))
     browser.post(here, data={"expert": "step"})
     browser.post(here, data={"expert": "step"})
     # A person meddles: the expert begins again from the search page.
     meddled = browser.post(here, data={"action": "click[back to search]"}).text
     assert past_of(meddled)[1] == "click[back to search] (expert)"
-    browser.post(here, data={"query": "bed frame"})
+    browser.post(here, data={"query": "nightstand"})
     browser.post(here, data={"action": first})
     ended = browser.post(here, data={"expert": "game"}).text
     assert "Reward 1.000" in ended
     past = past_of(ended)
-    assert past[4:6] == ["search[bed frame]", first]
+    assert past[4:6] == ["search[nightstand]", first]
     assert past[6] == "click[back to search] (expert)"
     assert past[7] == past[2]
 
@@ -272,7 +272,7 @@ def test_the_oldest_visits_are_forgotten(
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
 def test_a_real_browser_shows_it(site: str, browser: httpx2.Client, tmp_path: Path) -> None:
     here = str(enter(browser, site).url)
-    browser.post(here, data={"query": "bed frame"})
+    browser.post(here, data={"query": "nightstand"})
     shown = subprocess.run(
         [
             "chromium",
@@ -289,7 +289,7 @@ def test_a_real_browser_shows_it(site: str, browser: httpx2.Client, tmp_path: Pa
         check=True,
     ).stdout
     assert "What the agent sees" in shown
-    assert "Bed Frame" in shown
+    assert "Nightstand" in shown
 
 
 def test_it_looks_like_a_shop(site: str, browser: httpx2.Client) -> None:

@@ -10,7 +10,11 @@ CLOTHES_SIZES = "x-small|small|medium|large|x-large|xx-large"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Department:
-    """A part of the shop whose products share styles, attributes and options."""
+    """A part of the shop whose products share styles, attributes and options.
+
+    Products are drawn from all of them, so that every kind must go with every style, attribute and
+    value: a comforter may be king size, a curtain may not.
+    """
 
     path: str
     """Path of the department: `Home › Furniture`."""
@@ -38,32 +42,32 @@ def _department(
 DEPARTMENTS = (
     _department(
         "Home › Furniture",
-        "console table|bed frame|bookcase|dining chair|nightstand|bar stool",
-        "Rustic|Modern|Nordic|Vintage|Slim|Industrial|Classic|Curved",
-        "solid wood|easy assembly|heavy duty|space saving|metal legs|storage drawer|stain resistant"
-        "|scratch proof|hand painted|folding design|soft close|wall mounted",
+        "console table|nightstand|bookcase|dresser|side table|sideboard",
+        "Rustic|Modern|Nordic|Vintage|Shaker|Farmhouse|Classic|Coastal",
+        "solid wood|easy assembly|heavy duty|adjustable feet|metal legs|storage drawer"
+        "|stain resistant|scratch proof|hand finished|rounded edges|soft close|anti tip",
         (40, 480),
         color="walnut|white|black|grey|espresso|natural",
         size="small|medium|large|extra wide",
-        material="oak|pine|bamboo|steel|wicker",
+        material="oak|pine|maple|birch|cedar",
     ),
     _department(
         "Home › Kitchen",
-        "coffee mug|frying pan|cutting board|water bottle|lunch bag|tea kettle",
-        "Ceramic|Copper|Glazed|Speckled|Stackable|Retro|Tall|Hammered",
-        "dishwasher safe|non stick|leak proof|bpa free|easy clean|heat resistant|lead free"
-        "|microwave safe|double walled|stay cool|rust proof|gift ready",
+        "coffee mug|soup bowl|tea cup|cereal bowl|latte mug|dessert bowl",
+        "Ceramic|Matte|Glazed|Speckled|Stackable|Retro|Handmade|Ribbed",
+        "dishwasher safe|chip resistant|scratch resistant|non toxic|easy clean|heat resistant"
+        "|lead free|microwave safe|thick walled|oven safe|stain proof|gift ready",
         (8, 90),
         color=COLORS,
-        size="8 ounce|12 ounce|16 ounce|24 ounce|32 ounce",
+        size="8 ounce|9 ounce|10 ounce|12 ounce|16 ounce",
         style="single|pair|set of 4|set of 6",
     ),
     _department(
         "Home › Bedding",
-        "throw blanket|pillow case|bath towel|window curtain|floor rug|duvet cover",
-        "Quilted|Striped|Woven|Plush|Floral|Knitted|Plain|Checked",
-        "machine washable|super soft|quick drying|fade resistant|organic cotton|light blocking"
-        "|pet friendly|hypo allergenic|wrinkle free|double sided|anti slip|extra thick",
+        "duvet cover|bed blanket|fitted sheet|comforter|bed quilt|sheet set",
+        "Cozy|Smooth|Textured|Plush|Luxury|Brushed|Simple|Hotel",
+        "machine washable|super soft|quick drying|fade resistant|organic cotton|double stitched"
+        "|pet friendly|hypo allergenic|wrinkle free|breathable fabric|extra durable|long wearing",
         (12, 140),
         color=COLORS,
         size="twin|full|queen|king|california king",
@@ -71,10 +75,10 @@ DEPARTMENTS = (
     ),
     _department(
         "Fashion › Clothing",
-        "rain jacket|wool sweater|summer dress|polo shirt|yoga legging|pajama set",
-        "Casual|Loose|Fitted|Cropped|Classic|Sporty|Elegant|Layered",
-        "long sleeve|relaxed fit|moisture wicking|water resistant|elastic waist|hand wash"
-        "|fleece lined|stretch fabric|button closure|tumble dry|deep pockets|odor control",
+        "polo shirt|tunic blouse|henley shirt|flannel shirt|knit cardigan|rugby shirt",
+        "Casual|Weekend|Preppy|Stylish|Classic|Versatile|Trendy|Timeless",
+        "long sleeve|tagless neck|moisture wicking|shrink proof|curved hem|machine wash"
+        "|reinforced seams|stretch fabric|button closure|tumble dry|chest pocket|odor control",
         (15, 120),
         color=COLORS,
         size=CLOTHES_SIZES,
@@ -82,10 +86,10 @@ DEPARTMENTS = (
     ),
     _department(
         "Fashion › Shoes",
-        "running shoe|ankle boot|beach sandal|house slipper|leather loafer|canvas sneaker",
-        "Light|Chunky|Trail|Urban|Soft|Pointed|Round|Laced",
-        "rubber sole|arch support|non slip|memory foam|slip on|steel toe|open toe|vegan leather"
-        "|ankle strap|day comfort|reflective heel|removable insole",
+        "running shoe|ankle boot|walking shoe|canvas sneaker|tennis shoe|hiking shoe",
+        "Nimble|Chunky|Bold|Sleek|Comfy|Flexible|Sturdy|Minimal",
+        "rubber sole|arch support|non slip|memory foam|padded collar|shock absorbing|soft lining"
+        "|vegan friendly|pull tab|day comfort|reinforced heel|removable insole",
         (18, 160),
         color=COLORS,
         size="6|7|8|9|10|11",
@@ -93,34 +97,34 @@ DEPARTMENTS = (
     ),
     _department(
         "Beauty › Care",
-        "face cream|hair mask|body lotion|lip balm|bath bomb|hand soap",
-        "Gentle|Rich|Fresh|Silky|Daily|Overnight|Cooling|Botanical",
-        "cruelty free|paraben free|tea tree|sensitive skin|long lasting|natural ingredients"
-        "|oil free|dry skin|sulfate free|hyaluronic acid|fragrance free|anti aging",
+        "face cream|body lotion|hand cream|neck cream|body cream|face lotion",
+        "Gentle|Rich|Fresh|Silky|Daily|Nourishing|Cooling|Botanical",
+        "cruelty free|paraben free|aloe vera|sensitive skin|long lasting|natural ingredients"
+        "|non greasy|dry skin|silicone free|hyaluronic acid|alcohol free|anti aging",
         (4, 60),
-        scent="vanilla|lavender|citrus|rose|coconut|eucalyptus",
-        size="2 fl oz|4 fl oz|8 fl oz|12 fl oz",
+        scent="vanilla|lavender|citrus|rose|coconut|jasmine",
+        size="1.7 fl oz|2 fl oz|4 fl oz|6 fl oz",
         pack="pack of 1|pack of 2|pack of 3",
     ),
     _department(
         "Electronics › Accessories",
-        "phone charger|desk lamp|wireless speaker|laptop sleeve|camera tripod|keyboard cover",
-        "Compact|Foldable|Mini|Pro|Rugged|Ultra|Smart|Angled",
-        "fast charging|noise canceling|water proof|high definition|hands free|plug play|shock proof"
-        "|power saving|carrying case|long range|touch control|dust proof",
+        "phone charger|laptop charger|tablet charger|camera charger|watch charger|drone charger",
+        "Compact|Foldable|Mini|Pro|Rugged|Turbo|Smart|Portable",
+        "fast charging|tangle free|bend resistant|braided cord|surge protected|plug play"
+        "|shock proof|power saving|carrying case|flame retardant|reinforced plug|dust proof",
         (9, 210),
         color="black|white|silver|blue|red|gold",
         length="3 feet|6 feet|10 feet",
-        style="regular|travel|studio",
+        style="flat|round|coiled",
     ),
     _department(
         "Grocery › Snacks",
-        "nut cluster|granola bar|green tea bag|chocolate truffle|protein cookie|dried mango slice",
-        "Crunchy|Roasted|Chewy|Toasted|Wild|Sweet|Salted|Spiced",
-        "gluten free|dairy free|low sugar|high protein|usda organic|nut free|keto friendly|non gmo"
-        "|individually wrapped|soy free|artificial free|low sodium",
+        "oat cluster|granola bar|oat cookie|cereal bar|granola bite|breakfast cookie",
+        "Crunchy|Baked|Chewy|Toasted|Hearty|Homestyle|Wholesome|Golden",
+        "gluten free|dairy free|low sugar|high protein|usda organic|nut free|whole grain|non gmo"
+        "|individually wrapped|soy free|additive free|low sodium",
         (3, 45),
-        flavor="original|berry|honey|lemon|mint|chili",
+        flavor="original|berry|honey|lemon|apple|cinnamon",
         size="4 ounce|8 ounce|12 ounce|2 pound",
         pack="pack of 1|pack of 6|pack of 12",
     ),

@@ -39,8 +39,8 @@ def brand_names(random: Random) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def word_instruction(template: str, things: str, attributes: tuple[str, ...]) -> str:
     """Fill the template of an instruction.
 
-    >>> word_instruction(TRAINING[0], "mugs", ("non stick", "bpa free"))
-    'Find me non stick, bpa free mugs'
+    >>> word_instruction(TRAINING[0], "mugs", ("oven safe", "lead free"))
+    'Find me oven safe, lead free mugs'
     """
     return template.format(things=things, attributes=", ".join(attributes))
 
