@@ -3,7 +3,8 @@
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import cast
 
 from agentfly.errors import AgentFlyError, ConfigError, DeadlineError, EngineError
@@ -13,6 +14,7 @@ from agentfly.types import (
     Completion,
     Engine,
     FinishReason,
+    OnToken,
     Request,
     SamplingParams,
     Seed,
@@ -21,8 +23,12 @@ from agentfly.types import (
 )
 
 _ANSWER_SECONDS = 60.0
-_PAUSE_SECONDS = 0.2
-"""Duration of a pause during which no token may be sampled."""
+_QUIET_TICKS = 8
+"""Ticks without a token after which the tokens from before a pause have all arrived."""
+_LEAST_TICK = 0.025
+"""Seconds of a tick for engines that take less time per token."""
+_MEASURED_TOKENS = 32
+_MOST_TOKENS = 512
 
 
 async def check_engine(
@@ -52,7 +58,7 @@ async def _sample(
     *,
     chain: int = 0,
     deadline: float | None = None,
-    tokens: list[int] | None = None,
+    on_token: OnToken | None = None,
     on_started: Callable[[], None] | None = None,
 ) -> Completion:
     request = Request(
@@ -69,7 +75,7 @@ async def _sample(
             params,
             request=request,
             deadline=math.inf if deadline is None else deadline,
-            on_token=None if tokens is None else lambda token, _: tokens.append(token),
+            on_token=on_token,
         )
 
 
@@ -82,7 +88,7 @@ async def _check_completion(
         engine,
         prompt_ids,
         params,
-        tokens=streamed,
+        on_token=lambda token, _: streamed.append(token),
         on_started=lambda: started.append(len(streamed)),
     )
     if getattr(engine, "reports_start", False):
@@ -143,17 +149,14 @@ async def check_trainable_engine(
     findings = Findings(type(engine).__name__)
     weights = publish_as(1)
     findings.expect(type(weights) in engine.takes, f"it takes no {type(weights).__name__}")
-    with findings.no_error("pausing"):
-        await _check_pause(findings, engine, prompt_ids)
-    with findings.no_error("publishing between two completions"):
-        await engine.publish(weights, 1)
-        completion = await _sample(engine, prompt_ids, SamplingParams(max_tokens=8))
-        findings.expect(
-            set(completion.version_of_each()) == {1},
-            f"after publish(…, 1) tokens name versions {completion.versions}",
-        )
-    with findings.no_error("publishing in the middle of a completion"):
-        await _check_publish_under_way(findings, engine, prompt_ids, publish_as(2))
+    with findings.no_error("sampling"):
+        pace = await _measure_pace(engine, prompt_ids)
+        with findings.no_error("pausing"):
+            await _check_pause(findings, engine, prompt_ids, pace)
+        with findings.no_error("publishing in the middle of a completion"):
+            await _check_publish_under_way(findings, engine, prompt_ids, weights, pace)
+        with findings.no_error("publishing in a pause"):
+            await _check_publish_in_pause(findings, engine, prompt_ids, publish_as(2), pace)
     if torn is not None:
         with findings.no_error("sampling before and after weights that can't be read"):
             await _check_torn(findings, engine, prompt_ids, torn)
@@ -164,36 +167,165 @@ async def check_trainable_engine(
 
 
 async def _check_pause(
-    findings: Findings, engine: TrainableEngine, prompt_ids: Sequence[int]
+    findings: Findings, engine: TrainableEngine, prompt_ids: Sequence[int], pace: "_Pace"
 ) -> None:
-    tokens: list[int] = []
+    """Pause under a completion: neither it nor a new request gets a token before the end."""
+    under_way, new = _Streamed(), _Streamed()
     params = SamplingParams(max_tokens=8)
     async with asyncio.TaskGroup() as group:
+        task = group.create_task(under_way.sample(engine, prompt_ids, pace.long, chain=1))
+        await _first_token(task, under_way)
         async with engine.paused():
-            waiting = group.create_task(_sample(engine, prompt_ids, params, tokens=tokens))
-            await LoopClock().sleep(_PAUSE_SECONDS)
-            findings.expect(not tokens, f"{len(tokens)} tokens were sampled while it was paused")
+            ticks = await _until_quiet(task, under_way, pace)
+            findings.expect(
+                not task.done() or ticks <= _QUIET_TICKS,
+                "tokens were sampled while it was paused: a completion went on to its end",
+            )
+            before, frozen = len(under_way.tokens), not task.done()
+            waiting = group.create_task(new.sample(engine, prompt_ids, params))
+            await pace.rest()
+            late = len(under_way.tokens) - before + len(new.tokens)
+            findings.expect(not late, f"{late} tokens were sampled while it was paused")
         await waiting
-    findings.expect(bool(tokens), "a request that waited for the end of a pause got no token")
+        while frozen and len(under_way.tokens) == before and not task.done():
+            await LoopClock().sleep(pace.tick)
+        task.cancel()
+    findings.expect(new.tokens, "a request that waited for the end of a pause got no token")
 
 
 async def _check_publish_under_way(
-    findings: Findings, engine: TrainableEngine, prompt_ids: Sequence[int], weights: Weights
+    findings: Findings,
+    engine: TrainableEngine,
+    prompt_ids: Sequence[int],
+    weights: Weights,
+    pace: "_Pace",
 ) -> None:
-    """Publish after the first token: a prefix of the tokens is old, the rest is new."""
-    tokens: list[int] = []
-    params = SamplingParams(max_tokens=64)
+    """Publish version 1 after the first token: at least what came before is old."""
+    streamed = _Streamed()
     async with asyncio.TaskGroup() as group:
-        under_way = group.create_task(_sample(engine, prompt_ids, params, tokens=tokens))
-        while not tokens and not under_way.done():
-            await LoopClock().sleep(0.005)
-        await engine.publish(weights, 2)
-    versions = [version for version, _ in under_way.result().versions]
+        task = group.create_task(streamed.sample(engine, prompt_ids, pace.long))
+        await _first_token(task, streamed)
+        old = len(streamed.tokens)
+        await engine.publish(weights, 1)
+    versions = list(task.result().version_of_each())
+    new = versions.count(1)
     findings.expect(
-        versions in ([1, 2], [1], [2]), f"a completion names versions {versions}, expected 1 then 2"
+        versions == [0] * (len(versions) - new) + [1] * new and versions[:old] == [0] * old,
+        f"publish(…, 1) after {old} of {len(versions)} tokens: they name versions "
+        f"{task.result().versions}, expected 0, then 1",
     )
-    after = await _sample(engine, prompt_ids, SamplingParams(max_tokens=8))
-    findings.expect(set(after.version_of_each()) == {2}, f"after it: {after.versions}")
+    await _check_version(findings, engine, prompt_ids, 1)
+
+
+async def _check_publish_in_pause(
+    findings: Findings,
+    engine: TrainableEngine,
+    prompt_ids: Sequence[int],
+    weights: Weights,
+    pace: "_Pace",
+) -> None:
+    """Publish version 2 while a completion is frozen: exactly what came before is old."""
+    streamed = _Streamed()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(streamed.sample(engine, prompt_ids, pace.long))
+        await _first_token(task, streamed)
+        async with engine.paused():
+            await _until_quiet(task, streamed, pace)
+            old = len(streamed.tokens)
+            await engine.publish(weights, 2)
+    versions = list(task.result().version_of_each())
+    findings.expect(
+        versions == [1] * old + [2] * (len(versions) - old),
+        f"publish(…, 2) in a pause after {old} of {len(versions)} tokens: they name versions "
+        f"{task.result().versions}, expected 1 for those before it and 2 for the rest",
+    )
+    await _check_version(findings, engine, prompt_ids, 2)
+
+
+async def _check_version(
+    findings: Findings, engine: Engine, prompt_ids: Sequence[int], version: int
+) -> None:
+    completion = await _sample(engine, prompt_ids, SamplingParams(max_tokens=8))
+    findings.expect(
+        set(completion.version_of_each()) == {version},
+        f"after publish(…, {version}) tokens name versions {completion.versions}",
+    )
+
+
+@dataclass(slots=True)
+class _Streamed:
+    """Tokens of a completion as they come."""
+
+    tokens: list[int] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    """When the request was made, then when each token came."""
+
+    async def sample(
+        self, engine: Engine, prompt_ids: Sequence[int], params: SamplingParams, *, chain: int = 0
+    ) -> Completion:
+        self.times.append(LoopClock().now())
+        return await _sample(engine, prompt_ids, params, chain=chain, on_token=self._add)
+
+    def _add(self, token: int, logprob: float) -> None:
+        self.tokens.append(token)
+        self.times.append(LoopClock().now())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pace:
+    """Speed of an engine, from which the checks take their waits.
+
+    All waits are counted in ticks, each a sleep of its own: a machine that stands still for a
+    while stretches one of them, and the tokens that are due come in the next.
+    """
+
+    tick: float
+    """Seconds: the longest time between two tokens, at least 0.025."""
+    first_token: float
+    """Seconds from a request to its first token."""
+    long: SamplingParams
+    """Parameters of a completion that takes several times as long as it takes to be quiet."""
+
+    async def rest(self) -> None:
+        """Wait for longer than an engine that samples needs for a token."""
+        ticks = max(_QUIET_TICKS, math.ceil(2 * self.first_token / self.tick))
+        for _ in range(ticks):
+            await LoopClock().sleep(self.tick)
+
+
+async def _measure_pace(engine: TrainableEngine, prompt_ids: Sequence[int]) -> _Pace:
+    room = int(min(_MOST_TOKENS, engine.context_length - len(prompt_ids)))
+    # The first request may have to load a model, or to start a server.
+    await _sample(engine, prompt_ids, SamplingParams(max_tokens=1))
+    streamed = _Streamed()
+    params = SamplingParams(max_tokens=min(room, _MEASURED_TOKENS))
+    await streamed.sample(engine, prompt_ids, params)
+    begun, *times = streamed.times
+    gaps = [after - before for before, after in pairwise(times)]
+    tick = max([_LEAST_TICK, *gaps])
+    mean = sum(gaps) / len(gaps) if gaps else 0.0
+    tokens = math.ceil(4 * _QUIET_TICKS * tick / mean) if mean else room
+    return _Pace(
+        tick=tick,
+        first_token=times[0] - begun if times else 0.0,
+        long=SamplingParams(max_tokens=min(room, tokens)),
+    )
+
+
+async def _first_token(task: "asyncio.Task[Completion]", streamed: _Streamed) -> None:
+    while not streamed.tokens and not task.done():
+        await LoopClock().sleep(0.005)
+
+
+async def _until_quiet(task: "asyncio.Task[Completion]", streamed: _Streamed, pace: _Pace) -> int:
+    """Wait until no more tokens come, or the completion has ended; return for how many ticks."""
+    ticks = quiet = 0
+    while quiet < _QUIET_TICKS and not task.done():
+        before = len(streamed.tokens)
+        await LoopClock().sleep(pace.tick)
+        ticks += 1
+        quiet = quiet + 1 if len(streamed.tokens) == before else 0
+    return ticks
 
 
 async def _check_torn(
