@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.engines import vllm_standin
-from tests.engines.http_standin import standing_in
+from tests.engines.http_standin import Received, Reply, standing_in
 from tests.engines.test_vllm_engine import PROMPT, sample
 from tests.engines.test_vllm_weights import weights_folder
 from tests.engines.vllm_standin import FakeVllm
@@ -212,6 +212,64 @@ async def test_a_server_that_gives_other_logprobs_is_refused(tmp_path: Path) -> 
     async with standing_in(fake) as server, service(tmp_path, urls=(server.url,)) as engine:
         with pytest.raises(ConfigError, match=r"'raw_logprobs'.*--logprobs-mode processed_logp"):
             await sample(engine)
+
+
+WITHOUT = {
+    "dev_mode": (False, "VLLM_SERVER_DEV_MODE=1"),
+    "scale_out": (False, "--enable-scale-out"),
+    "max_lora_rank": (None, "--enable-lora"),
+    "loads_lora": (False, "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"),
+}
+"""Options of the stand-in: as they are without an option of vLLM, and its name."""
+START = (
+    "VLLM_SERVER_DEV_MODE=1 VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve MODEL --logprobs-mode "
+    "processed_logprobs --generation-config vllm --enable-scale-out --enable-lora "
+    "--max-lora-rank 8"
+)
+
+
+@pytest.mark.parametrize("option", WITHOUT)
+async def test_joining_a_server_that_lacks_an_option_names_it(tmp_path: Path, option: str) -> None:
+    fake = FakeVllm()
+    value, name = WITHOUT[option]
+    setattr(fake, option, value)
+    async with standing_in(fake) as server:
+        spec = EngineSpec(
+            folder=tmp_path,
+            load=lambda dtype: None,
+            settings=EngineSettings(name="vllm", urls=(server.url,)),
+            lora_rank=8,
+        )
+        with pytest.raises(ConfigError) as raised:
+            await sample(make_engine(spec))
+    said, start = str(raised.value).split(". Start it with: ")
+    assert said.startswith(f"{server.url} was started without {name}, which training needs")
+    assert start == START
+
+
+async def test_joining_a_server_that_forbids_asks_for_the_key(tmp_path: Path) -> None:
+    async def handler(received: Received, reply: Reply) -> None:
+        if received.path == "/inference/v1/generate":
+            await reply.json({"detail": "Forbidden"}, 403)
+        else:
+            await fake(received, reply)
+
+    fake = FakeVllm()
+    async with standing_in(handler) as server, service(tmp_path, urls=(server.url,)) as engine:
+        with pytest.raises(EngineError, match="api_key_env"):
+            await engine.publish(WeightsFolder(path=tmp_path), 1)
+
+
+async def test_joining_a_server_for_smaller_adapters_names_the_rank(tmp_path: Path) -> None:
+    async with standing_in(FakeVllm()) as server:
+        spec = EngineSpec(
+            folder=tmp_path,
+            load=lambda dtype: None,
+            settings=EngineSettings(name="vllm", urls=(server.url,)),
+            lora_rank=20,
+        )
+        with pytest.raises(ConfigError, match="started without --max-lora-rank 32"):
+            await sample(make_engine(spec))
 
 
 async def test_a_server_for_shorter_chains_is_refused(tmp_path: Path) -> None:

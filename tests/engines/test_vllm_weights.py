@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.engines.http_standin import Received, Reply
 from tests.engines.test_vllm_engine import FIRST, PROMPT, SEED, sample, serving
 from tests.engines.vllm_standin import FakeVllm, token_at
 from tests.patience import HandMovedClock, until
@@ -156,6 +157,46 @@ async def test_an_adapter_is_loaded_in_place_and_sampled_from() -> None:
     assert first.token_ids == tuple(token_at(PROMPT, wire_seed, i, "/runs/1") for i in range(4))
     assert second.token_ids == tuple(token_at(PROMPT, wire_seed, i, "/runs/2") for i in range(4))
     assert (first.versions, second.versions) == (((1, 4),), ((2, 4),))
+
+
+async def test_a_server_that_lacks_an_option_is_an_error_that_names_it(
+    folder: WeightsFolder,
+) -> None:
+    fake = FakeVllm()
+    async with serving(fake) as (engine, _):
+        fake.scale_out = False
+        with pytest.raises(EngineError, match=r"without --enable-scale-out.* vllm serve MODEL "):
+            await sample(engine)
+        fake.loads_lora = False
+        with pytest.raises(EngineError, match=r"without VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"):
+            await engine.publish(AdapterFolder(path=Path("/runs/1")), 1)
+        fake.dev_mode = False
+        with pytest.raises(EngineError, match=r"without VLLM_SERVER_DEV_MODE=1.* vllm serve"):
+            await engine.publish(folder, 1)
+
+
+async def test_an_adapter_that_the_server_does_not_find_is_no_missing_option() -> None:
+    async def handler(received: Received, reply: Reply) -> None:
+        if received.path == "/v1/load_lora_adapter":
+            error = {"message": "No adapter found for /runs/1", "code": 404}
+            await reply.json({"error": error}, 404)
+        else:
+            await fake(received, reply)
+
+    fake = FakeVllm()
+    async with serving(handler) as (engine, _):
+        with pytest.raises(EngineError, match="No adapter found") as raised:
+            await engine.publish(AdapterFolder(path=Path("/runs/1")), 1)
+    assert "was started without" not in str(raised.value)
+
+
+async def test_a_refusal_of_the_key_asks_for_the_key() -> None:
+    async def handler(received: Received, reply: Reply) -> None:
+        await reply.json({"detail": "Forbidden"}, 403)
+
+    async with serving(handler) as (engine, _):
+        with pytest.raises(EngineError, match="api_key_env"):
+            await sample(engine)
 
 
 async def test_pausing_freezes_requests_and_resuming_lets_them_go_on(folder: WeightsFolder) -> None:

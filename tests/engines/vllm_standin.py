@@ -44,6 +44,19 @@ VOCABULARY = 50
 """Sampled tokens are 1000 to 1049."""
 
 
+ALWAYS_THERE = ("/inference/v1/generate", "/v1/completions", "/health")
+SCALE_OUT_IS_OFF = {
+    "error": {
+        "message": "Scale-out endpoints are disabled. Restart vllm serve with --enable-scale-out "
+        "to enable them.",
+        "type": "PermissionDeniedError",
+        "param": None,
+        "code": 403,
+    }
+}
+"""The answer of vLLM 0.32 started without --enable-scale-out."""
+
+
 def token_at(prompt: list[int], seed: int | None, position: int, weights: str = "") -> int:
     digest = hashlib.sha256(repr((prompt, seed, position, weights)).encode()).digest()
     return FIRST_TOKEN + digest[0] % VOCABULARY
@@ -91,6 +104,14 @@ class FakeVllm:
         self.seeds: list[int | None] = []
         self.device = "cpu"
         self.logprobs_mode = "processed_logprobs"
+        self.dev_mode = True
+        """Whether it was started with VLLM_SERVER_DEV_MODE=1."""
+        self.scale_out = True
+        """Whether it was started with --enable-scale-out."""
+        self.max_lora_rank: int | None = 16
+        """None without --enable-lora."""
+        self.loads_lora = True
+        """Whether it was started with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1."""
         self._go = asyncio.Event()
         self._go.set()
         self._routes: dict[tuple[str, str], Callable[[Received, Reply], Awaitable[None]]] = {
@@ -118,8 +139,10 @@ class FakeVllm:
 
     async def __call__(self, received: Received, reply: Reply) -> None:
         route = self._routes.get((received.method, received.path))
-        if route is None:
+        if route is None or not self._has_route(received.path):
             await reply.json({"detail": "Not Found"}, 404)
+        elif received.path == "/inference/v1/generate" and not self.scale_out:
+            await reply.json(SCALE_OUT_IS_OFF, 403)
         elif received.path in self.failing:
             await reply.json({"error": {"message": "CUDA error", "code": 500}}, 500)
         else:
@@ -127,6 +150,11 @@ class FakeVllm:
                 await route(received, reply)
             except (ValidationError, AssertionError) as error:
                 await reply.json({"error": {"message": str(error), "code": 400}}, 400)
+
+    def _has_route(self, path: str) -> bool:
+        if path == "/v1/load_lora_adapter":
+            return self.loads_lora
+        return self.dev_mode or path in ALWAYS_THERE
 
     async def _step(
         self, state: Generating, prompt: list[int], params: WireSamplingParams, model: str | None
@@ -210,8 +238,11 @@ class FakeVllm:
     async def _server_info(self, received: Received, reply: Reply) -> None:
         assert received.query == {"config_format": "json"}
         model = {"logprobs_mode": self.logprobs_mode, "max_model_len": 512, "dtype": "float32"}
-        config = {"model_config": model, "device_config": {"device": self.device}}
-        await reply.json({"vllm_config": config, "vllm_env": {}, "system_env": {}})
+        lora = None if self.max_lora_rank is None else {"max_lora_rank": self.max_lora_rank}
+        device = {"device": self.device}
+        config = {"model_config": model, "device_config": device, "lora_config": lora}
+        variables = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": self.loads_lora}
+        await reply.json({"vllm_config": config, "vllm_env": variables, "system_env": {}})
 
     async def _pause(self, received: Received, reply: Reply) -> None:
         query = Pause.model_validate(received.query)

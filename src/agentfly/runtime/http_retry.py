@@ -1,6 +1,7 @@
 """Failures of HTTP requests: as typed errors, and asked again where the reason may pass.
 
 HttpError
+├── ForbiddenError      403: the server refuses this route, or the key
 ├── NotFoundError       404: no such route, or no such model
 └── UnavailableError    429, 5xx or a broken connection: another attempt may succeed
 """
@@ -33,6 +34,10 @@ _WAY_OUT = {
 _log = logging.getLogger(__name__)
 
 
+class ForbiddenError(HttpError):
+    """The server refuses this route, or the key."""
+
+
 class NotFoundError(HttpError):
     """The server has no such route, or no such model."""
 
@@ -53,7 +58,7 @@ def refusal(where: str, status: int, body: bytes, retry_after: str | None) -> Ht
         return UnavailableError(said, retry_after=seconds_of(retry_after))
     if 300 <= status < 400:
         return HttpError(f"{said}. Redirects are not followed: give the final url")
-    kind = NotFoundError if status == 404 else HttpError
+    kind = {403: ForbiddenError, 404: NotFoundError}.get(status, HttpError)
     return kind(". ".join(filter(None, (said, _WAY_OUT.get(status)))))
 
 

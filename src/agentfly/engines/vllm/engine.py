@@ -14,7 +14,7 @@ from agentfly.engines.http_engine import (
     one_version,
     require_exact,
 )
-from agentfly.engines.vllm.control import Control
+from agentfly.engines.vllm.control import Control, require_scale_out
 from agentfly.engines.vllm.generate import PATH, Generation, generate_body, version_runs
 from agentfly.engines.vllm.weight_transfer import WeightSync, WeightTransfer, require_head
 from agentfly.engines.weight_forms import require_supported_form
@@ -27,7 +27,7 @@ from agentfly.errors import (
 )
 from agentfly.runtime.clock import LoopClock
 from agentfly.runtime.http_client import Call, Endpoint, HttpClient, HttpResponse
-from agentfly.runtime.http_retry import NotFoundError
+from agentfly.runtime.http_retry import ForbiddenError, NotFoundError
 from agentfly.runtime.invoke import invoke
 from agentfly.runtime.names import look_up
 from agentfly.types import (
@@ -151,6 +151,9 @@ class VllmEngine:
                     seed=request.seed.child("retry"),
                     on_started=request.on_started,
                 )
+            except ForbiddenError as error:
+                require_scale_out(self._server.endpoint.url, error)
+                raise
             except NotFoundError as error:
                 if self._adapter is None:
                     raise

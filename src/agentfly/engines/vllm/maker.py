@@ -104,7 +104,13 @@ def _opener(spec: EngineSpec) -> Callable[[], Awaitable[RunningServer]]:
     if not settings.urls:
         return partial(_start, spec, find_command(settings.python))
     endpoint = _endpoint(settings.urls[spec.replica], spec, Retry())
-    return partial(join_vllm, endpoint, context_length=spec.context_length)
+    rank = spec.lora_rank if AdapterFolder in vllm_takes(spec) else None
+    return partial(
+        join_vllm,
+        endpoint,
+        context_length=spec.context_length,
+        lora_rank=None if rank is None else _fitting_rank(rank),
+    )
 
 
 async def _start(spec: EngineSpec, command: tuple[str, ...]) -> VllmServer:

@@ -11,7 +11,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
 
-from agentfly.engines.vllm.control import Control, ServerInfo
+from agentfly.engines.vllm.control import (
+    DEV_MODE,
+    ENABLE_LORA,
+    LOAD_LORA,
+    SERVE_OPTIONS,
+    Control,
+    MissingOptionError,
+    ServerInfo,
+    missing_option,
+    start_command,
+)
 from agentfly.errors import ConfigError, DeadlineError, EngineError, HttpError
 from agentfly.runtime.clock import LoopClock
 from agentfly.runtime.http_client import Call, Endpoint, HttpClient, HttpResponse
@@ -41,8 +51,6 @@ LOG_TAIL = 2000
 
 GPU_FILES = (Path("/dev/nvidiactl"), Path("/dev/kfd"))
 """Device files of the drivers for NVIDIA's and AMD's processors."""
-
-NEEDED = "VLLM_SERVER_DEV_MODE=1, --enable-scale-out and --logprobs-mode processed_logprobs"
 
 
 def has_gpu() -> bool:
@@ -85,7 +93,7 @@ async def start_vllm(  # noqa: PLR0913 - keyword-only, each a choice of its own
         DeadlineError: It did not become healthy in time.
     """
     port = port or _free_port()
-    options = (*_options(port, weight_transfer), *(("--enable-lora",) if lora else ()))
+    options = (*_options(port, weight_transfer), *((ENABLE_LORA,) if lora else ()))
     with _open(log) as file:
         child = await start(
             [*command, str(model), *options, *arguments],
@@ -181,12 +189,15 @@ class VllmServer:
         return f"Its log, {self._log}, ends with:\n{said}" if said else f"{self._log} is empty"
 
 
-async def join_vllm(endpoint: Endpoint, *, context_length: float) -> "JoinedServer":
+async def join_vllm(
+    endpoint: Endpoint, *, context_length: float, lora_rank: int | None = None
+) -> "JoinedServer":
     """Ask a running server how it was started, and refuse one that can't be trained through.
 
     Args:
         endpoint: Where it is.
         context_length: Longest sequence that will be asked for; infinite where it is not known.
+        lora_rank: Value of --max-lora-rank for the adapters that will be loaded; None without any.
 
     Raises:
         ConfigError: It was started without what training needs.
@@ -194,14 +205,19 @@ async def join_vllm(endpoint: Endpoint, *, context_length: float) -> "JoinedServ
     """
     clock = LoopClock()
     server = HttpClient(endpoint, clock)
+    control, deadline = Control(server, lora_rank=lora_rank), clock.now() + DESCRIBE_SECONDS
     try:
-        info = await Control(server).describe(deadline=clock.now() + DESCRIBE_SECONDS)
+        info = await control.describe(deadline=deadline)
+        await control.require_token_ids(deadline=deadline)
+        _require_lora(endpoint.url, info, lora_rank)
+    except MissingOptionError as error:
+        raise ConfigError(str(error)) from error
     finally:
         await server.close()
     if info.logprobs_mode != "processed_logprobs":
         raise ConfigError(
             f"{endpoint.url} gives log-probabilities of the kind {info.logprobs_mode!r}, and "
-            f"training needs 'processed_logprobs'. Start it with {NEEDED}"
+            "training needs 'processed_logprobs'. Start it with: " + start_command(lora_rank)
         )
     if math.isfinite(context_length) and info.max_model_len < context_length:
         raise ConfigError(
@@ -210,6 +226,18 @@ async def join_vllm(endpoint: Endpoint, *, context_length: float) -> "JoinedServ
             "--max-model-len"
         )
     return JoinedServer(endpoint, info)
+
+
+def _require_lora(url: str, info: ServerInfo, lora_rank: int | None) -> None:
+    """Raise MissingOptionError unless adapters of this rank can be loaded."""
+    if lora_rank is None:
+        return
+    if info.max_lora_rank is None:
+        raise missing_option(url, ENABLE_LORA, lora_rank=lora_rank)
+    if not info.loads_lora:
+        raise missing_option(url, LOAD_LORA, lora_rank=lora_rank)
+    if info.max_lora_rank < lora_rank:
+        raise missing_option(url, f"--max-lora-rank {lora_rank}", lora_rank=lora_rank)
 
 
 class JoinedServer:
@@ -239,20 +267,15 @@ async def _is_healthy(server: HttpClient, deadline: float) -> bool:
 def _options(port: int, weight_transfer: str) -> tuple[str, ...]:
     return (
         *("--host", "127.0.0.1", "--port", str(port)),
-        # After temperature: right for training as long as nothing is truncated.
-        *("--logprobs-mode", "processed_logprobs"),
-        # A model's own generation config must not change how we sample.
-        *("--generation-config", "vllm"),
+        *SERVE_OPTIONS,
         *("--weight-transfer-config", json.dumps({"backend": weight_transfer})),
-        # Without it the route for token ids answers 403.
-        "--enable-scale-out",
     )
 
 
 def _environment(*, lora: bool) -> dict[str, str]:
     """Switch on the routes that training needs; they are for the loopback interface only."""
-    routes = {"VLLM_SERVER_DEV_MODE": "1"}
-    return routes | ({"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"} if lora else {})
+    variables = (DEV_MODE, LOAD_LORA) if lora else (DEV_MODE,)
+    return dict(variable.split("=") for variable in variables)
 
 
 def _open(log: str | Path) -> BinaryIO:
