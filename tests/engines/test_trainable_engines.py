@@ -11,7 +11,7 @@ import pytest
 import torch
 from tests.engines.local_models import llama, named, random_ids
 from tests.engines.test_vllm_engine import PROMPT, serving
-from tests.engines.test_vllm_weights import weights_folder
+from tests.engines.test_vllm_weights import WHOLE, torn_folder, weights_folder
 from tests.engines.vllm_standin import FakeVllm
 
 from agentfly.engines import ReplicatedEngine
@@ -27,7 +27,6 @@ from agentfly.types import (
     SamplingParams,
     SharedTensors,
     Weights,
-    WeightsFolder,
 )
 
 
@@ -68,11 +67,9 @@ async def test_replicas_keep_the_contract() -> None:
     await check_trainable_engine(engine, random_ids(9), shared)
 
 
-async def test_vllm_keeps_the_contract(tmp_path: Path) -> None:
-    folder, cut = weights_folder(tmp_path, "lm_head.weight"), tmp_path / "cut"
-    cut.mkdir()
-    (cut / "model.safetensors").write_bytes(b"\x40")
-    torn = WeightsFolder(path=cut)
+@pytest.mark.parametrize("how", ["lacks a tensor", "is cut"])
+async def test_vllm_keeps_the_contract(tmp_path: Path, how: str) -> None:
+    folder, torn = weights_folder(tmp_path, *WHOLE), torn_folder(tmp_path / "torn", how)
     async with serving(FakeVllm(seconds_per_token=0.01)) as (engine, _):
         await check_trainable_engine(engine, PROMPT, lambda version: folder, torn=torn)
 

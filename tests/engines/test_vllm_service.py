@@ -16,7 +16,7 @@ import pytest
 from tests.engines import vllm_standin
 from tests.engines.http_standin import Received, Reply, standing_in
 from tests.engines.test_vllm_engine import PROMPT, sample
-from tests.engines.test_vllm_weights import weights_folder
+from tests.engines.test_vllm_weights import WHOLE, torn_folder, weights_folder
 from tests.engines.vllm_standin import FakeVllm
 from tests.patience import PATIENCE, until
 
@@ -53,7 +53,7 @@ def delay(python: str) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> WeightsFolder:
-    return weights_folder(tmp_path, "lm_head.weight")
+    return weights_folder(tmp_path, *WHOLE)
 
 
 @asynccontextmanager
@@ -87,9 +87,12 @@ def log_of(tmp_path: Path) -> str:
     return file.read_text() if file.exists() else ""
 
 
-async def test_it_keeps_the_contract(tmp_path: Path, python: str, folder: WeightsFolder) -> None:
+@pytest.mark.parametrize("how", ["lacks a tensor", "is cut"])
+async def test_it_keeps_the_contract(
+    tmp_path: Path, python: str, folder: WeightsFolder, how: str
+) -> None:
     slow = {"STANDIN_SECONDS_PER_TOKEN": "0.01"}
-    torn = WeightsFolder(path=tmp_path / "no such folder")
+    torn = torn_folder(tmp_path / "torn", how)
     async with service(tmp_path, python=python, variables=slow) as engine:
         await check_trainable_engine(engine, PROMPT, lambda version: folder, torn=torn)
 

@@ -20,21 +20,37 @@ LONG = SamplingParams(max_tokens=12)
 WEIGHTS = NamedTensors(stream=lambda: {"embed.weight": (4, 2), "head.weight": (4, 2)}.items())
 
 
+WHOLE = ("lm_head.weight", "model.norm.weight")
+"""Names of the tensors of a whole folder."""
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> WeightsFolder:
-    return weights_folder(tmp_path, "lm_head.weight")
+    return weights_folder(tmp_path, *WHOLE)
 
 
-def weights_folder(path: Path, *names: str) -> WeightsFolder:
+def weights_folder(
+    path: Path, *names: str, metadata: dict[str, Any] | None = None
+) -> WeightsFolder:
     """Write what a Hugging Face folder has: tensors of one number each, behind a header."""
     places = {
         name: {"dtype": "F32", "shape": [1], "data_offsets": [4 * at, 4 * at + 4]}
         for at, name in enumerate(names)
     }
-    header = json.dumps(places).encode()
+    header = json.dumps(places | (metadata or {})).encode()
     length = len(header).to_bytes(8, "little")
     (path / "model.safetensors").write_bytes(length + header + bytes(4 * len(names)))
     return WeightsFolder(path=path)
+
+
+def torn_folder(path: Path, how: str) -> WeightsFolder:
+    """Write `WHOLE` with its head, but without another tensor, or with the end of its file cut."""
+    path.mkdir(exist_ok=True)
+    folder = weights_folder(path, *(WHOLE[:1] if how == "lacks a tensor" else WHOLE))
+    if how == "is cut":
+        file = path / "model.safetensors"
+        file.write_bytes(file.read_bytes()[:-2])
+    return folder
 
 
 class FakeTransfer:
@@ -109,6 +125,39 @@ async def test_a_folder_without_the_head_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"no \.safetensors file"):
             await engine.publish(WeightsFolder(path=tmp_path / "nowhere"), 1)
     assert fake.log == []
+
+
+async def test_a_folder_that_lacks_a_tensor_of_the_last_one_is_refused(
+    folder: WeightsFolder, tmp_path: Path
+) -> None:
+    """vLLM itself takes it without an error, and samples from a mixture."""
+    fake = FakeVllm()
+    async with serving(fake) as (engine, _):
+        await engine.publish(folder, 1)
+        with pytest.raises(ConfigError, match=r"lacks 1 of the 2 .* such as 'model.norm.weight'"):
+            await engine.publish(torn_folder(tmp_path / "torn", "lacks a tensor"), 2)
+        assert (await sample(engine)).versions == ((1, 4),)
+    assert fake.reloaded == [str(folder.path)]
+
+
+async def test_metadata_of_a_file_is_no_tensor(tmp_path: Path) -> None:
+    async with serving(FakeVllm()) as (engine, _):
+        described = {"__metadata__": {"format": "pt"}}
+        await engine.publish(weights_folder(tmp_path, *WHOLE, metadata=described), 1)
+        await engine.publish(weights_folder(tmp_path, *WHOLE), 2)
+
+
+async def test_after_a_folder_that_the_server_can_not_read_a_whole_one_is_needed(
+    folder: WeightsFolder, tmp_path: Path
+) -> None:
+    async with serving(FakeVllm()) as (engine, _):
+        await engine.publish(folder, 1)
+        with pytest.raises(EngineError, match="incomplete metadata"):
+            await engine.publish(torn_folder(tmp_path / "torn", "is cut"), 2)
+        with pytest.raises(EngineError, match=r"of no known version.*Load weights again"):
+            await sample(engine)
+        await engine.publish(folder, 3)
+        assert (await sample(engine)).versions == ((3, 4),)
 
 
 async def test_a_completion_may_span_versions_that_its_tokens_name(

@@ -303,6 +303,12 @@ class FakeVllm:
         rpc = CollectiveRpc.model_validate(received.body)
         assert rpc.method == "reload_weights"
         assert self.paused, "weights change only while generation is paused"
+        if cut := _cut_files(rpc.kwargs["weights_path"]):
+            # Others of the folder's tensors may have been loaded before it came to these.
+            message = f"Error while deserializing header: incomplete metadata: {cut}"
+            await reply.json({"error": {"message": message, "code": 500}}, 500)
+            return
+        # As in vLLM 0.32, tensors that the folder lacks are no error: they stay as they were.
         self.reloaded.append(rpc.kwargs["weights_path"])
         await self._done("reload", reply, {"results": [None, None]})
 
@@ -318,6 +324,19 @@ class FakeVllm:
     async def _done(self, what: str, reply: Reply, answer: dict[str, Any]) -> None:
         self.log.append(what)
         await reply.json(answer)
+
+
+def _cut_files(folder: str) -> list[str]:
+    return [str(file) for file in Path(folder).glob("*.safetensors") if _is_cut(file.read_bytes())]
+
+
+def _is_cut(data: bytes) -> bool:
+    """Whether a file of tensors is shorter than its header says."""
+    end = 8 + int.from_bytes(data[:8], "little")
+    places = json.loads(data[8:end])
+    places.pop("__metadata__", None)
+    ends: list[int] = [place["data_offsets"][1] for place in places.values()]
+    return len(data) < end + max(ends)
 
 
 def _end(state: Generating, params: WireSamplingParams) -> None:

@@ -16,7 +16,7 @@ from agentfly.engines.http_engine import (
 )
 from agentfly.engines.vllm.control import Control, require_scale_out
 from agentfly.engines.vllm.generate import PATH, Generation, generate_body, version_runs
-from agentfly.engines.vllm.weight_transfer import WeightSync, WeightTransfer, require_head
+from agentfly.engines.vllm.weight_transfer import WeightSync, WeightTransfer, require_whole
 from agentfly.engines.weight_forms import require_supported_form
 from agentfly.errors import (
     ConfigError,
@@ -117,6 +117,7 @@ class VllmEngine:
         self._pausing = asyncio.Lock()
         self._pauses = 0
         self._adapter: str | None = None
+        self._tensors: frozenset[str] = frozenset()
         self._version = version
         self._unlabeled: int | None = version
         self._torn: str | None = None
@@ -187,8 +188,9 @@ class VllmEngine:
     async def publish(self, weights: Weights, version: int) -> None:
         """Sample from these weights from now on, and record each token under their version."""
         require_supported_form(self, weights)
+        tensors = self._tensors
         if isinstance(weights, WeightsFolder):
-            require_head(weights.path)
+            tensors = require_whole(weights.path, tensors)
         deadline = self._clock.now() + self._update_seconds
         async with self._updating, self._paused(deadline):
             self._torn = f"the update to version {version} did not come to its end"
@@ -197,7 +199,7 @@ class VllmEngine:
             if self._stale_cache == "recompute":
                 await self._control.forget_cache(deadline=deadline)
             self._torn = None
-            self._version, self._unlabeled = version, None
+            self._version, self._unlabeled, self._tensors = version, None, tensors
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:

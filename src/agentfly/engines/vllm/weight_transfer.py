@@ -146,24 +146,35 @@ def _import_vllm(module: str = "") -> Any:
         ) from error
 
 
-def require_head(folder: Path) -> None:
-    """Raise ConfigError unless a folder holds the output head, tied to the embeddings or not.
+def require_whole(folder: Path, known: frozenset[str]) -> frozenset[str]:
+    """Return the names of a folder's tensors; raise ConfigError if the head or others are missing.
 
-    A running vLLM ties the head once, at its start. Reloading a folder without the head changes the
-    embeddings and leaves the head as it was, without an error.
+    A running vLLM ties the head to the embeddings once, at its start. Reloading a folder changes
+    the tensors that it holds and leaves all others as they were, without an error.
+
+    Args:
+        folder: A Hugging Face folder.
+        known: Names of tensors that it must hold, as the folder before it did.
     """
-    if HEAD not in _tensor_names(folder):
+    names = _tensor_names(folder)
+    if HEAD not in names:
         raise ConfigError(
             f"{folder} has no tensor {HEAD!r}: vLLM would keep its old head with the new "
             "embeddings. Write the head into the folder too, also where the embeddings are tied"
         )
+    if missing := sorted(known - names):
+        raise ConfigError(
+            f"{folder} lacks {len(missing)} of the {len(known)} tensors of the folder before it, "
+            f"such as {missing[0]!r}: vLLM would keep the old ones. Write all of them"
+        )
+    return names
 
 
-def _tensor_names(folder: Path) -> set[str]:
+def _tensor_names(folder: Path) -> frozenset[str]:
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise ConfigError(f"{folder} has no .safetensors file: expected a Hugging Face folder")
-    return {name for file in files for name in _header(file)}
+    return frozenset(name for file in files for name in _header(file)) - {"__metadata__"}
 
 
 def _header(file: Path) -> dict[str, object]:
