@@ -5,22 +5,24 @@ import os
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tests.patience import PATIENCE, until
 
 from agentfly import Agent, RunResult
 from agentfly.config import EngineSettings
+from agentfly.engines import EngineSpec, make_engine
 from agentfly.engines.vllm import VllmEngine, VllmServer, start_vllm
 from agentfly.engines.vllm.service import VllmService
 from agentfly.models import load_model, resolve_model
 from agentfly.runtime.clock import LoopClock
-from agentfly.testing import check_engine
+from agentfly.testing import check_engine, check_trainable_engine
 from agentfly.tools import calculator
 from agentfly.types import (
     Completion,
@@ -163,6 +165,42 @@ async def test_a_publish_in_the_middle_of_completions(engine: VllmEngine, tmp_pa
 
 async def test_it_keeps_the_contract_of_an_engine(server: VllmServer) -> None:
     await check_engine(VllmEngine(server.endpoint, logprobs="processed"), prompt(0))
+
+
+async def test_joined_it_keeps_the_contract_of_a_trainable_engine(
+    server: VllmServer, tmp_path: Path
+) -> None:
+    """The server is left with other weights: the fixture `engine` publishes its own."""
+    spec = EngineSpec(
+        folder=resolve_model("tiny"),
+        load=lambda dtype: None,
+        settings=EngineSettings(name="vllm", urls=(server.endpoint.url,)),
+        context_length=512,
+    )
+    joined = make_engine(spec)
+    assert isinstance(joined, VllmService)
+    # Tests before this one have left a version of their own.
+    await joined.publish(scaled(tmp_path, 0), 0)
+    publish_as = partial(scaled, tmp_path)
+    await check_trainable_engine(joined, prompt(0), publish_as, torn=without_a_tensor(tmp_path))
+
+
+def scaled(parent: Path, version: int) -> WeightsFolder:
+    """Write weights that differ from version to version."""
+    folder = parent / f"version_{version}"
+    folder.mkdir()
+    return written(tiny(scale=1 + 0.01 * version), folder)
+
+
+def without_a_tensor(parent: Path) -> WeightsFolder:
+    """Write other weights with the head, but without the last layer's norm."""
+    folder = parent / "torn"
+    folder.mkdir()
+    torn = written(tiny(scale=-1.0), folder)
+    tensors = load_file(folder / "model.safetensors")
+    del tensors["model.norm.weight"]
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return torn
 
 
 async def test_an_agent_speaks_through_a_server_of_its_own_that_is_killed() -> None:
