@@ -338,7 +338,10 @@ class ReplicatedEngine:
         return any(replica.outdated is None for replica in waited_for)
 
     async def _bring_back(self, deadline: float) -> None:
-        """Publish the current weights to replicas that lack them and have rested."""
+        """Publish the current weights to replicas that lack them and have rested.
+
+        The request waits for that only if no other replica can answer it.
+        """
         if self._pauses:
             return  # a learner may be changing the very weights
         now = self._clock.now()
@@ -352,8 +355,14 @@ class ReplicatedEngine:
             work = self._return(replica, self._current)
             task = asyncio.get_running_loop().create_task(work)
             self._returns.add(task)
-            task.add_done_callback(self._returns.discard)
-            await self._wait_for(task, deadline)
+            task.add_done_callback(self._end_return)
+            if none_left:
+                await self._wait_for(task, deadline)
+
+    def _end_return(self, task: asyncio.Task[None]) -> None:
+        self._returns.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("bringing a replica back failed", exc_info=error)
 
     async def _return(self, replica: _Replica, current: "_Published") -> None:
         try:
@@ -369,8 +378,6 @@ class ReplicatedEngine:
             raise DeadlineError(
                 "a replica took the weights for longer than this request had"
             ) from error
-        if not task.cancelled():
-            task.result()
 
     def _exhausted(self, failures: dict[_Replica, EngineError]) -> EngineError:
         if self._closed:
