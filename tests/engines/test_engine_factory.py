@@ -108,6 +108,10 @@ def test_how_weights_get_to_vllm(
         (RUNNING | {"arguments": ["--x"]}, "engine.arguments", "names running ones"),
         (RUNNING | {"variables": {"A": "1"}}, "engine.variables", "names running ones"),
         (RUNNING | {"gpus": [0]}, "engine.gpus", "names running ones"),
+        (RUNNING | {"startup_seconds": 9}, "engine.startup_seconds", "names running ones"),
+        (RUNNING | {"weights": "nccl"}, "engine.weights", "vLLM is not installed in this"),
+        (RUNNING | {"nccl_address": "a"}, "engine.nccl_address", "is for weights = 'nccl'"),
+        ({"nccl_address": "a"}, "engine.nccl_address", "is for the engine 'vllm'"),
         ({"weights": "nccl"}, "engine.weights", "is for the engine 'vllm'"),
         ({"gpus": [0]}, "engine.gpus", "is for the engine 'vllm'"),
         (STARTED | {"gpus": [4, 5, 6]}, "engine.gpus", "each of 2 replicas, got 3 in all"),
@@ -148,10 +152,20 @@ def test_nothing_above_engines_names_a_concrete_engine() -> None:
     root = Path(agentfly.__file__).parent
     named = [
         str(file.relative_to(root))
-        for room in ("agents", "training", "cli", "rollout", "environments")
-        for file in (root / room).rglob("*.py")
+        for file in root.glob("*/**/*.py")
+        if file.relative_to(root).parts[0] != "engines"
         for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Name | ast.alias)
-        and (node.id if isinstance(node, ast.Name) else node.name) in CONCRETE
+        if _names_engine(node)
     ]
     assert not named
+
+
+def _names_engine(node: ast.AST) -> bool:
+    match node:
+        case ast.Name(id=name):
+            return name in CONCRETE
+        case ast.ImportFrom(module=str(module)):
+            return module.startswith(("agentfly.engines.local", "agentfly.engines.vllm"))
+        case ast.alias(name=name):
+            return name in CONCRETE
+    return False

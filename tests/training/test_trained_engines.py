@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from tests.training.small_trainer import one_source, settings, train
 
-from agentfly.config import RunSettings
+from agentfly import Agent
+from agentfly.config import EngineSettings, RunSettings
 from agentfly.engines import EngineSpec
 from agentfly.engines.local import LocalEngine
 from agentfly.engines.local.engine import make_local
@@ -93,3 +94,17 @@ def test_a_mistake_in_the_table_is_reported_before_anything_begins(tmp_path: Pat
     with pytest.raises(ValueError, match=r"engine\.name: a vLLM server can't be deterministic"):
         Trainer(one_source(), chosen(tmp_path, name="vllm", urls=["http://localhost:1"]))
     assert not (tmp_path / "small").exists()
+
+
+def test_a_function_that_makes_engines_is_given_the_options_of_the_table(tmp_path: Path) -> None:
+    with_options = chosen(tmp_path, options={"threads": 1})
+    assert Trainer(one_source(), with_options, engine=make_local).parts.engine is make_local
+    with pytest.raises(ValueError, match=r"engine\.options: is for engines of your own"):
+        Trainer(one_source(), with_options)
+
+
+def test_an_agent_refuses_settings_that_its_engine_would_ignore() -> None:
+    with pytest.raises(ValueError, match=r"engine\.gpus: is for the engine 'vllm'"):
+        Agent("tiny", engine=EngineSettings(gpus=(0,)))
+    with pytest.raises(ValueError, match="unknown engine 'vlm'"):
+        Agent("tiny", engine=EngineSettings(name="vlm"))

@@ -20,7 +20,7 @@ import torch
 from tests.some_now import some_now
 from tests.training.small_trainer import HELD_OUT, ROWS, agent, letters, one_source, settings, train
 
-from agentfly import Agent, Source, Trainer, group_reward, reward
+from agentfly import Agent, Limits, Source, Trainer, group_reward, reward
 from agentfly.chat import TemplateRenderer, per_turn
 from agentfly.config import RunSettings, SettingsError
 from agentfly.engines.local import LocalEngine
@@ -479,6 +479,14 @@ def test_what_an_agent_does_not_say_the_settings_do(
     assert max(len(turn.completion.token_ids) for turn in turns if turn.completion) == 3
     assert {turn.temperature for turn in turns} == {0.7}
     assert "changes nothing" not in caplog.text
+
+
+def test_a_context_length_that_an_agent_ignores_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    limited = Source(agent=Agent(reward=letters, limits=Limits(max_turns=1)), tasks=ROWS)
+    Trainer(limited, settings(tmp_path, rollout={"context_length": 99}))
+    assert "rollout.context_length = 99 changes nothing" in caplog.text
 
 
 def test_what_an_agent_says_itself_holds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,9 @@ from agentfly.chat import CHATML, ChatTemplate, TemplateRenderer
 from agentfly.chat.formats import CallFormat
 from agentfly.chat.tokenizer_folder import require_matching_tokenizer
 from agentfly.config import EngineSettings
+from agentfly.config.validation_errors import refuse_if_any
 from agentfly.engines import EngineSpec, ScriptedEngine, make_engine
+from agentfly.engines.factory import engine_problems
 from agentfly.errors import ConfigError
 from agentfly.models import context_length, load_model, resolve_model
 from agentfly.types import ChatModel, Engine, Renderer, Tokenizer
@@ -90,6 +92,8 @@ def open_model(
             "named: give them to TemplateRenderer.from_folder(folder, template_options=...)"
         )
     if isinstance(model, (str, Path)):
+        if engine is not None:
+            refuse_if_any([*engine_problems(engine)], None)
         folder = resolve_model(model, trust_remote_code=trust_remote_code)
         opened = _open_named(folder, renderer, call_format, options)
         return replace(

@@ -94,7 +94,7 @@ def resolve_run(
         found = _given_sources(sources, problems, base)
     problems.add(*_setting_problems(settings))
     own_engine = settings.engine.name not in ENGINES.builtin
-    if engine is None or not own_engine:
+    if engine is None:
         deterministic = settings.deterministic
         problems.add(*engine_problems(settings.engine, deterministic=deterministic, base=base))
     found_algorithm = algorithm or problems.tried("algorithm.name", _algorithm, settings, base)

@@ -11,7 +11,7 @@ from agentfly.cluster.weight_objects import WeightObjects, WeightStore
 from agentfly.cluster.worker import ClusterWorker, WorkerLostError, Workers
 from agentfly.config import ClusterSettings
 from agentfly.engines import EngineSpec
-from agentfly.engines.vllm.maker import vllm_takes
+from agentfly.engines.factory import accepted_weights
 from agentfly.engines.weight_forms import require_supported_form
 from agentfly.errors import (
     AgentFlyError,
@@ -206,14 +206,9 @@ def make_actor_engines(
     if gpus is None:
         gpus = 1.0 if any(node.total.gpus for node in workers.nodes.alive) else 0.0
     need, store = Need(cpus=settings.engine_cpus, gpus=gpus), WeightStore()
-    takes = _takes(spec, settings)
+    in_process = NamedTensors if settings.weights == "objects" else WeightsFolder
+    takes = accepted_weights(spec, in_process)
     return [
         ActorEngine(recipe, workers, settings, store, takes=takes, need=need)
         for _ in range(spec.settings.count)
     ]
-
-
-def _takes(spec: EngineSpec, settings: ClusterSettings) -> frozenset[type[Weights]]:
-    if spec.settings.name == "vllm":
-        return vllm_takes(spec)
-    return frozenset({NamedTensors if settings.weights == "objects" else WeightsFolder})

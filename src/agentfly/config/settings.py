@@ -122,8 +122,8 @@ class EngineSettings(Settings):
     """The engine that samples tokens."""
 
     name: str = "local"
-    """`local` for an engine in this process, `vllm` for vLLM servers, or `module:name` of your own:
-    a function that takes an `EngineSpec` and returns an engine."""
+    """`local` for an engine in this process, `vllm` for vLLM servers, or one of your own by
+    `module:name` or entry point: a function that takes an `EngineSpec` and returns an engine."""
     replicas: int = Field(default=1, ge=1)
     """Number of engines; a chain stays with one of them, and a failed one is taken out."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -151,7 +151,8 @@ class EngineSettings(Settings):
     """Address of this machine, as the servers reach it, for `weights = "nccl"`."""
     check_every: int = Field(default=10, ge=1)
     """Steps between two comparisons of the engine's log-probabilities with the learner's, for an
-    engine with its own copy of the weights. The first two versions are always compared."""
+    engine that weights are sent to, such as a server; an engine in this process is not compared.
+    The first two versions are always compared."""
     max_logprob_error: float | None = Field(default=None, gt=0)
     """Maximum mean difference of log-probabilities before the run ends; by default 0.002 if both
     compute in float32, else twice what the learner's own rounding makes, and at least 0.05."""

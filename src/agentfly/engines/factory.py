@@ -8,13 +8,14 @@ takes such a spec, named `module:name` or by an entry point in the group `agentf
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from agentfly.config import ClusterSettings, EngineSettings, PluginKind, Problem
 from agentfly.engines.replicas import ReplicatedEngine
 from agentfly.errors import ConfigError
-from agentfly.types import Tokenizer, TrainableEngine
+from agentfly.types import Tokenizer, TrainableEngine, Weights
 
 GIB = 2**30
 START_SETTINGS = ("python", "arguments", "variables", "gpus")
@@ -126,6 +127,15 @@ def placed_on_cluster(settings: EngineSettings, cluster: ClusterSettings | None)
     return settings.name in ENGINES.builtin
 
 
+def accepted_weights(spec: EngineSpec, in_process: type[Weights]) -> frozenset[type[Weights]]:
+    """Return the forms of weights that a replica takes; one in a process takes the given form."""
+    if spec.settings.name != "vllm":
+        return frozenset({in_process})
+    from agentfly.engines.vllm.maker import vllm_takes
+
+    return vllm_takes(spec)
+
+
 def engine_problems(
     settings: EngineSettings, *, deterministic: bool = False, base: Path | None = None
 ) -> Iterator[Problem]:
@@ -145,35 +155,51 @@ def engine_problems(
     if settings.options and settings.name in ENGINES.builtin:
         text = f"is for engines of your own, and the engine is {settings.name!r}"
         yield Problem(key="engine.options", text=text)
-    for key in ("urls", "weights", *START_SETTINGS):
+    for key in ("urls", "weights", "nccl_address", *START_SETTINGS):
         if not is_vllm and _is_set(settings, key):
             text = f"is for the engine 'vllm', and the engine is {settings.name!r}"
             yield Problem(key=f"engine.{key}", text=text)
 
 
 def _vllm_problems(settings: EngineSettings) -> Iterator[Problem]:
-    from agentfly.engines.vllm.maker import find_command, require_url
+    from agentfly.engines.vllm.maker import find_command
 
-    if settings.urls and settings.replicas not in (1, len(settings.urls)):
-        text = f"must be left out, or {len(settings.urls)} as there are urls"
-        yield Problem(key="engine.replicas", text=text)
-    for place, url in enumerate(settings.urls):
-        try:
-            require_url(url)
-        except ConfigError as error:
-            yield Problem(key=f"engine.urls.{place}", text=str(error))
-    addresses = [url.rstrip("/") for url in settings.urls]
-    for place, url in enumerate(addresses):
-        if url in addresses[:place]:
-            text = f"names {url} twice: one server can't be two replicas"
-            yield Problem(key=f"engine.urls.{place}", text=text)
+    yield from _url_problems(settings)
     if not settings.urls:
         try:
             find_command(settings.python)
         except ConfigError as error:
             yield Problem(key="engine.python", text=str(error))
+    if settings.weights == "nccl" and find_spec("vllm") is None:
+        text = (
+            "'nccl' uses vLLM's own trainer side, and vLLM is not installed in this environment: "
+            "install it, or choose 'folder'"
+        )
+        yield Problem(key="engine.weights", text=text)
+    if settings.weights != "nccl" and _is_set(settings, "nccl_address"):
+        text = f"is for weights = 'nccl', and engine.weights is {settings.weights!r}"
+        yield Problem(key="engine.nccl_address", text=text)
     yield from _gpu_problems(settings)
-    for key in START_SETTINGS if settings.urls else ():
+
+
+def _url_problems(settings: EngineSettings) -> Iterator[Problem]:
+    from agentfly.engines.vllm.maker import require_url
+
+    if not settings.urls:
+        return
+    if settings.replicas not in (1, len(settings.urls)):
+        text = f"must be left out, or {len(settings.urls)} as there are urls"
+        yield Problem(key="engine.replicas", text=text)
+    addresses = [url.rstrip("/") for url in settings.urls]
+    for place, (url, address) in enumerate(zip(settings.urls, addresses, strict=True)):
+        try:
+            require_url(url)
+        except ConfigError as error:
+            yield Problem(key=f"engine.urls.{place}", text=str(error))
+        if address in addresses[:place]:
+            text = f"names {address} twice: one server can't be two replicas"
+            yield Problem(key=f"engine.urls.{place}", text=text)
+    for key in (*START_SETTINGS, "startup_seconds"):
         if _is_set(settings, key):
             text = "is for servers that are started here, and engine.urls names running ones"
             yield Problem(key=f"engine.{key}", text=text)

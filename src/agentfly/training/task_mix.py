@@ -71,6 +71,7 @@ def warn_ignored_settings(sources: Sequence[Source], settings: RunSettings) -> N
             "max_tokens": sampling.max_tokens,
             "max_turns": limits.max_turns,
             "chain_seconds": limits.seconds,
+            "context_length": limits.context_length,
         }
         for name in sorted(
             settings.rollout.model_fields_set & source.agent.own_settings & set(own)
