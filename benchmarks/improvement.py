@@ -22,16 +22,18 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from agentfly.agents.source_parts import resolve_source
 from agentfly.config import load_settings
 from agentfly.observe import evaluation_metrics, plot_curves, read_metrics, read_trajectories
 from agentfly.observe.recorded_run import find_run
-from agentfly.observe.summary import summarize
+from agentfly.observe.summary import is_solved, summarize
 from agentfly.types import Trajectory, collect_groups
 
 ROOT = Path(__file__).parents[1]
@@ -44,12 +46,14 @@ DEMONSTRATIONS = {
     "alfworld": {"expert": 8000, "random": 2000},
     "browser": {"expert": 1800},
     "scienceworld": {"expert": 48, "random": 16},
-    "search": {"expert": 8000},
+    "search": {"expert": 480},
     "webshop": {"expert": 3000},
 }
 """Number of chains that the warm start imitates, by player."""
 CLEAR_GAIN = 0.25
 """Gain in the share of solved tasks that is clear; half the gap to the expert is, too."""
+FIELDS = {"browser": "task", "scienceworld": "task", "search": "hops"}
+"""Field of the tasks by whose values the share of solved ones is listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +71,10 @@ class Level:
     """Share of the tool calls that were made wrongly; None without any call."""
     unknown: float | None = None
     """Share of the tool calls that name no tool of the task."""
+    parts: dict[str, float] = field(default_factory=dict)
+    """Mean of each part of the reward."""
+    solved_by: dict[str, float] = field(default_factory=dict)
+    """Share of solved chains by the value of a field of the task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,12 +140,12 @@ def improve(example: Example) -> list[Level]:
         run("sft", example, example.warm, {"data.files": chains})
     if not _is_finished(example.trained, example.settings["train"]["steps"]):
         run("train", example, example.trained, {"model.name": str(model)})
-    before, after = _evaluated(example.trained)
-    expert = _played("expert", example.demonstrate("expert", EVERY, "--held-out"))
+    before, after = _evaluated(example)
+    expert = _played(example, "expert", example.demonstrate("expert", EVERY, "--held-out"))
     if not example.has_random_player:
         return [before, after, expert]
     random = example.demonstrate("random", EVERY, "--held-out")
-    return [_played("random", random), before, after, expert]
+    return [_played(example, "random", random), before, after, expert]
 
 
 def problems(levels: list[Level]) -> list[str]:
@@ -169,17 +177,17 @@ def _is_finished(run: Path, steps: int) -> bool:
     return any(one.step == steps and "eval/reward" in one.metrics for one in records)
 
 
-def _played(who: str, file: Path) -> Level:
-    return _level(who, list(read_trajectories(file)))
+def _played(example: Example, who: str, file: Path) -> Level:
+    return _level(example, who, list(read_trajectories(file)))
 
 
-def _evaluated(run: Path) -> tuple[Level, Level]:
-    held_out = [file for file in find_run(run).chain_files if file.held_out]
+def _evaluated(example: Example) -> tuple[Level, Level]:
+    held_out = [file for file in find_run(example.trained).chain_files if file.held_out]
     before, after = (list(file.read()) for file in (held_out[0], held_out[-1]))
-    return _level("warm start", before), _level("after RL", after)
+    return _level(example, "warm start", before), _level(example, "after RL", after)
 
 
-def _level(who: str, chains: list[Trajectory]) -> Level:
+def _level(example: Example, who: str, chains: list[Trajectory]) -> Level:
     metrics: Mapping[str, Any] = evaluation_metrics(collect_groups(chains))
     calls = summarize(chains)
     return Level(
@@ -192,7 +200,26 @@ def _level(who: str, chains: list[Trajectory]) -> Level:
         solved_high=metrics["eval/solved_high"],
         invalid=calls.invalid_share,
         unknown=calls.unknown_share,
+        parts=_means(one.score.parts.items() for one in chains if one.score),
+        solved_by=_means(
+            [(str(one.task.fields[name]), float(is_solved(one)))]
+            for one in chains
+            for name in [FIELDS.get(example.name)]
+            if name is not None and one.score is not None
+        ),
     )
+
+
+def _means(rows: Iterable[Iterable[tuple[str, float]]]) -> dict[str, float]:
+    """Return the mean of each name's values.
+
+    >>> _means([[("em", 1.0), ("hit", 0.5)], [("em", 0.0)]])
+    {'em': 0.5, 'hit': 0.5}
+    """
+    values: dict[str, list[float]] = {}
+    for name, value in chain.from_iterable(rows):
+        values.setdefault(name, []).append(value)
+    return {name: fmean(of_name) for name, of_name in sorted(values.items())}
 
 
 def write(example: Example, levels: list[Level]) -> None:
@@ -233,7 +260,22 @@ def table(reports: list[dict[str, Any]]) -> str:
     warm, trained = (first[key] / 60 for key in ("warm_seconds", "seconds"))
     caption = f"`{first['command']}`; warm start {warm:.0f} minutes, training {trained:.0f} minutes"
     names = "who | held-out reward (95% interval) | solved (95% interval) | invalid calls | unknown"
-    return f"{caption}\n\n| {names} |\n|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
+    head = f"{caption}\n\n| {names} |\n|---|---|---|---|---|\n"
+    return head + "\n".join(rows) + "\n" + _details(first["levels"])
+
+
+def _details(levels: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table of the parts of the reward and of solved tasks by field, where known."""
+    kinds = {"parts": "", "solved_by": "solved: "}
+    names = {(kind, name): None for one in levels for kind in kinds for name in one.get(kind, {})}
+    if not names:
+        return ""
+    rows = []
+    for kind, name in sorted(names, key=lambda key: [*kinds].index(key[0])):
+        cells = [f"{one[kind][name]:.2f}" if name in one.get(kind, {}) else "–" for one in levels]
+        rows.append(f"| {kinds[kind]}{name} | {' | '.join(cells)} |")
+    head = f"\n| mean | {' | '.join(one['who'] for one in levels)} |\n|---|{'---|' * len(levels)}\n"
+    return head + "\n".join(rows) + "\n"
 
 
 def _row(who: str, level: Mapping[str, Any]) -> str:

@@ -52,7 +52,7 @@ def test_the_code_tables_are_recorded() -> None:
 
 
 def test_what_was_tried_in_search_is_recorded() -> None:
-    (tried,) = json.loads((RESULTS / "search" / "tried.json").read_text())
+    tried, *others = json.loads((RESULTS / "search" / "tried.json").read_text())
     page = " ".join((ROOT / "docs" / "search.md").read_text().split())
     solved, low, high = (tried[key] for key in ("solved", "solved_low", "solved_high"))
     assert f"It solves {solved:.0%} ({low:.0%} to {high:.0%})" in page
@@ -64,6 +64,9 @@ def test_what_was_tried_in_search_is_recorded() -> None:
     assert f"none of its {calls[1]} calls is invalid" in page
     once = [tried["searches_by_hops"][hops]["1"] for hops in "12"]
     assert f"once in {once[0]} of the former and in {once[1]} of the latter" in page
+    for level in (level for other in others for level in other["levels"]):
+        solved, low, high = (level[key] for key in ("solved", "solved_low", "solved_high"))
+        assert f"{solved:.0%} ({low:.0%} to {high:.0%})" in page
 
 
 def test_the_quick_start_is_recorded() -> None:

@@ -72,6 +72,19 @@ def test_further_seeds_are_rows_of_the_same_table() -> None:
     ]
 
 
+def test_parts_of_the_reward_and_kinds_of_tasks_have_a_table_of_their_own() -> None:
+    warm = replace(level("warm start", 0.3), parts={"em": 0.3}, solved_by={"1": 0.4, "2": 0.2})
+    expert = replace(EXPERT, parts={"em": 1.0, "hit": 0.5})
+    assert table([report(0, warm, expert)]).split("\n\n")[2].splitlines() == [
+        "| mean | warm start | expert |",
+        "|---|---|---|",
+        "| em | 0.30 | 1.00 |",
+        "| hit | – | 0.50 |",
+        "| solved: 1 | 0.40 | – |",
+        "| solved: 2 | 0.20 | – |",
+    ]
+
+
 def test_a_run_that_was_interrupted_is_continued(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
