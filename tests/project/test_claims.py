@@ -52,7 +52,7 @@ def test_the_code_tables_are_recorded() -> None:
 
 
 def test_what_was_tried_in_search_is_recorded() -> None:
-    tried, *others = json.loads((RESULTS / "search" / "tried.json").read_text())
+    tried, *_ = json.loads((RESULTS / "search" / "tried.json").read_text())
     page = " ".join((ROOT / "docs" / "search.md").read_text().split())
     solved, low, high = (tried[key] for key in ("solved", "solved_low", "solved_high"))
     assert f"It solves {solved:.0%} ({low:.0%} to {high:.0%})" in page
@@ -64,7 +64,15 @@ def test_what_was_tried_in_search_is_recorded() -> None:
     assert f"none of its {calls[1]} calls is invalid" in page
     once = [tried["searches_by_hops"][hops]["1"] for hops in "12"]
     assert f"once in {once[0]} of the former and in {once[1]} of the latter" in page
-    for level in (level for other in others for level in other["levels"]):
+
+
+@pytest.mark.parametrize("name", ["alfworld", "browser", "scienceworld", "search"])
+def test_levels_of_what_was_tried_are_recorded(name: str) -> None:
+    tried = json.loads((RESULTS / name / "tried.json").read_text())
+    levels = [level for one in tried for level in one.get("levels", [])]
+    page = (ROOT / "docs" / f"{name}.md").read_text()
+    assert levels
+    for level in levels:
         solved, low, high = (level[key] for key in ("solved", "solved_low", "solved_high"))
         assert f"{solved:.0%} ({low:.0%} to {high:.0%})" in page
 
