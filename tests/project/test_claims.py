@@ -66,9 +66,15 @@ def test_what_was_tried_in_search_is_recorded() -> None:
     assert f"once in {once[0]} of the former and in {once[1]} of the latter" in page
 
 
-@pytest.mark.parametrize("name", ["alfworld", "browser", "scienceworld", "search"])
-def test_levels_of_what_was_tried_are_recorded(name: str) -> None:
-    tried = json.loads((RESULTS / name / "tried.json").read_text())
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        *((name, name) for name in ("alfworld", "browser", "scienceworld", "search")),
+        ("code", "code_interpreter"),
+    ],
+)
+def test_levels_of_what_was_tried_are_recorded(name: str, folder: str) -> None:
+    tried = json.loads((RESULTS / folder / "tried.json").read_text())
     levels = [level for one in tried for level in one.get("levels", [])]
     page = (ROOT / "docs" / f"{name}.md").read_text()
     assert levels
