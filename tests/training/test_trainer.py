@@ -22,7 +22,7 @@ from tests.training.small_trainer import HELD_OUT, ROWS, agent, letters, one_sou
 
 from agentfly import Agent, Limits, Source, Trainer, group_reward, reward
 from agentfly.chat import TemplateRenderer, per_turn
-from agentfly.config import RunSettings, SettingsError
+from agentfly.config import EngineSettings, RunSettings, SettingsError
 from agentfly.engines.local import LocalEngine
 from agentfly.engines.vllm import VllmEngine
 from agentfly.errors import CallbackError, ConfigError, RunError
@@ -307,6 +307,7 @@ def test_a_run_ends_when_too_many_chains_fail(tmp_path: Path) -> None:
 
 
 DEAD_SERVER = "http://127.0.0.1:9"
+SERVED = EngineSettings(name="vllm", urls=(DEAD_SERVER,))
 
 
 def speaking_through(engine: Engine) -> Agent:
@@ -358,7 +359,7 @@ class Opaque:
             "has an engine of its own, a LocalEngine",
         ),
         (
-            lambda: replace(one_source(), agent=agent(engine="vllm")),
+            lambda: replace(one_source(), agent=agent(engine=SERVED)),
             "chooses an engine, 'vllm', which training would not use.* the settings name, 'local'",
         ),
         (
