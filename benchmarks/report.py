@@ -19,11 +19,12 @@ def report(name: str, numbers: Mapping[str, float], *, aims: Mapping[str, str]) 
         print(f"  {key:{width}}  {value:>10.4g}{aim}")
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps({**numbers, **_circumstances()}, indent=2) + "\n")
+    path.write_text(json.dumps({**numbers, **circumstances()}, indent=2) + "\n")
     print(f"written to {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}")
 
 
-def _circumstances() -> dict[str, str | int]:
+def circumstances() -> dict[str, str | int]:
+    """Return the commit, the date and the machine of a measurement."""
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     )

@@ -83,6 +83,14 @@ def test_levels_of_what_was_tried_are_recorded(name: str, folder: str) -> None:
         assert f"{solved:.0%} ({low:.0%} to {high:.0%})" in page
 
 
+def test_the_speed_of_the_browser_is_recorded() -> None:
+    numbers = json.loads((ROOT / "benchmarks" / "results" / "envs.json").read_text())
+    page = (ROOT / "docs" / "browser.md").read_text()
+    assert f"a step takes {numbers['browser_step_ms_p50']:.0f} ms" in page
+    assert f"{numbers['browser_16_steps_per_s']:.0f} steps per second" in page
+    assert f"one more open page takes {numbers['browser_context_mb']:.0f} MB" in page
+
+
 def test_the_quick_start_is_recorded() -> None:
     report = json.loads((RESULTS / "quickstart" / "report.json").read_text())
     cells = " | ".join(interval(report[when]) for when in ("before", "after"))
