@@ -145,6 +145,7 @@ async def test_metadata_of_a_file_is_no_tensor(tmp_path: Path) -> None:
         described = {"__metadata__": {"format": "pt"}}
         await engine.publish(weights_folder(tmp_path, *WHOLE, metadata=described), 1)
         await engine.publish(weights_folder(tmp_path, *WHOLE), 2)
+        assert (await sample(engine)).versions == ((2, 4),)
 
 
 async def test_after_a_folder_that_the_server_can_not_read_a_whole_one_is_needed(

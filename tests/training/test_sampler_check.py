@@ -85,6 +85,7 @@ async def test_an_engine_that_takes_everything_agrees(tmp_path: Path) -> None:
         for version in (1, 2, 3):
             change(trained)
             await publisher.publish(version)
+    assert [version for _, version in engine.published][-3:] == [1, 2, 3]
     await engine.close()
 
 
@@ -102,6 +103,7 @@ async def test_an_engine_may_round_about_as_much_as_the_learner(tmp_path: Path) 
         await publisher.publish_first(0)
         change(trained)
         await publisher.publish(1)
+    assert engine.published[-1][1] == 1
     await engine.close()
 
 
