@@ -235,6 +235,19 @@ def test_a_run_of_a_file_elsewhere_finds_its_tasks_and_modules_there(folder: Pat
         sources_for(["demo@0"], Parts(), found, trust=False)
 
 
+def test_a_run_is_evaluated_on_as_many_held_out_tasks_as_it_evaluated_itself() -> None:
+    config = 'name = "demo"\nmodel.name = "tiny"\neval.max_tasks = 4\n[[source]]\n'
+    source = 'tasks = "sums.jsonl"\neval_tasks = "sums.jsonl"\nreward = "numeric_match"\n'
+    record_run(Path("runs/demo"), config=config + source)
+    found = find_checkpoints("demo@0")
+    chosen = sources_for(["demo@0"], Parts(), found, trust=False)
+    sizes = {count: len(chosen.read("held-out", count)[0].tasks) for count in (None, 7)}
+    assert sizes == {None: 4, 7: 7}
+    assert len(chosen.read("training", None)[0].tasks) == 20
+    file = sources_for(["demo@0", "sums.jsonl"], Parts(), found, trust=False)
+    assert len(file.read("held-out", None)[0].tasks) == 20, "a file is attempted as a whole"
+
+
 def test_training_tasks_are_found_and_said() -> None:
     rows = [json.dumps({"id": number, **row}) for number, row in enumerate(sums(5))]
     Path("trained.jsonl").write_text("\n".join(rows))

@@ -104,7 +104,7 @@ def test_training_is_one_call_with_the_settings(
     reads = count_reads(monkeypatch)
 
     def train(parts: RunParts, **how: Any) -> TrainResult:
-        assert len(read_sources(parts.sources).tasks) == 1
+        assert len(read_sources(parts.sources, parts.settings.eval).tasks) == 1
         calls.append((parts.settings, how))
         Path("runs/sums").mkdir(parents=True, exist_ok=True)
         Path("runs/sums/metrics.jsonl").touch()

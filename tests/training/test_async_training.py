@@ -34,7 +34,9 @@ def weights_of(folder: Path, step: int) -> str:
 async def run(chosen: RunSettings, *, ahead: bool) -> None:
     parts = resolve_run(chosen, sources=[one_source()])
     progress = RunProgress(quiet=True)
-    async with open_run(parts, read_sources(parts.sources), progress=progress, resume=False) as x:
+    async with open_run(
+        parts, read_sources(parts.sources, parts.settings.eval), progress=progress, resume=False
+    ) as x:
         if ahead:
             assert isinstance(x.sampler, StepSampler)
             window = StalenessWindow(

@@ -22,10 +22,25 @@ def test_held_out_tasks_are_read_only_if_a_run_evaluates() -> None:
     source = Source(agent=Agent("tiny-random"), tasks=ROWS, eval_tasks=not_there)
     never = EvalSettings(every=0, at_start=False, at_end=False)
     assert not never.is_on
-    assert len(read_sources([source], held_out=never.is_on).tasks) == 1
+    assert len(read_sources([source], never).tasks) == 1
     assert EvalSettings(every=0).is_on
     with pytest.raises(ConfigError, match="valid_unseen"):
-        read_sources([source], held_out=EvalSettings().is_on)
+        read_sources([source], EvalSettings())
+
+
+def test_a_limit_of_held_out_tasks_holds_for_each_source() -> None:
+    rows = [{"id": str(number), "question": "2 + 2?", "answer": "4"} for number in range(10)]
+    agent = Agent("tiny-random")
+    sources = [
+        Source(name=name, agent=agent, tasks=ROWS, eval_tasks=held_out)
+        for name, held_out in (("long", rows), ("short", rows[:2]))
+    ]
+    mix = read_sources(sources, EvalSettings(max_tasks=4))
+    # Two sources with a task "0" each: ids are then told apart by the source.
+    assert [(one.source, one.id[-1]) for one in mix.eval_tasks] == [
+        *(("long", number) for number in "0257"),
+        *(("short", number) for number in "01"),
+    ]
 
 
 def test_held_out_tasks_are_validated_only_if_those_to_train_on_are_not_enough() -> None:

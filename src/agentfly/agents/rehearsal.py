@@ -87,7 +87,7 @@ async def _rehearse_source(source: Source, parts: RunParts) -> Rehearsal:
         said = "its tasks are empty: there is nothing to train on. Add rows, or another file"
         return Rehearsal(source=source.name, summary=counted, problems=(said,))
     if held_out:
-        counted += f" ({parts.settings.eval.size_text(len(held_out))})"
+        counted += f" ({parts.settings.eval.size_text(len(parts.settings.eval.select(held_out)))})"
     summary = "no chain was played, because fields are missing"
     if not problems:
         summary, problems = await _play(source.agent, tasks[0], parts)

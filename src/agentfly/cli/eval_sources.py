@@ -1,7 +1,7 @@
 """Sources of an evaluation as words of a command: environments with options, files, TOML files."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agentfly.agents.run_parts import make_agent
@@ -53,11 +53,17 @@ class ChosenSources:
         return self.settings.seed if self.settings else 0
 
     def read(self, tasks: str, count: int | None) -> list[EvaluatedSource]:
-        """Resolve every source and read its tasks."""
+        """Resolve every source and read its tasks.
+
+        Without a count, as many held-out ones as the run's own evaluations take.
+        """
         found = [
             _read(table, base, tasks, count)
             for table, base in zip(self.tables, self.bases, strict=True)
         ]
+        if self.settings is not None and tasks == "held-out" and count is None:
+            select = self.settings.eval.select
+            found = [replace(source, tasks=tuple(select(source.tasks))) for source in found]
         every = disambiguate_ids([task for source in found for task in source.tasks])
         return [
             EvaluatedSource(
@@ -109,6 +115,8 @@ def _sources_of(run: RecordedRun, files: list[str], *, trust: bool) -> ChosenSou
             )
         file = str(Path(files[0]).absolute())  # Other files are searched in the run's folder.
         tables = (tables[0].model_copy(update={"tasks": file, "eval_tasks": None}),)
+        every_task = settings.eval.model_copy(update={"max_tasks": None})
+        settings = settings.model_copy(update={"eval": every_task})
     require_trust(settings, config, base=run.base, trust=trust)
     bases = (run.base,) * len(tables)
     return ChosenSources(tables=tables, bases=bases, settings=settings, as_trained=True)

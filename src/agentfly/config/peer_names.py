@@ -43,6 +43,7 @@ _NAMES = {
     "ppo_micro_batch_size ppo_micro_batch_size_per_gpu max_token_len_per_gpu",
     "eval.every": "eval_steps eval_every test_freq evaluation_strategy eval_strategy",
     "eval.num_chains": "num_generations_eval",
+    "eval.max_tasks": "max_eval_samples val_max_samples",
     "checkpoint.every": "save_steps save_every save_freq save_strategy checkpoint_every",
     "checkpoint.keep": "save_total_limit keep_last max_checkpoints",
     "track.trackers": "report_to logger loggers log_with",

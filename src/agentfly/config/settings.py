@@ -14,8 +14,9 @@ A run is one TOML file; each class here is one of its tables.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -25,6 +26,8 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+
+T = TypeVar("T")
 
 LONGEST_FILE_NAME = 255
 """Maximum bytes of the name of a file or folder, on all usual file systems."""
@@ -295,6 +298,8 @@ class EvalSettings(Settings):
     """Steps between two evaluations; 0 for the first and the last only."""
     num_chains: int = Field(default=4, ge=1)
     """Chains per task; pass@k is reported for k up to this."""
+    max_tasks: int | None = Field(default=None, ge=1)
+    """Maximum held-out tasks of each source, spread evenly over its list; by default all."""
     temperature: float = Field(default=1.0, ge=0)
     """Temperature of sampling; 0 is greedy."""
     time_limit_reward: float | None = None
@@ -309,6 +314,16 @@ class EvalSettings(Settings):
     def is_on(self) -> bool:
         """Whether a run evaluates at all."""
         return self.every > 0 or self.at_start or self.at_end
+
+    def select(self, tasks: Sequence[T]) -> list[T]:
+        """Return at most `max_tasks` of a source's held-out tasks, spread evenly over the list.
+
+        >>> EvalSettings(max_tasks=3).select("abcdefg")
+        ['a', 'c', 'e']
+        """
+        size = len(tasks)
+        kept = size if self.max_tasks is None else min(self.max_tasks, size)
+        return [tasks[number * size // kept] for number in range(kept)]
 
     def size_text(self, tasks: int) -> str:
         """Return how many chains an evaluation takes, with the setting that decides it.

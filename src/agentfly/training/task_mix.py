@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agentfly.agents import Agent
 from agentfly.agents.source import Source
-from agentfly.config import RunSettings
+from agentfly.config import EvalSettings, RunSettings
 from agentfly.errors import ConfigError
 from agentfly.models import resolve_model
 from agentfly.rollout import Limits
@@ -35,13 +35,13 @@ class TaskMix:
         return {source.name: source.weight for source in self.sources}
 
 
-def read_sources(sources: Sequence[Source], *, held_out: bool = True) -> TaskMix:
+def read_sources(sources: Sequence[Source], evaluation: EvalSettings) -> TaskMix:
     """Read the tasks that were not read yet; the held-out ones only if they are used."""
     tasks = [task for source in sources for task in _tasks(source)]
     eval_tasks = [
         task
-        for source in (sources if held_out else ())
-        for task in load_tasks(source.eval_tasks, source=source.name)
+        for source in (sources if evaluation.is_on else ())
+        for task in evaluation.select(load_tasks(source.eval_tasks, source=source.name))
     ]
     _warn_of_leaks(tasks, eval_tasks)
     return TaskMix(

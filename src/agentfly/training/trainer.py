@@ -56,7 +56,7 @@ class Trainer:
             settings, sources=given, algorithm=algorithm, mask=mask, engine=engine
         )
         warn_ignored_settings(self.parts.sources, settings)
-        self.task_mix = read_sources(self.parts.sources, held_out=self.parts.settings.eval.is_on)
+        self.task_mix = read_sources(self.parts.sources, self.parts.settings.eval)
         self.resume = resume
         self.progress = progress or RunProgress()
 
@@ -87,7 +87,7 @@ def train(
         progress: Where the run shows how far it is; by default the terminal.
     """
     parts = resolve_run(run, base=base) if isinstance(run, RunSettings) else run
-    task_mix = read_sources(parts.sources, held_out=parts.settings.eval.is_on)
+    task_mix = read_sources(parts.sources, parts.settings.eval)
     with exit_on_stop_signals():
         return asyncio.run(_run(parts, task_mix, progress or RunProgress(), resume=resume))
 
