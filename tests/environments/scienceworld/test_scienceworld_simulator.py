@@ -120,6 +120,19 @@ def test_what_is_not_understood_is_answered_with_a_suggestion() -> None:
         env.step("look around")
 
 
+def test_a_room_can_be_shown_when_it_is_entered() -> None:
+    env = ScienceWorld(show=("room",))
+    first = env.reset(task("find-non-living-thing", 0, "easy"), Seed(0)).observation
+    assert first.count("This room is called the hallway.") == 1
+    kitchen = "You teleport to the kitchen.\nThis room is called the kitchen. In it, you see:"
+    assert env.step("teleport to kitchen").observation.startswith(kitchen)
+    assert env.step("pick up lighter").observation == "You move the lighter to the inventory."
+    assert "This room is called the hallway." in env.step("teleport to hallway").observation
+    env.reset(task("find-non-living-thing", 0, "easy"), Seed(0))
+    assert env.step("inventory").observation.startswith("In your inventory, you see:")
+    env.close()
+
+
 def test_valid_actions_can_be_shown() -> None:
     env = ScienceWorld(show=("actions",))
     said = env.reset(task("find-plant", 0, "easy"), Seed(0)).observation

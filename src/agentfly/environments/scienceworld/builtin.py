@@ -86,8 +86,9 @@ class ScienceWorldOptions(EnvironmentOptions):
     variations: int | None = Field(default=None, ge=1)
     """Maximum number of variations of each task, for training and for evaluation; default all."""
     show: tuple[Shown, ...] = ()
-    """Additions at the end of every observation: `look`, `inventory`, `task`, and `actions` for all
-    valid actions, which is long and slow."""
+    """Additions at the end of every observation: `look`, `room` (as `look`, only where an action
+    leads to another room), `inventory`, `task`, and `actions` for all valid actions, which is long
+    and slow."""
     helpers: bool = True
     """Whether to add tools that list objects and valid actions."""
     penalty: bool = False

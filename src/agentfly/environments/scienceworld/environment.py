@@ -28,8 +28,9 @@ MIN_NAME_SIMILARITY = 0.5
 """Minimum similarity of two names; lower, as names are often shortened."""
 NOT_SUGGESTED = ("reset task",)
 
-Shown = Literal["look", "inventory", "task", "actions"]
-"""Possible additions to an observation: the room, the inventory, the task, the valid actions."""
+Shown = Literal["look", "room", "inventory", "task", "actions"]
+"""Possible additions to an observation: the room, the room where it is another one than before,
+the inventory, the task, the valid actions."""
 
 
 class ScienceWorld:
@@ -59,6 +60,7 @@ class ScienceWorld:
         self._max_moves = max_moves
         self._penalty = penalty
         self._over = False
+        self._room = ""
         self._world: World | None = None
         # The calls of one turn run concurrently.
         self._lock = Lock()
@@ -71,9 +73,9 @@ class ScienceWorld:
             world = self._living_world(effective_simplifications(name, simplified))
             world.load(name, variation, simplified)
             result = world.step("look around")
-            self.score, self._over = result.score, False
+            self.score, self._over, self._room = result.score, False, _room(result)
             first = [world.description(), result.text]
-            shown = first + self._shown(result, without=("task", "look"))
+            shown = first + self._shown(result, without=("task", "look", "room"))
             return Step(observation="\n".join(shown), state_key=_key(result))
 
     def step(self, action: str) -> Step:
@@ -137,13 +139,22 @@ class ScienceWorld:
 
     def _shown(self, result: StepResult, without: tuple[Shown, ...] = ()) -> list[str]:
         world = self._playing()
+        before, self._room = self._room, _room(result)
+        if self._room == before:
+            without = (*without, "room")
         ways: dict[Shown, Callable[[], str]] = {
             "look": lambda: result.look,
+            "room": lambda: result.look,
             "inventory": lambda: result.inventory,
             "task": world.description,
             "actions": lambda: "You can: " + ", ".join(world.valid_actions()),
         }
         return [ways[what]() for what in self._show if what not in without]
+
+
+def _room(result: StepResult) -> str:
+    """Return the line that names the room."""
+    return result.look.partition("\n")[0]
 
 
 def _key(result: StepResult) -> str:
