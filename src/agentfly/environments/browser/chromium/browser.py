@@ -18,7 +18,7 @@ from agentfly.environments.browser.chromium.connection import (
     ProtocolError,
 )
 from agentfly.environments.browser.chromium.context import BrowserContext
-from agentfly.environments.browser.chromium.memory import DATA_LIMIT_KB, end_large_pages
+from agentfly.environments.browser.chromium.memory import DATA_LIMIT_KB, PageMemory
 from agentfly.environments.chromium_path import require_chromium, require_display
 from agentfly.errors import AgentFlyError, EnvError, boundary
 from agentfly.runtime.background import in_background
@@ -75,7 +75,7 @@ _PROFILE = "agentfly-browser"
 class Browser:
     """A Chromium that is starting, running or ended, on the background event loop."""
 
-    def __init__(self, *, headed: bool = False) -> None:
+    def __init__(self, memory: PageMemory, *, headed: bool = False) -> None:
         self.headed = headed
         self.leased = 0
         """Number of contexts in use; set by the pool."""
@@ -84,6 +84,7 @@ class Browser:
         self.pid: int | None = None
         self.lost: str | None = None
         """Why it ended; None while it can be used."""
+        self._memory = memory
         self._executable = require_chromium()
         if headed:
             require_display()
@@ -238,6 +239,7 @@ class Browser:
                     await child.wait()
             self._lose(_describe_exit(child, errors))
         finally:
+            self._memory.forget(child.pid)
             await child.close(grace=0)
 
     def _command(self, folder: Path) -> list[str]:
@@ -274,7 +276,7 @@ class Browser:
         while True:
             found = await connection.call("SystemInfo.getProcessInfo", seconds=HANG_SECONDS)
             pages = [one["id"] for one in found["processInfo"] if one["type"] == "renderer"]
-            end_large_pages(pages, group)
+            self._memory.check(group, pages)
             await asyncio.sleep(WATCH_SECONDS)
 
     async def process_ids(self) -> dict[int, str]:

@@ -10,8 +10,8 @@ from pathlib import Path
 PAGE_MB = 512.0
 """Maximum private memory of one page's process."""
 TOTAL_MB = 6144.0
-"""Maximum private memory of all pages of one browser; beyond it the largest is ended. Other
-browsers have a bound of their own."""
+"""Maximum private memory of the pages of all browsers of this process; beyond it the largest page
+is ended."""
 DATA_LIMIT_KB = 2 << 20
 """The kernel's own limit of a process's memory, for what grows too fast to be watched."""
 
@@ -33,6 +33,30 @@ def proportional_mb(pid: int) -> float:
     return 0.0
 
 
+class PageMemory:
+    """Memory of the pages of several browsers, with one bound for all of them."""
+
+    def __init__(self) -> None:
+        self._pages: dict[int, list[int]] = {}
+        """Processes of pages by the process group of their browser."""
+
+    def check(self, group: int, pages: Iterable[int]) -> None:
+        """Note a browser's pages, and end those that take too much, in whichever browser."""
+        if sys.platform != "linux":
+            return
+        self._pages[group] = list(pages)
+        owners = {pid: owner for owner, pids in self._pages.items() for pid in pids}
+        for pid in too_large((pid, private_mb(pid)) for pid in owners):
+            # The number may have been given to another process meanwhile.
+            with suppress(ProcessLookupError, PermissionError):
+                if os.getpgid(pid) == owners[pid]:
+                    os.kill(pid, signal.SIGKILL)
+
+    def forget(self, group: int) -> None:
+        """Remove a browser that has ended."""
+        self._pages.pop(group, None)
+
+
 def too_large(pages: Iterable[tuple[int, float]]) -> list[int]:
     """Return the processes to end: each that is too large, and the largest until all are in bounds.
 
@@ -45,14 +69,3 @@ def too_large(pages: Iterable[tuple[int, float]]) -> list[int]:
     while sum(size for _, size in left) > TOTAL_MB:
         ended.append(left.pop(0)[0])
     return ended
-
-
-def end_large_pages(pids: Iterable[int], group: int) -> None:
-    """End processes of this group that take too much memory."""
-    if sys.platform != "linux":
-        return
-    for pid in too_large((pid, private_mb(pid)) for pid in pids):
-        # The number may have been given to another process meanwhile.
-        with suppress(ProcessLookupError, PermissionError):
-            if os.getpgid(pid) == group:
-                os.kill(pid, signal.SIGKILL)

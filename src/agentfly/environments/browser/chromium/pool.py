@@ -7,6 +7,7 @@ import time
 from functools import cache
 
 from agentfly.environments.browser.chromium.browser import Browser
+from agentfly.environments.browser.chromium.memory import PageMemory
 from agentfly.runtime.background import call_later, in_background
 
 CONTEXTS_PER_BROWSER = 16
@@ -24,6 +25,7 @@ class BrowserPool:
 
     def __init__(self) -> None:
         self._browsers: list[Browser] = []
+        self._memory = PageMemory()
 
     @property
     def browsers(self) -> tuple[Browser, ...]:
@@ -37,7 +39,7 @@ class BrowserPool:
         emptiest = min(living, key=lambda one: one.leased, default=None)
         full = emptiest is None or emptiest.leased >= CONTEXTS_PER_BROWSER
         if emptiest is None or (full and len(living) < MAX_BROWSERS):
-            emptiest = Browser(headed=headed)
+            emptiest = Browser(self._memory, headed=headed)
             self._browsers.append(emptiest)
         emptiest.leased += 1
         return emptiest
