@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
@@ -44,10 +44,10 @@ EVERY = 1_000_000
 DEFAULT_DEMONSTRATIONS = {"expert": 400}
 DEMONSTRATIONS = {
     "alfworld": {"expert": 8000, "random": 2000},
-    "browser": {"expert": 1800},
-    "scienceworld": {"expert": 48, "random": 16},
+    "browser": {"expert": 240},
+    "scienceworld": {"expert": 135},
     "search": {"expert": 480},
-    "webshop": {"expert": 3000},
+    "webshop": {"expert": 96},
 }
 """Number of chains that the warm start imitates, by player."""
 CLEAR_GAIN = 0.25
@@ -67,6 +67,8 @@ class Level:
     solved: float
     solved_low: float
     solved_high: float
+    greedy: float | None = None
+    """Share of solved tasks at temperature 0; None for players, which are not models."""
     invalid: float | None = None
     """Share of the tool calls that were made wrongly; None without any call."""
     unknown: float | None = None
@@ -89,6 +91,12 @@ class Example:
     def suffix(self) -> str:
         """Return the end of the names of this seed's runs and files."""
         return f"_seed{self.seed}" if self.seed else ""
+
+    @property
+    def command(self) -> str:
+        """Return what repeats this result; the folder of the runs does not matter."""
+        seed = f" --seed {self.seed}" if self.seed else ""
+        return f"python -m benchmarks.improvement {self.name}{seed}"
 
     @property
     def warm(self) -> Path:
@@ -141,11 +149,9 @@ def improve(example: Example) -> list[Level]:
     if not _is_finished(example.trained, example.settings["train"]["steps"]):
         run("train", example, example.trained, {"model.name": str(model)})
     before, after = _evaluated(example)
-    expert = _played(example, "expert", example.demonstrate("expert", EVERY, "--held-out"))
-    if not example.has_random_player:
-        return [before, after, expert]
-    random = example.demonstrate("random", EVERY, "--held-out")
-    return [_played(example, "random", random), before, after, expert]
+    players = ["random", "expert"] if example.has_random_player else ["expert"]
+    *random, expert = [_played(example, who) for who in players]
+    return [*random, before, after, expert]
 
 
 def problems(levels: list[Level]) -> list[str]:
@@ -177,14 +183,38 @@ def _is_finished(run: Path, steps: int) -> bool:
     return any(one.step == steps and "eval/reward" in one.metrics for one in records)
 
 
-def _played(example: Example, who: str, file: Path) -> Level:
-    return _level(example, who, list(read_trajectories(file)))
+def _played(example: Example, who: str) -> Level:
+    """Return how well a player does at the tasks that the model was evaluated on."""
+    file = example.demonstrate(who, EVERY, "--held-out")
+    evaluated = {one.task.id for one in _held_out_chains(example.trained)[0]}
+    chains = [one for one in read_trajectories(file) if one.task.id in evaluated]
+    return _level(example, who, chains)
 
 
 def _evaluated(example: Example) -> tuple[Level, Level]:
-    held_out = [file for file in find_run(example.trained).chain_files if file.held_out]
-    before, after = (list(file.read()) for file in (held_out[0], held_out[-1]))
-    return _level(example, "warm start", before), _level(example, "after RL", after)
+    chains = _held_out_chains(example.trained)
+    steps = example.settings["train"]["steps"]
+    file = f"examples/{example.name}.toml"
+    warm = _greedy(example, "warm", str(example.warm / "model"), file)
+    trained = _greedy(example, "trained", f"{example.trained}@{steps}")
+    return (
+        replace(_level(example, "warm start", chains[0]), greedy=warm),
+        replace(_level(example, "after RL", chains[-1]), greedy=trained),
+    )
+
+
+def _greedy(example: Example, who: str, *model: str) -> float:
+    """Return the share of held-out tasks that a model solves at temperature 0."""
+    folder = example.folder / f"greedy_{who}{example.suffix}"
+    where = ["--folder", str(folder.parent), "--name", folder.name]
+    again = ["--resume"] if folder.exists() else []
+    agentfly("eval", *model, "--temperature", "0", "-n", "1", *where, *again)
+    return fmean(is_solved(one) for one in _held_out_chains(folder)[-1])
+
+
+def _held_out_chains(run: Path) -> list[list[Trajectory]]:
+    """Return the chains of each evaluation of a run."""
+    return [list(file.read()) for file in find_run(run).chain_files if file.held_out]
 
 
 def _level(example: Example, who: str, chains: list[Trajectory]) -> Level:
@@ -228,7 +258,7 @@ def write(example: Example, levels: list[Level]) -> None:
     out = RESULTS / example.name
     out.mkdir(parents=True, exist_ok=True)
     record = {
-        "command": shlex.join(["python", "-m", "benchmarks.improvement", *sys.argv[1:]]),
+        "command": example.command,
         "seed": example.seed,
         "seconds": _seconds(metrics),
         "warm_seconds": _seconds(example.warm / "metrics.jsonl"),
@@ -259,8 +289,11 @@ def table(reports: list[dict[str, Any]]) -> str:
         rows += [_row(f"{level['who']}, seed {report['seed']}", level) for level in learned]
     warm, trained = (first[key] / 60 for key in ("warm_seconds", "seconds"))
     caption = f"`{first['command']}`; warm start {warm:.0f} minutes, training {trained:.0f} minutes"
-    names = "who | held-out reward (95% interval) | solved (95% interval) | invalid calls | unknown"
-    head = f"{caption}\n\n| {names} |\n|---|---|---|---|---|\n"
+    names = (
+        "who | held-out reward (95% interval) | solved (95% interval) | solved greedily "
+        "| invalid calls | unknown"
+    )
+    head = f"{caption}\n\n| {names} |\n|---|---|---|---|---|---|\n"
     return head + "\n".join(rows) + "\n" + _details(first["levels"])
 
 
@@ -281,8 +314,11 @@ def _details(levels: Sequence[Mapping[str, Any]]) -> str:
 def _row(who: str, level: Mapping[str, Any]) -> str:
     reward = f"{level['reward']:.2f} ({level['low']:.2f} to {level['high']:.2f})"
     solved = f"{level['solved']:.0%} ({level['solved_low']:.0%} to {level['solved_high']:.0%})"
-    wrong = ["–" if level[key] is None else f"{level[key]:.1%}" for key in ("invalid", "unknown")]
-    return f"| {' | '.join([who, reward, solved, *wrong])} |"
+    shares = {"greedy": ".0%", "invalid": ".1%", "unknown": ".1%"}
+    others = [
+        "–" if level.get(key) is None else format(level[key], form) for key, form in shares.items()
+    ]
+    return f"| {' | '.join([who, reward, solved, *others])} |"
 
 
 def main() -> None:

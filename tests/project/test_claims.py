@@ -12,7 +12,9 @@ from agentfly.observe import read_metrics
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-ROW = re.compile(r"^\| (?:random|warm start|after RL|expert)(?:, seed \d+)? \| \d.*$", re.MULTILINE)
+ROW = re.compile(
+    r"^\| (?:random|warm start|after RL|expert)(?:, seed \d+)? \| -?\d.*$", re.MULTILINE
+)
 """A row of a table of an environment's results."""
 BARE = re.compile(r"(?:rises?|rose|from|was) (?:from )?0?\.\d+ to (?:over )?[01]\.\d+")
 """A gain in a sentence: it has no interval, and no file that it comes from."""
@@ -33,7 +35,7 @@ def test_every_row_of_results_is_recorded(page: Path) -> None:
 def test_rows_are_found_and_have_intervals() -> None:
     rows = recorded_rows()
     assert len(rows) >= 16
-    assert all(re.search(r"\(\d\.\d\d to \d\.\d\d\)", row) for row in rows)
+    assert all(re.search(r"\(-?\d\.\d\d to -?\d\.\d\d\)", row) for row in rows)
     assert ROW.search((ROOT / "docs" / "webshop.md").read_text())
 
 

@@ -50,7 +50,7 @@ class RunProgress:
         self._started = time.monotonic()
         self._doing = "loading"
         self._expected = self._done = 0
-        self._evaluated = False
+        self._evaluated = self._learning = False
         self._heartbeat = Heartbeat(self._show_pulse, first=first, seconds=seconds)
         self._bars = Progress(
             TextColumn("{task.description:<10}"),
@@ -77,6 +77,10 @@ class RunProgress:
         """Start counting the chains of a step."""
         self._count(f"step {step}", chains)
 
+    def learning_started(self) -> None:
+        """Note that the chains of the step are complete."""
+        self._learning = True
+
     def trial_started(self, chains: int) -> None:
         """Start counting the chains of a trial before the first step."""
         self._count("trial", chains)
@@ -96,7 +100,7 @@ class RunProgress:
     def step_done(self, step: int, metrics: Mapping[str, float]) -> None:
         """Print the step's line, and count the step."""
         self.message(step_line(step, self._total, metrics))
-        self._doing, self._expected = f"step {step + 1}", 0
+        self._doing, self._expected, self._learning = f"step {step + 1}", 0, False
         self._bars.update(self._run, completed=step)
         self._bars.update(self._chains, visible=False)
 
@@ -129,7 +133,7 @@ class RunProgress:
         self.close()
 
     def _count(self, what: str, chains: int) -> None:
-        self._doing, self._expected, self._done = what, chains, 0
+        self._doing, self._expected, self._done, self._learning = what, chains, 0, False
         self._bars.reset(self._chains, total=chains, description=what, visible=True)
 
     def _show_pulse(self) -> None:
@@ -137,9 +141,14 @@ class RunProgress:
         if self._bars.live.is_started and not self._bars.disable:
             return
         elapsed = minutes(time.monotonic() - self._started)
-        done = f"{self._done} of {self._expected} chains done, " if self._expected else ""
-        learning = "learning, " if self._expected and self._done >= self._expected else ""
-        self.message(f"{self._doing}: {learning or done}{elapsed} since the start")
+        self.message(f"{self._doing}: {self._stage()}{elapsed} since the start")
+
+    def _stage(self) -> str:
+        if self._learning:
+            return "learning, "
+        if self._done > self._expected > 0:
+            return f"{self._done} chains done, {self._expected} are to be learned from, "
+        return f"{self._done} of {self._expected} chains done, " if self._expected else ""
 
 
 def step_line(step: int, total: int, metrics: Mapping[str, float]) -> str:

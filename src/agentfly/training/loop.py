@@ -107,6 +107,7 @@ class Loop:
             sampled = await self._sample(step)
         metrics = self._rollout_metrics(sampled)
         self._time_limit_warning.update(metrics["chains/time_limit_share"])
+        self.progress.learning_started()
         with times("training"), self.watchdog.stage(f"the learner in step {step}"):
             learned = await self._learn(sampled.groups)
         # From here to the log there is no await: the step is trained and logged, or neither.
