@@ -10,6 +10,9 @@ nouns, or does not know, on the first results for every held-out goal:
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
+
+from benchmarks.report import report
 
 from agentfly.environments.webshop import purchase
 from agentfly.environments.webshop.options import WebShopOptions
@@ -20,15 +23,17 @@ RESULTS_PER_GOAL = 10
 
 
 def main() -> None:
-    """Print the share of purchases whose factor differs, and by how much."""
+    """Record the share of purchases whose factor differs, and by how much."""
     data, wordnet = map(Path, sys.argv[1:])
     factors = list(_factors(data, _Lexicon(wordnet)))
     differences = [abs(words - nouns) for words, nouns in factors]
-    changed = sum(difference > 0 for difference in differences)
-    higher = sum(words > nouns for words, nouns in factors)
-    print(f"purchases {len(factors)}, r_type differs in {changed / len(factors):.1%}, ", end="")
-    print(f"higher in {higher / len(factors):.1%}, ", end="")
-    print(f"mean difference {sum(differences) / len(factors):.3f}")
+    numbers = {
+        "purchases": len(factors),
+        "differs": fmean(difference > 0 for difference in differences),
+        "higher": fmean(words > nouns for words, nouns in factors),
+        "mean_difference": fmean(differences),
+    }
+    report("webshop_nouns", numbers, aims={})
 
 
 class _Lexicon:

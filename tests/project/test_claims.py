@@ -93,6 +93,16 @@ def test_the_speed_of_the_browser_is_recorded() -> None:
     assert f"one more open page takes {numbers['browser_context_mb']:.0f} MB" in page
 
 
+def test_the_deviation_of_nouns_in_the_shop_is_recorded() -> None:
+    found = json.loads((ROOT / "benchmarks" / "results" / "webshop_nouns.json").read_text())
+    page = " ".join((ROOT / "docs" / "webshop.md").read_text().split())
+    assert (
+        f"`r_type` differs in {found['differs']:.1%} of the first ten results for the "
+        f"{found['purchases'] // 10} test goals (higher in {found['higher']:.1%}), by "
+        f"{found['mean_difference']:.3f} on average over all {found['purchases']:,}"
+    ) in page
+
+
 def test_the_quick_start_is_recorded() -> None:
     report = json.loads((RESULTS / "quickstart" / "report.json").read_text())
     cells = " | ".join(interval(report[when]) for when in ("before", "after"))
