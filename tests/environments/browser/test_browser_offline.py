@@ -9,6 +9,8 @@ import sys
 from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
+from random import Random
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 
 from agentfly.environments import load_environment
 from agentfly.environments.browser.address import AddressRules, Verdict, complete_url, parse_rules
+from agentfly.environments.browser.builtin import make_browser
 from agentfly.environments.browser.chromium import filter_proxy, page_clock
 from agentfly.environments.browser.chromium.connection import Params
 from agentfly.environments.browser.chromium.filter_proxy import FilterProxy
@@ -23,16 +26,19 @@ from agentfly.environments.browser.chromium.keyboard import KEY_NAMES, parse_key
 from agentfly.environments.browser.display import Display
 from agentfly.environments.browser.experts.miniwob import EXPERTS
 from agentfly.environments.browser.options import BrowserOptions
+from agentfly.environments.browser.players import expert, pointing_expert
 from agentfly.environments.browser.sites import make_site
 from agentfly.environments.browser.sites.miniwob import MiniWobSite, task_names
 from agentfly.environments.browser.sites.office import HOST, OfficeSite
 from agentfly.environments.browser.sites.office_data import TASKS
 from agentfly.environments.browser.sites.own import read_score
 from agentfly.environments.browser.sites.site import PageRequest
-from agentfly.environments.browser.snapshot import Item, Snapshot, read_items
+from agentfly.environments.browser.snapshot import Item, Numbers, Snapshot, read_items
 from agentfly.environments.browser.tasks import held_out_rows, training_rows
 from agentfly.environments.index import INDEX
+from agentfly.environments.player import Scene
 from agentfly.errors import ConfigError, EnvError
+from agentfly.types import Task
 
 ROOT = Path(__file__).parents[3]
 
@@ -49,12 +55,35 @@ texts = st.text(max_size=30)
         states=st.lists(st.sampled_from(["checked", "read only"]), unique=True).map(tuple),
         options=st.lists(texts, max_size=3).map(tuple),
     )
-    | st.builds(Item, id=st.integers(1, 999), role=st.just("text"), name=texts)
+    | st.builds(Item, id=st.integers(1, 999), role=st.just("text"), name=texts),
+    st.sampled_from(get_args(Numbers)),
 )
-def test_a_line_is_read_back_whatever_a_page_writes(item: Item) -> None:
-    assert "\n" not in item.line
-    (found,) = read_items(f"Page: x\n{item.line}\nPart 1 of 2.")
+def test_a_line_is_read_back_whatever_a_page_writes(item: Item, numbers: Numbers) -> None:
+    line = item.line(numbers)
+    assert "\n" not in line
+    (found,) = read_items(f"Page: x\n{line}\nPart 1 of 2.")
     assert found == item
+
+
+def test_numbers_stand_before_or_after_names() -> None:
+    items = (Item(id=1, role="text", name="or"), Item(id=2, role="textbox", value="a"))
+    shown = replace(page(*items), numbers="after")
+    assert shown.lines == ('"or" [1]', 'textbox [2] = "a"')
+    other = replace(shown, items=(items[0], replace(items[1], value="b")))
+    assert other.changes(shown) == '+ textbox [2] = "b"'
+    assert page(*items).lines == ('[1] "or"', '[2] textbox = "a"')
+
+
+def test_an_expert_points_at_what_it_uses_where_numbers_stand_after_names() -> None:
+    task = Task(id="a", messages=(), fields={"site": "miniwob", "task": "click-dialog-2"})
+    goal = 'Task: Click the button in the dialog box labeled "OK".'
+    seen = f'{goal}\nPage: x\nbutton "Close" [1]\nbutton "OK" [4] (focused)'
+    scene = Scene(task=task, observation=seen, random=Random(0))
+    first = next(pointing_expert(scene))
+    assert (first.words, first.calls[0].arguments) == ('button "OK" [4]', '{"id": 4}')
+    kits = {numbers: make_browser(BrowserOptions(numbers=numbers)) for numbers in get_args(Numbers)}
+    assert kits["after"].expert is pointing_expert
+    assert kits["before"].expert is expert
 
 
 def page(*items: Item, document: str = "a") -> Snapshot:

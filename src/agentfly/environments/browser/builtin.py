@@ -5,12 +5,13 @@ from typing import Any
 
 from agentfly.environments.browser.environment import BrowserSession
 from agentfly.environments.browser.options import BrowserOptions
-from agentfly.environments.browser.players import expert, random
+from agentfly.environments.browser.players import expert, pointing_expert, random
 from agentfly.environments.browser.tasks import held_out_rows, task_choices, training_rows
 from agentfly.environments.browser.tools import browser_tools
 from agentfly.environments.chromium_path import require_display
 from agentfly.environments.index import INDEX
 from agentfly.environments.kit import EnvironmentDefinition, Kit
+from agentfly.environments.player import Player
 from agentfly.rewards import reward
 from agentfly.types import EnvSpec, Reward
 
@@ -53,9 +54,15 @@ def make_browser(options: BrowserOptions) -> Kit:
         environment=spec,
         system_prompt=SYSTEM_PROMPT,
         max_turns=options.max_turns,
-        expert=None if options.site == "own" else expert,
+        expert=_expert(options),
         random=random,
     )
+
+
+def _expert(options: BrowserOptions) -> Player | None:
+    if options.site == "own":
+        return None
+    return expert if options.numbers == "before" else pointing_expert
 
 
 BROWSER = EnvironmentDefinition(

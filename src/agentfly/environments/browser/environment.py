@@ -57,6 +57,7 @@ class BrowserSession:
     )
     client_options: ClassVar[ClientOptions] = {
         "changes_only": (False, True),
+        "numbers": ("before", "after"),
         "part_chars": tuple(range(200, 20_001, 100)),
     }
 
@@ -244,7 +245,7 @@ class BrowserSession:
         except _PAGE_ERRORS as error:
             await self._replace([tab], error)
             listed = await self._items_elsewhere()
-        text = self._display.show(Snapshot.from_page(listed), whole=whole)
+        text = self._display.show(Snapshot.from_page(listed, self.options.numbers), whole=whole)
         tabs = self._context_now.tabs
         return f"Tab {tabs.index(self._page) + 1} of {len(tabs)}. {text}" if len(tabs) > 1 else text
 

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 from pydantic import Field, field_validator
 
 from agentfly.environments.browser.address import parse_rules
+from agentfly.environments.browser.snapshot import Numbers
 from agentfly.environments.kit import EnvironmentOptions
 
 SiteName = Literal["miniwob", "office", "webshop", "own"]
@@ -44,6 +45,9 @@ class BrowserOptions(EnvironmentOptions):
     """Maximum characters of a page in one observation; `scroll` shows the other parts."""
     changes_only: bool = False
     """Whether observations show only what has changed since the last one of the same page."""
+    numbers: Numbers = "before"
+    """Place of an element's number: `[4] button "OK"`, or `button "OK" [4]`. With the latter the
+    expert writes the element before each call, so that a small model only has to copy."""
     screenshots: bool = False
     """Whether tools return an image of the page too."""
     headed: bool = False

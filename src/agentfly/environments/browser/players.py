@@ -1,5 +1,9 @@
 """Scripted players of the browser: an expert, and one that clicks anything."""
 
+import json
+from contextlib import suppress
+from dataclasses import replace
+
 from agentfly.environments.browser.experts.miniwob import EXPERTS
 from agentfly.environments.browser.experts.office import solve_office
 from agentfly.environments.browser.experts.view import FIELDS, Play, View
@@ -25,6 +29,22 @@ def expert(scene: Scene) -> Play:
         case _:
             raise EngineError(f"there is no expert for the task {scene.task.id!r}")
     yield Say("That should have been it.")
+
+
+def pointing_expert(scene: Scene) -> Play:
+    """Solve a task, and write the element that is used before each call."""
+    play, page = expert(scene), scene.observation
+    with suppress(StopIteration):
+        said = next(play)
+        while True:
+            page = yield replace(said, words=said.words or _pointer(said, View(page)))
+            said = play.send(page)
+
+
+def _pointer(said: Say, page: View) -> str:
+    """Return the element of a call as the page shows it."""
+    ids = {json.loads(call.arguments).get("id") for call in said.calls}
+    return " ".join(item.pointer("after") for item in page.items if item.id in ids)
 
 
 def random(scene: Scene) -> Play:

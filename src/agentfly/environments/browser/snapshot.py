@@ -5,6 +5,8 @@ Page: Log in (http://site.test/login)
 [2] textbox "User" = "bob" (focused)
 [3] combobox "Team" = "red" of "red", "blue"
 [4] button "Send" (disabled)
+
+A number can also stand behind the name: `textbox "User" [2] = "bob" (focused)`.
 """
 
 import json
@@ -12,10 +14,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
+
+Numbers = Literal["before", "after"]
+"""Place of an item's number: before its role, or after its name."""
 
 _LINE = re.compile(
-    r'\[(?P<id>\d+)\](?: (?P<role>[a-z]+))?(?: (?P<name>"(?:[^"\\]|\\.)*"))?'
+    r'(?:\[(?P<id>\d+)\] ?)?(?P<role>[a-z]+)?(?: ?(?P<name>"(?:[^"\\]|\\.)*"))?'
+    r"(?: \[(?P<id_after>\d+)\])?"
     r'(?: = (?P<value>"(?:[^"\\]|\\.)*"))?'
     r'(?: of (?P<options>"(?:[^"\\]|\\.)*"(?:, "(?:[^"\\]|\\.)*")*))?'
     r"(?: and \d+ more)?(?: \((?P<states>[a-z, ]+)\))?"
@@ -51,16 +57,24 @@ class Item:
             more=int(given.get("more", 0)),
         )
 
-    @property
-    def line(self) -> str:
-        """The item as text.
+    def pointer(self, numbers: Numbers = "before") -> str:
+        """Return the part of its line that identifies it: number, role and name.
 
-        >>> Item(id=3, role="textbox", name="User", value="bob", states=("focused",)).line
+        >>> Item(id=3, role="textbox", name="User", value="bob").pointer("after")
+        'textbox "User" [3]'
+        """
+        parts = [] if self.role == "text" else [self.role]
+        parts += [quote(self.name)] if self.name else []
+        parts.insert(0 if numbers == "before" else len(parts), f"[{self.id}]")
+        return " ".join(parts)
+
+    def line(self, numbers: Numbers = "before") -> str:
+        """Return the item as text.
+
+        >>> Item(id=3, role="textbox", name="User", value="bob", states=("focused",)).line()
         '[3] textbox "User" = "bob" (focused)'
         """
-        parts = [f"[{self.id}]"]
-        parts += [] if self.role == "text" else [self.role]
-        parts += [quote(self.name)] if self.name else []
+        parts = [self.pointer(numbers)]
         parts += [] if self.value is None else ["=", quote(self.value)]
         parts += ["of " + ", ".join(map(quote, self.options))] if self.options else []
         parts += [f"and {self.more} more"] if self.more else []
@@ -82,18 +96,21 @@ def read_items(text: str) -> list[Item]:
 
     >>> read_items('Page: x\n[4] combobox "A" = "b" of "b", "c" (disabled)')[0].options
     ('b', 'c')
+    >>> [item.id for item in read_items('"or" [7]\nbutton "OK" [8] (focused)')]
+    [7, 8]
     """
     return [item for line in text.split("\n") if (item := _read_line(line)) is not None]
 
 
 def _read_line(line: str) -> Item | None:
     found = _LINE.fullmatch(line.removeprefix("+ "))
-    if found is None:
+    number = found and (found["id"] or found["id_after"])
+    if found is None or number is None:
         return None
     name, value = found["name"], found["value"]
     options = _STRING.findall(found["options"] or "")
     return Item(
-        id=int(found["id"]),
+        id=int(number),
         role=found["role"] or "text",
         name=json.loads(name) if name else "",
         value=None if value is None else json.loads(value),
@@ -113,9 +130,10 @@ class Snapshot:
     items: tuple[Item, ...]
     cut: bool
     """Whether the page has more items than can be listed."""
+    numbers: Numbers = "before"
 
     @classmethod
-    def from_page(cls, given: Mapping[str, Any]) -> "Snapshot":
+    def from_page(cls, given: Mapping[str, Any], numbers: Numbers = "before") -> "Snapshot":
         """Read what the script in the page lists."""
         return cls(
             url=str(given["url"]),
@@ -123,12 +141,13 @@ class Snapshot:
             document=str(given["document"]),
             items=tuple(Item.from_page(one) for one in given["items"]),
             cut=bool(given["cut"]),
+            numbers=numbers,
         )
 
     @cached_property
     def lines(self) -> tuple[str, ...]:
         """Lines of all items."""
-        return tuple(item.line for item in self.items)
+        return tuple(item.line(self.numbers) for item in self.items)
 
     @property
     def header(self) -> str:
@@ -145,7 +164,7 @@ class Snapshot:
         A plus begins a line that is new or different, a minus the numbers of those that are gone.
         """
         old = {item.id: item for item in before.items}
-        new = [item.line for item in self.items if old.get(item.id) != item]
+        new = [item.line(self.numbers) for item in self.items if old.get(item.id) != item]
         gone = sorted(old.keys() - {item.id for item in self.items})
         lines = [f"+ {line}" for line in new]
         lines += [f"- {', '.join(f'[{one}]' for one in gone)}"] if gone else []
