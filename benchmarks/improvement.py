@@ -2,6 +2,7 @@
 
     python -m benchmarks.improvement webshop        # examples/webshop{_warm,}.toml
     python -m benchmarks.improvement webshop --seed 1
+    python -m benchmarks.improvement webshop --greedy
     make improvement ENV=webshop
 
 A scripted expert demonstrates (and a random player, where the warm start should not be too good),
@@ -44,7 +45,7 @@ EVERY = 1_000_000
 DEFAULT_DEMONSTRATIONS = {"expert": 400}
 DEMONSTRATIONS = {
     "alfworld": {"expert": 8000, "random": 2000},
-    "browser": {"expert": 240},
+    "browser": {"expert": 60},
     "scienceworld": {"expert": 135},
     "search": {"expert": 480},
     "webshop": {"expert": 96},
@@ -139,7 +140,7 @@ def agentfly(*arguments: str) -> None:
     subprocess.run([sys.executable, "-m", "agentfly.cli", *arguments], check=True, cwd=ROOT)
 
 
-def improve(example: Example) -> list[Level]:
+def improve(example: Example, *, greedy: bool = False) -> list[Level]:
     """Demonstrate, imitate, train; return who does how well."""
     counts = DEMONSTRATIONS.get(example.name, DEFAULT_DEMONSTRATIONS)
     chains = [str(example.demonstrate(who, count)) for who, count in counts.items()]
@@ -149,6 +150,8 @@ def improve(example: Example) -> list[Level]:
     if not _is_finished(example.trained, example.settings["train"]["steps"]):
         run("train", example, example.trained, {"model.name": str(model)})
     before, after = _evaluated(example)
+    if greedy:
+        before, after = _with_greedy(example, before, after)
     players = ["random", "expert"] if example.has_random_player else ["expert"]
     *random, expert = [_played(example, who) for who in players]
     return [*random, before, after, expert]
@@ -193,14 +196,14 @@ def _played(example: Example, who: str) -> Level:
 
 def _evaluated(example: Example) -> tuple[Level, Level]:
     chains = _held_out_chains(example.trained)
+    return _level(example, "warm start", chains[0]), _level(example, "after RL", chains[-1])
+
+
+def _with_greedy(example: Example, before: Level, after: Level) -> tuple[Level, Level]:
     steps = example.settings["train"]["steps"]
-    file = f"examples/{example.name}.toml"
-    warm = _greedy(example, "warm", str(example.warm / "model"), file)
+    warm = _greedy(example, "warm", str(example.warm / "model"), f"examples/{example.name}.toml")
     trained = _greedy(example, "trained", f"{example.trained}@{steps}")
-    return (
-        replace(_level(example, "warm start", chains[0]), greedy=warm),
-        replace(_level(example, "after RL", chains[-1]), greedy=trained),
-    )
+    return replace(before, greedy=warm), replace(after, greedy=trained)
 
 
 def _greedy(example: Example, who: str, *model: str) -> float:
@@ -326,11 +329,12 @@ def main() -> None:
     parser.add_argument("name", help="of an example, such as webshop")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs")
     parser.add_argument("--seed", type=int, default=0, help="of imitation and of training")
+    parser.add_argument("--greedy", action="store_true", help="evaluate at temperature 0, too")
     given = parser.parse_args()
     folder = given.folder.resolve() / f"{given.name}_example"
     example = Example(name=given.name, folder=folder, seed=given.seed)
     example.folder.mkdir(parents=True, exist_ok=True)
-    levels = improve(example)
+    levels = improve(example, greedy=given.greedy)
     write(example, levels)
     if found := problems(levels):
         sys.exit("; ".join(found))
