@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import re
 import sys
 from typing import Any, cast
 
@@ -371,24 +370,3 @@ def test_a_judges_sandbox_shows_long_answers_whole() -> None:
 async def test_what_is_no_test_is_refused_instead_of_passed() -> None:
     with pytest.raises(ConfigError, match=r"got str: 'assert f\(1\) == 2'.*Check\(source="):
         await judge(SQUARE, cast(Any, ["assert f(1) == 2"]))
-
-
-TREE = """
-class Node:
-    def __init__(self, data):
-        self.data, self.left, self.right = data, None, None
-
-def height(node):
-    return 0 if node is None else 1 + max(height(node.left), height(node.right))
-"""
-
-
-async def test_a_setup_may_build_objects_of_the_code() -> None:
-    setup = "root = Node(1)\nroot.left = Node(2)\nroot.left.left = Node(3)"
-    checks = [Check(source="assert height(root) == 3"), Check(source="assert height(root) == 4")]
-    right, wrong = (await judge(TREE, checks, setup=setup)).problems
-    assert right is None
-    assert wrong is not None
-    without = await judge("def height(node): return 3", checks, setup=setup)
-    assert without.share == 0.0
-    assert re.match("in the task's setup: .*Node", str(without.first_problem))

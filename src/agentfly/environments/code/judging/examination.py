@@ -33,23 +33,18 @@ class Examination:
         self._sandbox = sandbox
         self._candidate = candidate
         self._names = names
-        self._setup = setup
-        self._entry_point = entry_point
+        forwarded = sorted(names.forwarded)
+        self._opening = f"examiner = Examiner({setup!r}, {forwarded!r}, {entry_point!r})"
         self._calls = 0
         self._is_open = False
 
     async def run_test(self, source: str) -> str | None:
         """Run a test; return why it failed, None if it passed."""
-        if not self._is_open and (problem := await self._open()):
-            return problem
-        calls_before = self._calls
-        problem = await self._run(source, sorted(self._names.builtins_of_check(source)))
-        if problem is not None:
-            return problem
-        return None if self._calls > calls_before or await self._reads_code(source) else UNUSED
-
-    async def _run(self, source: str, builtin_names: list[str]) -> str | None:
+        if not self._is_open:
+            await self._open()
+        builtin_names = sorted(self._names.builtins_of_check(source))
         event = await self._ask(f"examiner.start({source!r}, {builtin_names!r})")
+        calls_before = self._calls
         while event[0] == "called":
             self._calls += 1
             _, target, rest = event
@@ -60,7 +55,9 @@ class Examination:
                 f"the test can't be judged: it gives the code something that is no plain value: "
                 f"{event[1]}"
             )
-        return None if event[0] == "passed" else str(event[1])
+        if event[0] != "passed":
+            return str(event[1])
+        return None if self._calls > calls_before or await self._reads_code(source) else UNUSED
 
     async def _reads_code(self, source: str) -> bool:
         """Return whether a test without calls uses results of earlier ones, or a name alone."""
@@ -69,32 +66,13 @@ class Examination:
             return True
         return await self._candidate.defines_any(names & self._names.forwarded)
 
-    async def _open(self) -> str | None:
-        """Run the setup, which may use the code; return how the code made it fail."""
+    async def _open(self) -> None:
         await self._sandbox.reset(None, Seed(0))
-        forwarded = sorted(self._names.forwarded)
-        for source in (
-            _in_sandbox(writing),
-            _in_sandbox(examiner),
-            f"examiner = Examiner({forwarded!r})",
-        ):
-            await self._prepare(source)
+        for source in (_in_sandbox(writing), _in_sandbox(examiner), self._opening):
+            result = await self._sandbox.run(source)
+            if not result.ok:
+                raise RewardError(f"the task's setup fails: {result.error or result.note}")
         self._is_open = True
-        calls_before = self._calls
-        problem = await self._run(self._setup, []) if self._setup else None
-        if problem is not None:
-            self._is_open = False
-            if self._calls == calls_before:
-                raise RewardError(f"the task's setup fails: {problem}")
-            return f"in the task's setup: {problem}"
-        if self._entry_point is not None:  # The setup may contain only an outline of it.
-            await self._prepare(f"examiner.forward({self._entry_point!r})")
-        return None
-
-    async def _prepare(self, source: str) -> None:
-        result = await self._sandbox.run(source)
-        if not result.ok:
-            raise RewardError(f"the task can't be judged: {result.error or result.note}")
 
     async def _ask(self, expression: str) -> Any:
         result = await self._sandbox.run(expression)

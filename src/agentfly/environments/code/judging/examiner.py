@@ -48,7 +48,7 @@ class CodeFailedError(BaseException):
 class Examiner:
     """Holds the tests' variables and one running test."""
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, setup: str, names: Iterable[str], entry_point: str | None) -> None:
         self._test: _Test | None = None
         self._namespace: dict[str, Any] = {
             "__name__": "tests",
@@ -56,11 +56,10 @@ class Examiner:
             _WATCHED: lambda manager: _Watched(manager, self._note_caught),
         }
         for name in names:
-            self.forward(name)
-
-    def forward(self, name: str) -> None:
-        """Forward calls of a name to the code, whatever it was before."""
-        self._namespace[name] = self._proxy(name)
+            self._namespace[name] = self._proxy(name)
+        exec(_marked(setup), self._namespace)
+        if entry_point is not None:  # The setup may contain only an outline of it.
+            self._namespace[entry_point] = self._proxy(entry_point)
 
     def start(self, source: str, builtin_names: Iterable[str] = ()) -> Event:
         """Start a test; return its first call, or its result.
@@ -84,7 +83,8 @@ class Examiner:
         return ask
 
     def _ask(self, target: str, form: str, *args: object, **kwargs: object) -> Any:
-        assert self._test is not None, "only a started program can call"
+        if self._test is None:
+            raise RuntimeError(f"{target} is called before any test runs")
         answer = self._test.ask(target, form, args, kwargs)
         return _Object(*answer, self._ask) if isinstance(answer, _Kept) else answer
 

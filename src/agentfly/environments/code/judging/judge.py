@@ -17,11 +17,7 @@ from typing import Any
 from agentfly.environments.code.judging.candidate import Answer, Candidate
 from agentfly.environments.code.judging.examination import UNUSED, Examination
 from agentfly.environments.code.judging.literal import MAX_CHARACTERS, same
-from agentfly.environments.code.judging.tested_names import (
-    TestedNames,
-    with_references,
-    without_uses_of_code,
-)
+from agentfly.environments.code.judging.tested_names import TestedNames, with_references
 from agentfly.errors import ConfigError, EnvError, RewardError
 from agentfly.sandbox import PythonSandbox, SandboxLimits
 from agentfly.sandbox.cell_result import harmless
@@ -127,8 +123,7 @@ async def judge(
     Args:
         code: The code under test.
         cases: The tests.
-        setup: Runs before the code and before the tests, for example imports; what uses the code
-            in it runs before the tests only.
+        setup: Runs before the code and before the tests, for example imports.
         entry_point: A function that the tests call, if the setup holds an outline of it.
         sandbox: Spec of the sandbox; its limits are those of one test.
         total_seconds: Time limit of all tests together; the rest then count as failed.
@@ -144,7 +139,7 @@ async def judge(
             candidate = Candidate(
                 _made(sandbox, stack),
                 code=code,
-                setup=without_uses_of_code(setup),
+                setup=setup,
                 entry_point=entry_point,
                 total_seconds=total_seconds,
             )

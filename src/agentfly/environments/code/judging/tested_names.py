@@ -63,25 +63,6 @@ def free_names(source: str) -> set[str]:
     return _open_names(ast.parse(source)) - _BUILTINS
 
 
-def without_uses_of_code(setup: str) -> str:
-    r"""Return a setup without the statements that need names which it does not define itself.
-
-    >>> without_uses_of_code("import math\nroot = Node(1)\nroot.left = None\nlimit = math.pi")
-    'import math\nlimit = math.pi'
-    """
-    tree = ast.parse(setup)
-    of_code = _open_names(tree) - _BUILTINS
-    if not of_code or "*" in _bound_names(tree):
-        return setup
-    kept = []
-    for statement in tree.body:
-        if not isinstance(statement, _DEFINITIONS) and _used_names(statement) & of_code:
-            of_code |= _bound_names(statement)
-        else:
-            kept.append(statement)
-    return ast.unparse(ast.Module(body=kept, type_ignores=[]))
-
-
 def own_names(
     program: str, meant: frozenset[str] = frozenset(), *, written: frozenset[str] = frozenset()
 ) -> frozenset[str]:
