@@ -78,8 +78,8 @@ learning-async: $(INSTALLED) ## does learning reach the synchronous reward ahead
 	$(BIN)/python -m benchmarks.learning --algorithms grpo --max-staleness 0 1 2 --out docs/results/async
 
 ENV ?= webshop
-improvement: $(INSTALLED) ## imitation, then reinforcement learning in one environment: make improvement ENV=webshop SEED=1
-	$(BIN)/python -m benchmarks.improvement $(ENV)$(if $(SEED), --seed $(SEED))
+improvement: $(INSTALLED) ## imitation, then reinforcement learning in one environment: make improvement ENV=webshop SEED=1 GREEDY=1
+	$(BIN)/python -m benchmarks.improvement $(ENV)$(if $(SEED), --seed $(SEED))$(if $(GREEDY), --greedy)
 
 TEMPLATES ?=
 check-templates: $(INSTALLED) ## compare chat with real templates: make check-templates TEMPLATES=folder

@@ -3,7 +3,7 @@
     python -m benchmarks.improvement webshop        # examples/webshop{_warm,}.toml
     python -m benchmarks.improvement webshop --seed 1
     python -m benchmarks.improvement webshop --greedy
-    make improvement ENV=webshop
+    make improvement ENV=webshop GREEDY=1
 
 A scripted expert demonstrates (and a random player, where the warm start should not be too good),
 a small model imitates the chains, and is trained by reward from there.
@@ -41,10 +41,10 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 RESULTS = ROOT / "docs" / "results"
 EVERY = 1_000_000
-"""More tasks than any environment holds out: players attempt the same tasks as the model."""
+"""More tasks than any environment holds out: players attempt all of them."""
 DEFAULT_DEMONSTRATIONS = {"expert": 400}
 DEMONSTRATIONS = {
-    "alfworld": {"expert": 8000, "random": 2000},
+    "alfworld": {"expert": 6000},
     "browser": {"expert": 60},
     "scienceworld": {"expert": 135},
     "search": {"expert": 480},
@@ -92,12 +92,6 @@ class Example:
     def suffix(self) -> str:
         """Return the end of the names of this seed's runs and files."""
         return f"_seed{self.seed}" if self.seed else ""
-
-    @property
-    def command(self) -> str:
-        """Return what repeats this result; the folder of the runs does not matter."""
-        seed = f" --seed {self.seed}" if self.seed else ""
-        return f"python -m benchmarks.improvement {self.name}{seed}"
 
     @property
     def warm(self) -> Path:
@@ -191,6 +185,8 @@ def _played(example: Example, who: str) -> Level:
     file = example.demonstrate(who, EVERY, "--held-out")
     evaluated = {one.task.id for one in _held_out_chains(example.trained)[0]}
     chains = [one for one in read_trajectories(file) if one.task.id in evaluated]
+    if missing := evaluated - {one.task.id for one in chains}:
+        sys.exit(f"{file} is of other settings: it lacks {min(missing)}. Remove it, and call again")
     return _level(example, who, chains)
 
 
@@ -208,7 +204,10 @@ def _with_greedy(example: Example, before: Level, after: Level) -> tuple[Level, 
 
 def _greedy(example: Example, who: str, *model: str) -> float:
     """Return the share of held-out tasks that a model solves at temperature 0."""
+    run = example.warm if who == "warm" else example.trained
     folder = example.folder / f"greedy_{who}{example.suffix}"
+    if folder.exists() and folder.stat().st_mtime < (run / "config.toml").stat().st_mtime:
+        shutil.rmtree(folder)  # It is of an earlier model.
     where = ["--folder", str(folder.parent), "--name", folder.name]
     again = ["--resume"] if folder.exists() else []
     agentfly("eval", *model, "--temperature", "0", "-n", "1", *where, *again)
@@ -261,7 +260,7 @@ def write(example: Example, levels: list[Level]) -> None:
     out = RESULTS / example.name
     out.mkdir(parents=True, exist_ok=True)
     record = {
-        "command": example.command,
+        "command": _command(example, greedy=any(one.greedy is not None for one in levels)),
         "seed": example.seed,
         "seconds": _seconds(metrics),
         "warm_seconds": _seconds(example.warm / "metrics.jsonl"),
@@ -278,6 +277,12 @@ def write(example: Example, levels: list[Level]) -> None:
     print(text)
 
 
+def _command(example: Example, *, greedy: bool) -> str:
+    """Return the command that repeats a result; the folder of the runs does not matter."""
+    seed = f" SEED={example.seed}" if example.seed else ""
+    return f"make improvement ENV={example.name}{seed}{' GREEDY=1' if greedy else ''}"
+
+
 def _seconds(metrics: Path) -> float:
     records = read_metrics(metrics)
     return records[-1].time - records[0].time
@@ -291,7 +296,7 @@ def table(reports: list[dict[str, Any]]) -> str:
         learned = [one for one in report["levels"] if one["who"] in ("warm start", "after RL")]
         rows += [_row(f"{level['who']}, seed {report['seed']}", level) for level in learned]
     warm, trained = (first[key] / 60 for key in ("warm_seconds", "seconds"))
-    caption = f"`{first['command']}`; warm start {warm:.0f} minutes, training {trained:.0f} minutes"
+    caption = f"`{first['command']}`; warm start {warm:.1f} minutes, training {trained:.1f} minutes"
     names = (
         "who | held-out reward (95% interval) | solved (95% interval) | solved greedily "
         "| invalid calls | unknown"

@@ -246,6 +246,9 @@ def test_a_run_is_evaluated_on_as_many_held_out_tasks_as_it_evaluated_itself() -
     assert len(chosen.read("training", None)[0].tasks) == 20
     file = sources_for(["demo@0", "sums.jsonl"], Parts(), found, trust=False)
     assert len(file.read("held-out", None)[0].tasks) == 20, "a file is attempted as a whole"
+    Path("open.toml").write_text(config + source.replace("eval_tasks", "# eval_tasks"))
+    others = sources_for(["tiny", "open.toml"], Parts(), None, trust=False)
+    assert len(others.read("held-out", None)[0].tasks) == 20, "training tasks are not limited"
 
 
 def test_training_tasks_are_found_and_said() -> None:

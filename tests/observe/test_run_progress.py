@@ -144,7 +144,7 @@ def test_a_silent_run_says_every_so_often_how_far_it_is() -> None:
         progress.chains_done(8)
         wait_until(lambda: "\nstep 1: 8 of 64 chains done, 0:0" in shown.getvalue())
         progress.chains_done(64)
-        replaced = "\nstep 1: 72 chains done, 64 are to be learned from, 0:0"
+        replaced = "\nstep 1: 72 chains done, 64 needed, 0:0"
         wait_until(lambda: replaced in shown.getvalue())
         assert "learning, " not in shown.getvalue(), "chains that teach nothing are replaced"
         progress.learning_started()

@@ -60,7 +60,7 @@ def test_further_seeds_are_rows_of_the_same_table() -> None:
     wrong = replace(level("warm start", 0.35), invalid=0.125, unknown=None)
     second = report(1, wrong, level("after RL", 0.65), EXPERT)
     assert table([first, second]).splitlines() == [
-        "`python -m benchmarks.improvement search`; warm start 5 minutes, training 10 minutes",
+        "`python -m benchmarks.improvement search`; warm start 5.0 minutes, training 10.0 minutes",
         "",
         "| who | held-out reward (95% interval) | solved (95% interval) | solved greedily "
         "| invalid calls | unknown |",

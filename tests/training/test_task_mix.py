@@ -36,7 +36,7 @@ def test_a_limit_of_held_out_tasks_holds_for_each_source() -> None:
         for name, held_out in (("long", rows), ("short", rows[:2]))
     ]
     mix = read_sources(sources, EvalSettings(max_tasks=4))
-    # Two sources with a task "0" each: ids are then told apart by the source.
+    # Two sources with a task "0" each: ids are then disambiguated by the source.
     assert [(one.source, one.id[-1]) for one in mix.eval_tasks] == [
         *(("long", number) for number in "0257"),
         *(("short", number) for number in "01"),

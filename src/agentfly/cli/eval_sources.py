@@ -1,7 +1,7 @@
 """Sources of an evaluation as words of a command: environments with options, files, TOML files."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentfly.agents.run_parts import make_agent
@@ -9,7 +9,13 @@ from agentfly.agents.source_parts import SourceParts, resolve_source
 from agentfly.cli.command import read_options, warn
 from agentfly.cli.trust import require_trust
 from agentfly.cli.validate import is_definition, missing_reward, unknown_source
-from agentfly.config import RunSettings, SourceSettings, is_import_path, load_settings
+from agentfly.config import (
+    EvalSettings,
+    RunSettings,
+    SourceSettings,
+    is_import_path,
+    load_settings,
+)
 from agentfly.config.settings_file import validated
 from agentfly.environments import environment_names
 from agentfly.errors import ConfigError
@@ -52,18 +58,19 @@ class ChosenSources:
         """Seed of the settings that they came with, so that a run's attempts are repeated; or 0."""
         return self.settings.seed if self.settings else 0
 
+    @property
+    def _limits(self) -> EvalSettings:
+        return self.settings.eval if self.settings else EvalSettings()
+
     def read(self, tasks: str, count: int | None) -> list[EvaluatedSource]:
         """Resolve every source and read its tasks.
 
-        Without a count, as many held-out ones as the run's own evaluations take.
+        Without a count, held-out tasks are limited as in the run's own evaluations.
         """
         found = [
-            _read(table, base, tasks, count)
+            _read(table, base, tasks, count, self._limits)
             for table, base in zip(self.tables, self.bases, strict=True)
         ]
-        if self.settings is not None and tasks == "held-out" and count is None:
-            select = self.settings.eval.select
-            found = [replace(source, tasks=tuple(select(source.tasks))) for source in found]
         every = disambiguate_ids([task for source in found for task in source.tasks])
         return [
             EvaluatedSource(
@@ -115,8 +122,6 @@ def _sources_of(run: RecordedRun, files: list[str], *, trust: bool) -> ChosenSou
             )
         file = str(Path(files[0]).absolute())  # Other files are searched in the run's folder.
         tables = (tables[0].model_copy(update={"tasks": file, "eval_tasks": None}),)
-        every_task = settings.eval.model_copy(update={"max_tasks": None})
-        settings = settings.model_copy(update={"eval": every_task})
     require_trust(settings, config, base=run.base, trust=trust)
     bases = (run.base,) * len(tables)
     return ChosenSources(tables=tables, bases=bases, settings=settings, as_trained=True)
@@ -225,11 +230,13 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 
 def _read(
-    table: SourceSettings, base: Path | None, which: str, count: int | None
+    table: SourceSettings, base: Path | None, which: str, count: int | None, limits: EvalSettings
 ) -> EvaluatedSource:
     parts = resolve_source(table, base=base)
     _require_reward(parts, table)
     tasks = load_tasks(_rows(parts, which), source=table.name)[:count]
+    if which == "held-out" and count is None:
+        tasks = limits.select(tasks)
     if not tasks and which == "held-out" and table.eval_tasks is None:
         tasks = load_tasks(parts.tasks, source=table.name)[:count]
     if not tasks:

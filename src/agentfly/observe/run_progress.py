@@ -147,7 +147,7 @@ class RunProgress:
         if self._learning:
             return "learning, "
         if self._done > self._expected > 0:
-            return f"{self._done} chains done, {self._expected} are to be learned from, "
+            return f"{self._done} chains done, {self._expected} needed, "
         return f"{self._done} of {self._expected} chains done, " if self._expected else ""
 
 

@@ -31,7 +31,7 @@ def browser_page(mb: int) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def ends_by_itself(page: subprocess.Popen[bytes]) -> bool:
-    """Let a page end, and return whether nobody has killed it before."""
+    """Let a page end, and return whether it was not killed before."""
     page.communicate(b"\n", timeout=30)
     return page.returncode == 0
 
@@ -42,12 +42,21 @@ def test_pages_of_all_browsers_share_one_bound(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(memory, "PAGE_MB", sum(sizes))
         monkeypatch.setattr(memory, "TOTAL_MB", sum(sizes) - 10)
         pages = PageMemory()
-        pages.check(large.pid, [large.pid])
-        assert large.poll() is None, "alone it is within the bound"
-        pages.check(small.pid, [small.pid])
+        for page in (large, small):
+            pages.check(page.pid, [page.pid])
         assert large.wait(30) != 0, "the largest is ended, though it is of the other browser"
+        assert ends_by_itself(small)
+
+
+def test_a_page_alone_is_within_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    with browser_page(40) as small, browser_page(80) as large:
+        monkeypatch.setattr(memory, "PAGE_MB", private_mb(large.pid) + 50)
+        monkeypatch.setattr(memory, "TOTAL_MB", private_mb(large.pid) + 10)
+        pages = PageMemory()
+        pages.check(large.pid, [large.pid])
         pages.forget(large.pid)
         pages.check(small.pid, [small.pid])
+        assert ends_by_itself(large)
         assert ends_by_itself(small)
 
 

@@ -47,7 +47,8 @@ class BrowserOptions(EnvironmentOptions):
     """Whether observations show only what has changed since the last one of the same page."""
     numbers: Numbers = "before"
     """Place of an element's number: `[4] button "OK"`, or `button "OK" [4]`. With the latter the
-    expert writes the element before each call, so that a small model only has to copy."""
+    expert writes the element before a call if its last observation shows it, so that a small
+    model that imitates it copies the number instead of looking for it."""
     screenshots: bool = False
     """Whether tools return an image of the page too."""
     headed: bool = False

@@ -6,7 +6,7 @@ Page: Log in (http://site.test/login)
 [3] combobox "Team" = "red" of "red", "blue"
 [4] button "Send" (disabled)
 
-A number can also stand behind the name: `textbox "User" [2] = "bob" (focused)`.
+A number can also come after the name: `textbox "User" [2] = "bob" (focused)`.
 """
 
 import json

@@ -41,7 +41,7 @@ class PageMemory:
         """Processes of pages by the process group of their browser."""
 
     def check(self, group: int, pages: Iterable[int]) -> None:
-        """Note a browser's pages, and end those that take too much, in whichever browser."""
+        """Record a browser's pages, and end those above the bounds, in any browser."""
         if sys.platform != "linux":
             return
         self._pages[group] = list(pages)
