@@ -25,6 +25,7 @@ import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
@@ -32,10 +33,12 @@ from typing import Any
 
 from agentfly.agents.source_parts import resolve_source
 from agentfly.config import load_settings
+from agentfly.environments.kit import Kit
 from agentfly.observe import evaluation_metrics, plot_curves, read_metrics, read_trajectories
+from agentfly.observe.evaluation_metrics import Counting
 from agentfly.observe.recorded_run import find_run
 from agentfly.observe.summary import is_solved, summarize
-from agentfly.types import Trajectory, collect_groups
+from agentfly.types import Trajectory, collect_groups, declared_range
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
@@ -80,7 +83,7 @@ class Level:
     """Share of solved chains by the value of a field of the task."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Example:
     """The files of one environment's example, and the folder of its runs."""
 
@@ -112,10 +115,11 @@ class Example:
         options = source.get("options", {})
         return [source["environment"], *(f"{k}={json.dumps(v)}" for k, v in options.items())]
 
-    @property
-    def has_random_player(self) -> bool:
+    @cached_property
+    def kit(self) -> Kit:
         kit = resolve_source(load_settings(EXAMPLES / f"{self.name}.toml").source[0]).kit
-        return kit is not None and kit.random is not None
+        assert kit is not None, "every example is of an environment"
+        return kit
 
     def demonstrate(self, who: str, count: int, *more: str) -> Path:
         out = self.folder / f"{who}{''.join(more)}.jsonl"
@@ -146,7 +150,7 @@ def improve(example: Example, *, greedy: bool = False) -> list[Level]:
     before, after = _evaluated(example)
     if greedy:
         before, after = _with_greedy(example, before, after)
-    players = ["random", "expert"] if example.has_random_player else ["expert"]
+    players = ["random", "expert"] if example.kit.random else ["expert"]
     *random, expert = [_played(example, who) for who in players]
     return [*random, before, after, expert]
 
@@ -220,7 +224,9 @@ def _held_out_chains(run: Path) -> list[list[Trajectory]]:
 
 
 def _level(example: Example, who: str, chains: list[Trajectory]) -> Level:
-    metrics: Mapping[str, Any] = evaluation_metrics(collect_groups(chains))
+    range = declared_range(example.kit.reward)
+    counting = Counting(ranges=dict.fromkeys([one.task.source for one in chains], range))
+    metrics: Mapping[str, Any] = evaluation_metrics(collect_groups(chains), counting)
     calls = summarize(chains)
     return Level(
         who=who,
