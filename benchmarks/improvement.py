@@ -49,7 +49,7 @@ DEFAULT_DEMONSTRATIONS = {"expert": 400}
 DEMONSTRATIONS = {
     "alfworld": {"expert": 6000},
     "browser": {"expert": 60},
-    "scienceworld": {"expert": 135},
+    "scienceworld": {"expert": 48, "random": 16},
     "search": {"expert": 480},
     "webshop": {"expert": 96},
 }

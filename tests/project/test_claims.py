@@ -52,6 +52,25 @@ def test_the_table_of_code_blocks_is_recorded() -> None:
     assert "intervals of the code blocks overlap" in page
 
 
+OVERVIEW = {"code": "code_interpreter"}
+"""Folders of results that are not named as their environment."""
+
+
+@pytest.mark.parametrize(
+    "name", ["code", "search", "webshop", "alfworld", "scienceworld", "browser"]
+)
+def test_the_overview_of_environments_is_recorded(name: str) -> None:
+    report = json.loads((RESULTS / OVERVIEW.get(name, name) / "report.json").read_text())
+    levels = {level["who"]: level for level in report["levels"]}
+    before, after = (
+        f"{level['solved']:.0%} ({level['solved_low']:.0%} to {level['solved_high']:.0%})"
+        for level in (levels["warm start"], levels["after RL"])
+    )
+    page = (ROOT / "docs" / "builtin.md").read_text()
+    (row,) = [line for line in page.splitlines() if line.startswith(f"| [{name}](")]
+    assert row.endswith(f"| {before} | {after} | {levels['expert']['solved']:.0%} |")
+
+
 def test_what_was_tried_in_search_is_recorded() -> None:
     tried, *_ = json.loads((RESULTS / "search" / "tried.json").read_text())
     page = " ".join((ROOT / "docs" / "search.md").read_text().split())
@@ -70,7 +89,7 @@ def test_what_was_tried_in_search_is_recorded() -> None:
 @pytest.mark.parametrize(
     ("name", "folder"),
     [
-        *((name, name) for name in ("alfworld", "browser", "scienceworld", "search")),
+        *((name, name) for name in ("alfworld", "browser", "scienceworld", "search", "webshop")),
         ("code", "code_interpreter"),
     ],
 )
