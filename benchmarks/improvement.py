@@ -8,8 +8,12 @@
 A scripted expert demonstrates (and a random player, where the warm start should not be too good),
 a small model imitates the chains, and is trained by reward from there.
 Held-out reward of a random player, of the warm start, after training and of the expert, each with
-a 95% interval, goes to docs/results/NAME with the training curve; further seeds are added to the
-same table. An interrupted call continues where it was: what is in its folder is reused.
+a 95% interval, goes to docs/results/NAME with the training curve, in place of what is there;
+further seeds are added to the same table. The exit code is 1 if the gain is not clear: less than
+0.25 and than half the gap to the expert, or overlapping intervals.
+
+Chains and runs are in runs/NAME_example. An interrupted call continues there: what exists is
+reused, also if the example was changed since. Remove the folder to begin again.
 """
 
 import os

@@ -111,6 +111,25 @@ def test_the_speed_of_the_browser_is_recorded() -> None:
     assert f"one more open page takes {numbers['browser_context_mb']:.0f} MB" in page
 
 
+def test_what_the_shop_still_gets_wrong_is_recorded() -> None:
+    found = json.loads((RESULTS / "webshop" / "choices.json").read_text())
+    page = (ROOT / "docs" / "webshop.md").read_text()
+    (wrong, of), (wrong_after, of_after) = found["before"], found["after"]
+    assert f"in {wrong} of {of} sessions the product opened last is too expensive" in page
+    assert f"and in {wrong_after} of {of_after} after training" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "page", "step"), [("browser", "browser", 7), ("code_interpreter", "code", 60)]
+)
+def test_shares_in_the_middle_of_training_are_recorded(name: str, page: str, step: int) -> None:
+    records = read_metrics(RESULTS / name / "metrics.jsonl")
+    (found,) = [one.metrics for one in records if one.step == step and "eval/solved" in one.metrics]
+    solved, low, high = (found[f"eval/solved{end}"] for end in ("", "_low", "_high"))
+    said = f"{solved:.0%} ({low:.0%} to {high:.0%})"
+    assert said in (ROOT / "docs" / f"{page}.md").read_text()
+
+
 def test_the_deviation_of_nouns_in_the_shop_is_recorded() -> None:
     found = json.loads((ROOT / "benchmarks" / "results" / "webshop_nouns.json").read_text())
     page = " ".join((ROOT / "docs" / "webshop.md").read_text().split())
