@@ -51,7 +51,7 @@ EVERY = 1_000_000
 """More tasks than any environment holds out: players attempt all of them."""
 DEFAULT_DEMONSTRATIONS = {"expert": 400}
 DEMONSTRATIONS = {
-    "alfworld": {"expert": 6000},
+    "alfworld": {"expert": 8000, "random": 2000},
     "browser": {"expert": 60},
     "scienceworld": {"expert": 48, "random": 16},
     "search": {"expert": 480},
