@@ -32,7 +32,7 @@ def expert(scene: Scene) -> Play:
 
 
 def pointing_expert(scene: Scene) -> Play:
-    """Solve a task, and write the element that is used before each call."""
+    """Solve a task, and write the element before a call if the last observation shows it."""
     play, page = expert(scene), scene.observation
     with suppress(StopIteration):
         said = next(play)
