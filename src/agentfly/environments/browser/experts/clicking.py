@@ -190,7 +190,10 @@ def tree(goal: str, page: View) -> Play:
     """Open folders of a tree until the file is there."""
     wanted, opened = quoted(goal)[0], set[int]()
     while (found := page.find(wanted)) is None:
-        folder = page.first(lambda item: item.id not in opened, "clickable", "text")
-        opened.add(folder.id)
-        page = View((yield click(folder)))
+        # A click on the name of a file ends the task.
+        handle = page.first(
+            lambda item: "expandable-hitarea" in item.name and item.id not in opened, "box"
+        )
+        opened.add(handle.id)
+        page = View((yield click(handle)))
     yield click(found)

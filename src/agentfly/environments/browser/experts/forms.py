@@ -139,17 +139,11 @@ def movie_search(goal: str, page: View) -> Play:
     genre, director, year = re.findall(r"for (\S+) movies directed by (\S+) from year (\d+)", goal)[
         0
     ]
-    values = {"genre": genre, "director": director, "year": year}
-    labels = [
-        (item.id, key)
-        for item in page.of("text")
-        for key in values
-        if item.name.lower().startswith(key)
-    ]
-    fields = page.of("textbox")
-    for (_, key), field in zip(labels, fields, strict=True):
+    values = {"genre": genre, "director": director, "year": year, "released": year}
+    labels = [key for item in page.of("text") for key in values if key in item.name.lower()]
+    for key, field in zip(labels, page.of("textbox"), strict=True):
         yield type_into(field, values[key])
-    yield click(page.first(lambda item: item.name in ("Search", "Submit"), *BUTTONS))
+    yield click(page.of(*BUTTONS)[-1])
 
 
 def slider(goal: str, page: View) -> Play:
