@@ -36,14 +36,14 @@ SECOND = 1.0
 
 
 class Replica:
-    """Answers after a while with its own number; or fails, as told."""
+    """An engine that samples its own number after some seconds, or fails on request."""
 
     def __init__(self, number: int, *, seconds: float = SECOND) -> None:
         self.number = number
         self.seconds = seconds
         self.error: Exception | None = None
         self.fails_after: int | None = None
-        """Tokens that are heard before the failure."""
+        """Number of tokens that are streamed before the failure."""
         self.chains: list[str] = []
         self.loaded: list[int] = []
         self.load_error: Exception | None = None

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from benchmarks import improvement
 from benchmarks.improvement import Example, Level, problems, table
+from tests.observe.finished_groups import scored
 
 EXPERT = Level(
     who="expert",
@@ -104,3 +105,27 @@ def test_a_run_that_was_interrupted_is_continued(
         'data.files=["a.jsonl"]',
     )
     assert commands == [begun, (*begun, "--resume")]
+
+
+def test_the_command_of_a_result_names_seed_and_greedy_sampling(tmp_path: Path) -> None:
+    first, second = (Example(name="search", folder=tmp_path, seed=seed) for seed in (0, 1))
+    assert improvement._command(first, greedy=False) == "make improvement ENV=search"
+    assert (
+        improvement._command(second, greedy=True) == "make improvement ENV=search SEED=1 GREEDY=1"
+    )
+
+
+def test_players_are_compared_on_the_tasks_that_the_model_was_evaluated_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = [scored(name, reward) for name, reward in (("a", 1.0), ("b", 0.0), ("c", 0.0))]
+    played = [member for group in groups for member in group.members]
+    evaluated = played[:2]
+    monkeypatch.setattr(Example, "demonstrate", lambda *_: tmp_path / "expert.jsonl")
+    monkeypatch.setattr(improvement, "read_trajectories", lambda _: played)
+    monkeypatch.setattr(improvement, "_held_out_chains", lambda _: [evaluated])
+    example = Example(name="code_interpreter", folder=tmp_path)
+    assert improvement._played(example, "expert").solved == 0.5
+    played.pop(0)
+    with pytest.raises(SystemExit, match="it lacks a"):
+        improvement._played(example, "expert")

@@ -1,4 +1,4 @@
-"""An engine that samples from other weights than the learner's ends the run, and is told where."""
+"""Comparison of the engine's log-probabilities with the learner's; a mismatch ends the run."""
 
 from pathlib import Path
 from typing import Any

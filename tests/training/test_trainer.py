@@ -154,7 +154,7 @@ def test_a_finished_run_can_be_given_more_steps_and_nothing_else(tmp_path: Path)
 
 
 def test_a_resumed_run_may_have_another_bound_on_staleness(tmp_path: Path) -> None:
-    """Ctrl-C in step 2 leaves groups that were sampled ahead; the synchronous run samples anew."""
+    """Ctrl-C in step 2 leaves groups that were sampled ahead; the synchronous run samples again."""
 
     def chosen(bound: int) -> RunSettings:
         rollout = {"tasks_per_step": 2, "num_chains": 3, "max_staleness": bound}

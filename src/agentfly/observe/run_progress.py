@@ -78,7 +78,7 @@ class RunProgress:
         self._count(f"step {step}", chains)
 
     def learning_started(self) -> None:
-        """Note that the chains of the step are complete."""
+        """Show from now on that the step learns: its chains are complete."""
         self._learning = True
 
     def trial_started(self, chains: int) -> None:
