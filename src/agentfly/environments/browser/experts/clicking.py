@@ -80,21 +80,24 @@ def link_in_tabs(goal: str, page: View) -> Play:
     """Look for a link behind each tab, or in each section."""
     wanted = quoted(goal)[0]
     for item in page.of("tab"):
-        found = page.find(wanted, "clickable", "link")
-        if found is None and "selected" not in item.states:
+        if page.find(wanted, "clickable", "link") is None and "selected" not in item.states:
+            before = _links(page)
             page = View((yield click(item)))
-            # Sections take a while to open.
+            # Sections take a while to open, and the last one is still there while it closes.
             for _ in range(MAX_LOOKS):
-                found = page.find(wanted, "clickable", "link")
-                if found is not None or page.of("clickable", "link"):
+                if _links(page) and not _links(page) & before:
                     break
                 page = View((yield call("read")))
-        if found is not None:
+        if found := page.find(wanted, "clickable", "link"):
             yield click(found)
             return
 
 
-MAX_LOOKS = 6
+def _links(page: View) -> set[int]:
+    return {item.id for item in page.of("clickable", "link")}
+
+
+MAX_LOOKS = 40
 """Maximum number of times to look again at a page that is still changing."""
 
 

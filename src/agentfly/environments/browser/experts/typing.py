@@ -134,8 +134,9 @@ def arithmetic(goal: str, page: View) -> Play:
 def autocomplete(goal: str, page: View) -> Play:
     """Type the beginning, then choose what begins and ends as asked."""
     start, *end = quoted(goal)
-    field = page.of("textbox")[0]
-    page = View((yield type_into(field, start)))
+    yield type_into(page.of("textbox")[0], start)
+    # The list appears after a while, and at once by this key.
+    page = View((yield call("press", key="ArrowDown")))
     for _ in range(MAX_LOOKS):
         fitting = [
             item
