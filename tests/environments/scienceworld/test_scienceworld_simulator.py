@@ -1,6 +1,7 @@
 """The environment on the real simulator: what it shows, scores and lists."""
 
 import json
+import re
 from collections.abc import Generator
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +18,7 @@ from tests.environments.scienceworld.scienceworld_play import (
 
 from agentfly.environments import Say, Scene, call
 from agentfly.environments.scienceworld import SCIENCEWORLD, ScienceWorld, players
-from agentfly.environments.scienceworld.players import gold_path
+from agentfly.environments.scienceworld.players import expert_path, gold_path
 from agentfly.environments.scienceworld.simulator.java import package_folder
 from agentfly.environments.scienceworld.simulator.world import World
 from agentfly.environments.scienceworld.tasks import SIMPLIFICATIONS, VARIATIONS, Split, variations
@@ -154,6 +155,26 @@ async def test_players_play_through_the_agent() -> None:
         assert trajectory.score.parts["score"] == 100
         assert trajectory.score.parts["won"] == 1.0
     assert len(expert.turns) == 3 < len(golden.turns)
+
+
+async def test_the_expert_names_things_as_observations_do() -> None:
+    made = kit(tasks=["find-animal"], simplifications=["easy"], variations=1, show=["room"])
+    row = next(iter(made.tasks()))
+    trajectory = await play(made, row, made.expert)
+    seen = trajectory.messages[-1].content
+    for turn in trajectory.turns:
+        action = json.loads(turn.message.tool_calls[0].arguments)["action"]
+        if not action.startswith("teleport"):
+            for name in re.split(r"^(?:focus on|pick up|move) | to ", action):
+                assert name in seen, action
+        seen += turn.replies[0].content
+    assert trajectory.reward == 1.0
+
+
+async def test_a_name_of_two_things_is_left_as_the_simulator_writes_it() -> None:
+    # Two flower pots hold a "plant" here, and only the simulator's own name tells which.
+    focus, *_ = expert_path("find-plant", 19, "easy")
+    assert focus.startswith("focus on adult ")
 
 
 async def test_a_random_player_does_valid_things() -> None:

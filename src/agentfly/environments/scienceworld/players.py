@@ -2,17 +2,21 @@
 
 All of them have more information than a model: none reads its observations. No expert for 30 kinds
 of experiments plays by observations alone, so the expert plays the simulator's gold path too, on
-the shortest way that the simplifications allow. Gold paths are found by the simulator and cached:
+the shortest way that the simplifications allow, and with the names of things that observations use:
+a small model copies them. Paths are found by the simulator and cached:
 
     ~/.cache/agentfly/scienceworld/1.2.3/find-plant/12-easy.json        or in $AGENTFLY_CACHE
-    ["open door to greenhouse", "go to greenhouse", ...]
+    ["open door to greenhouse", "go to greenhouse", "focus on adult pea plant", ...]
+    ~/.cache/agentfly/scienceworld/1.2.3/find-plant/12-easy-expert.json
+    ["teleport to greenhouse", "focus on pea plant", ...]
 """
 
 import json
 import os
+import re
 import tempfile
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -37,11 +41,55 @@ def gold_path(task: str, variation: int, simplifications: str) -> list[str]:
     """
     with _search_lock:
         file = _file(task, variation, simplifications)
-        found = _read(file)
-        if found is None:
-            found = _search_path(task, variation, simplifications)
-            _write(file, found)
-        return found
+        return _cached(file, lambda: _search_path(task, variation, simplifications))
+
+
+def expert_path(task: str, variation: int, simplifications: str) -> list[str]:
+    """Return the gold path with teleports where they are possible, and with names as shown.
+
+    Raises:
+        EnvError: The simulator failed or found no path.
+    """
+    gold = gold_path(task, variation, simplifications)
+    short = task not in TIMED and can_teleport(simplifications)
+    path = list(shorten_path(gold)) if short else gold
+    file = _file(task, variation, simplifications, "expert")
+    return _cached(file, lambda: _name_as_shown(path, task, variation, simplifications))
+
+
+def _name_as_shown(path: list[str], task: str, variation: int, simplifications: str) -> list[str]:
+    """Play a path to learn the names of its things; keep the path if it fails by those names."""
+    world = World(simplifications=effective_simplifications(task, simplifications))
+    try:
+        world.load(task, variation, simplifications)
+        renamed = [as_shown(action, world.step(action).text) for action in path]
+        world.load(task, variation, simplifications)
+        # A name may stand for several things, and the simulator then asks which one is meant.
+        solved = [world.step(action).completed for action in renamed]
+    finally:
+        world.close()
+    return renamed if solved[-1] else path
+
+
+_DONE = re.compile(r"You (?:focus on|move) the (?P<thing>.+?)(?: to the (?P<place>.+))?\.")
+
+
+def as_shown(action: str, observation: str) -> str:
+    """Return an action with the names that the observation after it uses.
+
+    >>> as_shown("pick up egg dove egg", "You move the dove to the inventory.")
+    'pick up dove'
+    >>> as_shown("move object in inventory to red box", "You move the pillow to the red box.")
+    'move pillow to red box'
+    """
+    done = _DONE.fullmatch(observation.partition("\n")[0])
+    if done is None:
+        return action
+    for verb in ("focus on", "pick up"):
+        if action.startswith(f"{verb} "):
+            return f"{verb} {done['thing']}"
+    is_move = action.startswith("move ") and done["place"]
+    return f"move {done['thing']} to {done['place']}" if is_move else action
 
 
 def _search_path(task: str, variation: int, simplifications: str) -> list[str]:
@@ -55,9 +103,17 @@ def _search_path(task: str, variation: int, simplifications: str) -> list[str]:
     return found
 
 
-def _file(task: str, variation: int, simplifications: str) -> Path:
+def _file(task: str, variation: int, *more: str) -> Path:
     folder = cache_folder().parent / "scienceworld" / version("scienceworld") / task
-    return folder / f"{'-'.join(filter(None, (str(variation), simplifications)))}.json"
+    return folder / f"{'-'.join(filter(None, (str(variation), *more)))}.json"
+
+
+def _cached(file: Path, find: Callable[[], list[str]]) -> list[str]:
+    found = _read(file)
+    if found is None:
+        found = find()
+        _write(file, found)
+    return found
 
 
 def _read(file: Path) -> list[str] | None:
@@ -89,11 +145,8 @@ def gold(scene: Scene) -> Play:
 
 
 def expert(scene: Scene) -> Play:
-    """Play the gold path, with teleports where they are possible."""
-    task, variation, simplifications = read_row(scene.task.fields)
-    path = gold_path(task, variation, simplifications)
-    short = task not in TIMED and can_teleport(simplifications)
-    for action in shorten_path(path) if short else path:
+    """Play the gold path, with teleports where they are possible and names as shown."""
+    for action in expert_path(*read_row(scene.task.fields)):
         yield call("act", action=action)
     yield Say("That should have been it.")
 
