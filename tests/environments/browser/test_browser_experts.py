@@ -89,10 +89,9 @@ async def test_the_shop_has_titles_to_click_and_pictures_that_are_not_listed() -
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-async def test_experts_solve_every_seed_of_their_tasks() -> None:
+async def test_experts_solve_every_seed_that_is_not_ambiguous() -> None:
     assert len(EXPERTS) >= 30
     kit = BROWSER.make(BrowserOptions(episodes=SEEDS))
     assert len(list(kit.tasks())) == SEEDS * len(EXPERTS)
     lost = await failures(kit)
-    found = {task: how for task, how in lost.items() if task not in AMBIGUOUS}
-    assert not found, "\n".join(f"{task}: {how}" for task, how in found.items())
+    assert lost.keys() == AMBIGUOUS, "\n".join(f"{task}: {how}" for task, how in lost.items())

@@ -171,8 +171,8 @@ async def test_the_expert_names_things_as_observations_do() -> None:
     assert trajectory.reward == 1.0
 
 
-async def test_a_name_of_two_things_is_left_as_the_simulator_writes_it() -> None:
-    # Two flower pots hold a "plant" here, and only the simulator's own name tells which.
+def test_a_path_that_fails_by_names_as_shown_stays_as_it_is() -> None:
+    # The simulator answers "You focus on the plant.", and two flower pots hold a plant.
     focus, *_ = expert_path("find-plant", 19, "easy")
     assert focus.startswith("focus on adult ")
 
@@ -216,17 +216,20 @@ async def test_a_chain_that_stops_early_keeps_its_points() -> None:
     assert trajectory.score.per_turn[1] > 0.0
 
 
-def test_gold_paths_are_kept_on_disk(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_kept_on_disk(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = gold_path("find-non-living-thing", 3, "easy")
+    shown = expert_path("find-non-living-thing", 3, "easy")
     folder = own_cache / "scienceworld" / version("scienceworld")
     file = folder / "find-non-living-thing" / "3-easy.json"
     assert json.loads(file.read_text()) == path
     monkeypatch.setattr(players, "World", None)  # no simulator is asked again
     assert gold_path("find-non-living-thing", 3, "easy") == path
+    assert expert_path("find-non-living-thing", 3, "easy") == shown
     monkeypatch.undo()
-    file.write_text("[1")
-    assert gold_path("find-non-living-thing", 3, "easy")
-    assert isinstance(json.loads(file.read_text()), list)
+    for unreadable in ("[1", "[]"):
+        file.write_text(unreadable)
+        assert gold_path("find-non-living-thing", 3, "easy")
+        assert isinstance(json.loads(file.read_text()), list)
 
 
 @pytest.mark.parametrize(

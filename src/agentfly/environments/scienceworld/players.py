@@ -7,7 +7,7 @@ a small model copies them. Paths are found by the simulator and cached:
 
     ~/.cache/agentfly/scienceworld/1.2.3/find-plant/12-easy.json        or in $AGENTFLY_CACHE
     ["open door to greenhouse", "go to greenhouse", "focus on adult pea plant", ...]
-    ~/.cache/agentfly/scienceworld/1.2.3/find-plant/12-easy-expert.json
+    ~/.cache/agentfly/scienceworld/1.2.3/find-plant/12-easy-expert-1.json
     ["teleport to greenhouse", "focus on pea plant", ...]
 """
 
@@ -28,6 +28,9 @@ from agentfly.models.model_cache import cache_folder
 
 TIMED = ("identify-life-stages-1", "identify-life-stages-2")
 """Tasks in which organisms grow with time, so that a shorter path arrives too early."""
+
+EXPERT_VERSION = 1
+"""Part of the names of cached expert paths: raise it when the rules for them change."""
 
 _search_lock = threading.Lock()
 """Held during a search: it keeps a whole JVM busy, and all other worlds in it wait."""
@@ -53,8 +56,9 @@ def expert_path(task: str, variation: int, simplifications: str) -> list[str]:
     gold = gold_path(task, variation, simplifications)
     short = task not in TIMED and can_teleport(simplifications)
     path = list(shorten_path(gold)) if short else gold
-    file = _file(task, variation, simplifications, "expert")
-    return _cached(file, lambda: _name_as_shown(path, task, variation, simplifications))
+    with _search_lock:
+        file = _file(task, variation, simplifications, f"expert-{EXPERT_VERSION}")
+        return _cached(file, lambda: _name_as_shown(path, task, variation, simplifications))
 
 
 def _name_as_shown(path: list[str], task: str, variation: int, simplifications: str) -> list[str]:
@@ -122,7 +126,8 @@ def _read(file: Path) -> list[str] | None:
         kept = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return kept if isinstance(kept, list) and all(isinstance(one, str) for one in kept) else None
+    is_path = isinstance(kept, list) and kept and all(isinstance(one, str) for one in kept)
+    return kept if is_path else None
 
 
 def _write(file: Path, path: list[str]) -> None:

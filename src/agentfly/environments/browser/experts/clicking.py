@@ -81,11 +81,11 @@ def link_in_tabs(goal: str, page: View) -> Play:
     wanted = quoted(goal)[0]
     for item in page.of("tab"):
         if page.find(wanted, "clickable", "link") is None and "selected" not in item.states:
-            before = _links(page)
+            before = _contents(page)
             page = View((yield click(item)))
-            # Sections take a while to open, and the last one is still there while it closes.
+            # A section takes a while to open, and the one before it stays visible meanwhile.
             for _ in range(MAX_LOOKS):
-                if _links(page) and not _links(page) & before:
+                if _contents(page) and not _contents(page) & before:
                     break
                 page = View((yield call("read")))
         if found := page.find(wanted, "clickable", "link"):
@@ -93,8 +93,8 @@ def link_in_tabs(goal: str, page: View) -> Play:
             return
 
 
-def _links(page: View) -> set[int]:
-    return {item.id for item in page.of("clickable", "link")}
+def _contents(page: View) -> set[int]:
+    return {item.id for item in page.of("clickable", "link", "text")}
 
 
 MAX_LOOKS = 40

@@ -135,7 +135,7 @@ def autocomplete(goal: str, page: View) -> Play:
     """Type the beginning, then choose what begins and ends as asked."""
     start, *end = quoted(goal)
     yield type_into(page.of("textbox")[0], start)
-    # The list appears after a while, and at once by this key.
+    # The list opens after a delay; this key opens it at once.
     page = View((yield call("press", key="ArrowDown")))
     for _ in range(MAX_LOOKS):
         fitting = [
