@@ -9,11 +9,12 @@ import pytest
 from tests.environments import kit_play
 
 from agentfly.environments import Kit, Player, Say, Scene, call
-from agentfly.environments.webshop import WEBSHOP, WebShopOptions
+from agentfly.environments.webshop import WEBSHOP, WebShop, WebShopOptions
 from agentfly.environments.webshop.navigation import Search
+from agentfly.environments.webshop.page_reader import read_results
 from agentfly.environments.webshop.players import ActionPlayer, play_expert, to_player
 from agentfly.resources import EnvironmentManager
-from agentfly.types import ToolStatus, Trajectory
+from agentfly.types import Seed, Task, ToolStatus, Trajectory
 
 
 async def play(kit: Kit, player: Player | None, row: dict[str, Any]) -> Trajectory:
@@ -35,7 +36,7 @@ def some(rows: Any, count: int) -> list[dict[str, Any]]:
     return [dict(row) for row in itertools.islice(rows(), count)]
 
 
-WAYS = list(itertools.product(("tools", "tool", "text"), ("compact", "text", "rich")))
+WAYS = list(itertools.product(("tools", "tool", "text", "last_line"), ("compact", "text", "rich")))
 
 
 @pytest.mark.parametrize(("actions", "form"), WAYS)
@@ -59,6 +60,41 @@ async def test_the_expert_writes_every_label_as_it_was_shown() -> None:
         assert click.removeprefix("click") in shown
     assert f": [{row['options'][0]}]" in trajectory.messages[-1].content
     assert trajectory.reward == 1.0
+
+
+async def test_the_expert_compares_prices_in_the_lines_above_its_action() -> None:
+    kit = kit_of(level="easy", products=1500, page_size=3, actions="last_line")
+    opened = 0
+    for row in some(kit.eval_tasks, 12):
+        trajectory = await play(kit, kit.expert, row)
+        page = read_results(trajectory.turns[0].replies[0].content)
+        *lines, click = trajectory.turns[1].message.content.splitlines()
+        assert lines[0] == f"${row['price_upper']:.2f} is the limit."
+        compared = [f"{one.asin} for ${one.price:.2f} " for one in page]
+        for line, start, one in zip(lines[1:], compared, page, strict=False):
+            fits = one.price <= row["price_upper"]
+            assert line == start + ("fits." if fits else "is too expensive.")
+        assert click == f"click[{page[len(lines) - 2].asin}]"
+        assert lines[-1].endswith("fits.")
+        assert trajectory.reward == 1.0
+        opened = max(opened, len(lines) - 1)
+    assert opened > 1, "no episode compares two prices"
+
+
+@pytest.mark.parametrize(
+    ("said", "seen"),
+    [
+        ("A mug is what I want.\nsearch[mug]", "Total results"),
+        ("search[mug]\n", "Total results"),
+        ("search[mug]\nThat should do.", "An action is search[words] or click[label]."),
+        ("", "An action is search[words] or click[label]."),
+    ],
+)
+def test_only_the_last_line_is_an_action(said: str, seen: str) -> None:
+    shop = WebShop(level="easy", actions="last_line")
+    (row,) = some(kit_of(level="easy").tasks, 1)
+    shop.reset(Task(id="1", messages=(), fields=row), Seed(0))
+    assert seen in shop.step(said).observation
 
 
 @pytest.mark.parametrize("level", ["medium", "hard"])

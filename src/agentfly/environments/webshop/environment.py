@@ -70,6 +70,8 @@ class WebShop:
 
     def step(self, action: str) -> Step:
         """Perform `search[words]` or `click[label]`; any other text changes nothing."""
+        if self.options.actions == "last_line":
+            action = action.strip().rpartition("\n")[2]
         match parse_action(action):
             case Search(query):
                 return self.search(query)

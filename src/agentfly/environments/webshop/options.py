@@ -32,8 +32,9 @@ class WebShopOptions(EnvironmentOptions):
     option_match: Literal["published", "values"] = "published"
     """How the reward compares options: as published, where the very value that is asked for may
     count as missed; or value with value, where it never does."""
-    actions: Literal["tools", "tool", "text"] = "tools"
-    """Tools `search`, `click` and `buy`; one tool `act`; or actions in plain text."""
+    actions: Literal["tools", "tool", "text", "last_line"] = "tools"
+    """Tools `search`, `click` and `buy`; one tool `act`; actions in plain text; or a text whose
+    last line is the action, above which a model can think, and the expert compares prices."""
     observation: Literal["compact", "text", "rich"] = "compact"
     """Form of a page: a row per line with brackets around clickable texts; the published text with
     separators; or the published rich form."""

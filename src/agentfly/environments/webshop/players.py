@@ -6,8 +6,8 @@ turns it into calls of tools or plain text.
 """
 
 import re
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
 
 from agentfly.environments.player import Player, Say, Scene, call
 from agentfly.environments.webshop.goal import Goal
@@ -164,21 +164,46 @@ def play_random(scene: Scene) -> Generator[Search | Click, str, None]:
         seen = visible_pieces(observation)
 
 
-def to_player(play: ActionPlayer, actions: str) -> Player:
-    """Make a chat player, for one of the choices of `WebShopOptions.actions`."""
-    say = {"tools": _by_three_tools, "tool": _by_one_tool, "text": _in_text}[actions]
+def to_player(play: ActionPlayer, actions: str, *, thinks: bool = False) -> Player:
+    """Make a chat player, for one of the choices of `WebShopOptions.actions`.
+
+    A player that thinks compares the prices of the results before it opens one of them.
+    """
+    say = {"tools": _by_three_tools, "tool": _by_one_tool}.get(actions, _in_text)
 
     def player(scene: Scene) -> Generator[Say, str, None]:
         playing = play(scene)
-        action = next(playing)
+        action, observation = next(playing), scene.observation
+        limit = parse_instruction(scene.observation).price
         while True:
-            observation = yield say(action)
+            thought = compare_prices(action, read_results(observation), limit) if thinks else ""
+            said = say(action)
+            observation = yield replace(said, words=thought + said.words)
             try:
                 action = playing.send(observation)
             except StopIteration:
                 return
 
     return player
+
+
+def compare_prices(action: Search | Click, results: Sequence[Result], limit: float) -> str:
+    r"""Return a line for each result up to the one that is clicked, or nothing.
+
+    >>> results = [Result("G01", "Red Mug", 47.5), Result("G02", "Mug", 9.99), Result("G03", "", 5)]
+    >>> print(compare_prices(Click("G02"), results, 40.0), end="")
+    $40.00 is the limit.
+    G01 for $47.50 is too expensive.
+    G02 for $9.99 fits.
+    """
+    asins = [result.asin for result in results]
+    if not isinstance(action, Click) or action.label not in asins:
+        return ""
+    lines = [f"${limit:.2f} is the limit."]
+    for result in results[: asins.index(action.label) + 1]:
+        verdict = "fits" if result.price <= limit else "is too expensive"
+        lines.append(f"{result.asin} for ${result.price:.2f} {verdict}.")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _by_three_tools(action: Search | Click) -> Say:
