@@ -10,9 +10,14 @@ from tests.environments import kit_play
 
 from agentfly.environments import Kit, Player, Say, Scene, call
 from agentfly.environments.webshop import WEBSHOP, WebShop, WebShopOptions
-from agentfly.environments.webshop.navigation import Search
-from agentfly.environments.webshop.page_reader import read_results
-from agentfly.environments.webshop.players import ActionPlayer, play_expert, to_player
+from agentfly.environments.webshop.navigation import Click, Search
+from agentfly.environments.webshop.page_reader import Result, read_results
+from agentfly.environments.webshop.players import (
+    ActionPlayer,
+    compare_prices,
+    play_expert,
+    to_player,
+)
 from agentfly.resources import EnvironmentManager
 from agentfly.types import Seed, Task, ToolStatus, Trajectory
 
@@ -64,21 +69,36 @@ async def test_the_expert_writes_every_label_as_it_was_shown() -> None:
 
 async def test_the_expert_compares_prices_in_the_lines_above_its_action() -> None:
     kit = kit_of(level="easy", products=1500, page_size=3, actions="last_line")
-    opened = 0
+    verdicts = set()
     for row in some(kit.eval_tasks, 12):
         trajectory = await play(kit, kit.expert, row)
         page = read_results(trajectory.turns[0].replies[0].content)
+        limit = row["price_upper"]
         *lines, click = trajectory.turns[1].message.content.splitlines()
-        assert lines[0] == f"${row['price_upper']:.2f} is the limit."
-        compared = [f"{one.asin} for ${one.price:.2f} " for one in page]
-        for line, start, one in zip(lines[1:], compared, page, strict=False):
-            fits = one.price <= row["price_upper"]
-            assert line == start + ("fits." if fits else "is too expensive.")
-        assert click == f"click[{page[len(lines) - 2].asin}]"
-        assert lines[-1].endswith("fits.")
+        for line, one in zip(lines, page, strict=True):
+            amounts, digits = line.split(": ")
+            assert amounts == f"{one.asin} {int(one.price):03} / {int(limit):03}"
+            left, _, right, verdict = digits.split()
+            assert (one.price <= limit) == (verdict == "yes") == (left < right)
+            verdicts.add(verdict)
+        assert click == f"click[{next(one.asin for one in page if one.price <= limit)}]"
         assert trajectory.reward == 1.0
-        opened = max(opened, len(lines) - 1)
-    assert opened > 1, "no episode compares two prices"
+    assert verdicts == {"yes", "no"}
+
+
+@pytest.mark.parametrize(
+    ("price", "limit", "line"),
+    [
+        (60.99, 60.0, "060 / 060: 0 / 0 no"),
+        (60.0, 60.0, "060 / 060: 0 / 0 yes"),
+        (1200.0, 90.0, "1200 / 0090: 1 / 0 no"),
+    ],
+)
+def test_amounts_are_compared_by_their_first_digits_that_differ(
+    price: float, limit: float, line: str
+) -> None:
+    compared = compare_prices(Click("G1"), [Result("G1", "Mug", price)], limit)
+    assert list(compared) == [f"G1 {line}"]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +197,7 @@ async def test_the_purchase_ends_the_chain_with_its_parts() -> None:
     }
 
 
-@pytest.mark.parametrize("actions", ["text", "tool"])
+@pytest.mark.parametrize("actions", ["text", "last_line", "tool"])
 async def test_turns_carry_the_key_of_the_state_in_which_they_act(actions: str) -> None:
     kit = kit_of(level="easy", actions=actions)
     (row,) = some(kit.tasks, 1)

@@ -35,8 +35,8 @@ _SYSTEM_PROMPTS = {
     "click[buy now].",
     "text": "Buy what the instruction asks for. Say one action at a time and nothing else: "
     "search[words], click[product], click[option], click[buy now].",
-    "last_line": "Buy what the instruction asks for. Compare prices, then say one action on a line "
-    "of its own: search[words], click[product], click[option], click[buy now].",
+    "last_line": "Buy what the instruction asks for. Compare prices, then say one action on the "
+    "last line: search[words], click[product], click[option], click[buy now].",
 }
 
 
@@ -52,7 +52,7 @@ def make_webshop(options: WebShopOptions) -> Kit:
         environment=shop,
         system_prompt=_SYSTEM_PROMPTS[options.actions],
         max_turns=options.max_turns,
-        expert=to_player(play_expert, options.actions, thinks=options.actions == "last_line"),
+        expert=to_player(play_expert, options.actions, compares=options.actions == "last_line"),
         gold=to_player(gold_player(options), options.actions),
         random=to_player(play_random, options.actions),
         pages=partial(_site, options),

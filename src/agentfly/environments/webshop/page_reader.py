@@ -11,7 +11,7 @@ _RICH = re.compile(r"\[(?:clicked )?button_?\]")
 _IN_BRACKETS = re.compile(r"(?:^|(?<= ))(?:\[(.+?)\]|\((.+?)\))(?= [\[(]|$)")
 """A piece of a compact row. Brackets inside a piece don't end it: only the next piece does."""
 _RESULT_ROW = re.compile(r"\[([^\s\[\]]+)\] (.*\$[\d.]+)")
-_RESULT = re.compile(r"(?P<title>.*?)\s*(?P<price>\$[\d.]+(?: to \$[\d.]+)?)")
+_RESULT = re.compile(r"(?!.*\bPrice: )(?P<title>.*?)\s*(?P<price>\$[\d.]+(?: to \$[\d.]+)?)")
 _ASIN = re.compile(r"[A-Z0-9]{3,10}")
 
 
@@ -61,6 +61,8 @@ def read_results(observation: str) -> list[Result]:
 
     >>> read_results("[Back to Search]\n[G0001] Red Mug $5.0 to $7.5")
     [Result(asin='G0001', title='Red Mug', price=7.5)]
+    >>> read_results("size [SEP] 250 [SEP] Red Mug [SEP] Price: $5.0")
+    []
     """
     pieces = visible_pieces(observation)
     results = []

@@ -5,9 +5,10 @@ the catalog, and the random player clicks anything. Each is a generator of actio
 turns it into calls of tools or plain text.
 """
 
+import math
 import re
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
 
 from agentfly.environments.player import Player, Say, Scene, call
 from agentfly.environments.webshop.goal import Goal
@@ -140,7 +141,8 @@ def gold_player(options: WebShopOptions) -> ActionPlayer:
     def play_gold(scene: Scene) -> Generator[Search | Click, str, None]:
         """Search for the product's title, page to it, choose the goal's options and buy."""
         goal = Goal.from_row(scene.task.fields)
-        page = yield Search(open_shop(options).product(goal.asin).title[:MAX_QUERY])
+        title = " ".join(open_shop(options).product(goal.asin).title.split())
+        page = yield Search(title[:MAX_QUERY])
         while goal.asin not in visible_pieces(page):
             page = yield Click(Label.NEXT.lower())
         yield Click(goal.asin.lower())
@@ -164,21 +166,27 @@ def play_random(scene: Scene) -> Generator[Search | Click, str, None]:
         seen = visible_pieces(observation)
 
 
-def to_player(play: ActionPlayer, actions: str, *, thinks: bool = False) -> Player:
+def to_player(play: ActionPlayer, actions: str, *, compares: bool = False) -> Player:
     """Make a chat player, for one of the choices of `WebShopOptions.actions`.
 
-    A player that thinks compares the prices of the results before it opens one of them.
+    Args:
+        play: What it does.
+        actions: How it writes that.
+        compares: Whether it compares the prices of the results before it opens one of them.
     """
-    say = {"tools": _by_three_tools, "tool": _by_one_tool}.get(actions, _in_text)
+    ways = {"tools": _by_three_tools, "tool": _by_one_tool, "text": _in_text, "last_line": _in_text}
+    say = ways[actions]
 
     def player(scene: Scene) -> Generator[Say, str, None]:
         playing = play(scene)
         action, observation = next(playing), scene.observation
         limit = parse_instruction(scene.observation).price
         while True:
-            thought = compare_prices(action, read_results(observation), limit) if thinks else ""
             said = say(action)
-            observation = yield replace(said, words=thought + said.words)
+            if compares:
+                lines = compare_prices(action, read_results(observation), limit)
+                said = Say("\n".join([*lines, said.words]))
+            observation = yield said
             try:
                 action = playing.send(observation)
             except StopIteration:
@@ -187,23 +195,29 @@ def to_player(play: ActionPlayer, actions: str, *, thinks: bool = False) -> Play
     return player
 
 
-def compare_prices(action: Search | Click, results: Sequence[Result], limit: float) -> str:
-    r"""Return a line for each result up to the one that is clicked, or nothing.
+def compare_prices(
+    action: Search | Click, results: Sequence[Result], limit: float
+) -> Iterator[str]:
+    """Yield a line for each result if one of them is opened and there is a limit.
 
-    >>> results = [Result("G01", "Red Mug", 47.5), Result("G02", "Mug", 9.99), Result("G03", "", 5)]
-    >>> print(compare_prices(Click("G02"), results, 40.0), end="")
-    $40.00 is the limit.
-    G01 for $47.50 is too expensive.
-    G02 for $9.99 fits.
+    It has price and limit in whole dollars, their first digits that differ, and whether the price
+    is within the limit: two digits are all that a small model has to compare.
+
+    >>> results = [Result("G01", "Red Mug", 147.5), Result("G02", "Mug", 9.99)]
+    >>> list(compare_prices(Click("G02"), results, 140.0))
+    ['G01 147 / 140: 7 / 0 no', 'G02 009 / 140: 0 / 1 yes']
+    >>> list(compare_prices(Click("G02"), results, math.inf))
+    []
     """
-    asins = [result.asin for result in results]
-    if not isinstance(action, Click) or action.label not in asins:
-        return ""
-    lines = [f"${limit:.2f} is the limit."]
-    for result in results[: asins.index(action.label) + 1]:
-        verdict = "fits" if result.price <= limit else "is too expensive"
-        lines.append(f"{result.asin} for ${result.price:.2f} {verdict}.")
-    return "".join(f"{line}\n" for line in lines)
+    is_opened = isinstance(action, Click) and action.label in [one.asin for one in results]
+    if not is_opened or math.isinf(limit):
+        return
+    for one in results:
+        width = max(3, len(str(int(one.price))), len(str(int(limit))))
+        price, most = (str(int(amount)).zfill(width) for amount in (one.price, limit))
+        place = next((place for place in range(width) if price[place] != most[place]), -1)
+        verdict = "yes" if one.price <= limit else "no"
+        yield f"{one.asin} {price} / {most}: {price[place]} / {most[place]} {verdict}"
 
 
 def _by_three_tools(action: Search | Click) -> Say:
