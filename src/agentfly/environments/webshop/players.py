@@ -200,12 +200,13 @@ def compare_prices(
 ) -> Iterator[str]:
     """Yield a line for each result if one of them is opened and there is a limit.
 
-    It has price and limit in whole dollars, their first digits that differ, and whether the price
-    is within the limit: two digits are all that a small model has to compare.
+    It has price and limit in whole dollars, their digits in pairs up to the first that differ, and
+    whether the price is within the limit. Two digits side by side are all that has to be compared:
+    a small model learns that, but not to compare numbers at once.
 
     >>> results = [Result("G01", "Red Mug", 147.5), Result("G02", "Mug", 9.99)]
     >>> list(compare_prices(Click("G02"), results, 140.0))
-    ['G01 147 / 140: 7 / 0 no', 'G02 009 / 140: 0 / 1 yes']
+    ['G01 147 / 140: 1 1, 4 4, 7 0 no', 'G02 009 / 140: 0 1 yes']
     >>> list(compare_prices(Click("G02"), results, math.inf))
     []
     """
@@ -215,9 +216,16 @@ def compare_prices(
     for one in results:
         width = max(3, len(str(int(one.price))), len(str(int(limit))))
         price, most = (str(int(amount)).zfill(width) for amount in (one.price, limit))
-        place = next((place for place in range(width) if price[place] != most[place]), -1)
-        verdict = "yes" if one.price <= limit else "no"
-        yield f"{one.asin} {price} / {most}: {price[place]} / {most[place]} {verdict}"
+        pairs = ", ".join(_pairs_of_digits(price, most))
+        yield f"{one.asin} {price} / {most}: {pairs} {'yes' if one.price <= limit else 'no'}"
+
+
+def _pairs_of_digits(price: str, most: str) -> Iterator[str]:
+    """Yield the digits at the same places, up to the first that differ."""
+    for left, right in zip(price, most, strict=True):
+        yield f"{left} {right}"
+        if left != right:
+            return
 
 
 def _by_three_tools(action: Search | Click) -> Say:
