@@ -171,10 +171,18 @@ async def test_the_expert_names_things_as_observations_do() -> None:
     assert trajectory.reward == 1.0
 
 
-def test_a_path_that_fails_by_names_as_shown_stays_as_it_is() -> None:
-    # The simulator answers "You focus on the plant.", and two flower pots hold a plant.
-    focus, *_ = expert_path("find-plant", 19, "easy")
-    assert focus.startswith("focus on adult ")
+def test_the_expert_picks_up_a_flower_pot_before_it_focuses_on_the_plant() -> None:
+    _, pick_up, focus, *_ = expert_path("find-plant", 0, "easy")
+    assert pick_up.startswith("pick up flower pot ")
+    assert focus.startswith("focus on ")
+
+
+def test_a_path_that_fails_by_names_as_shown_stays_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(players, "as_shown", lambda action, observation: "focus on air")
+    path = expert_path("find-non-living-thing", 5, "easy")
+    assert path == list(players.shorten_path(gold_path("find-non-living-thing", 5, "easy")))
 
 
 async def test_a_random_player_does_valid_things() -> None:

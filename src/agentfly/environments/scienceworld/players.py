@@ -2,13 +2,14 @@
 
 All of them have more information than a model: none reads its observations. No expert for 30 kinds
 of experiments plays by observations alone, so the expert plays the simulator's gold path too, on
-the shortest way that the simplifications allow, and with the names of things that observations use:
-a small model copies them. Paths are found by the simulator and cached:
+the shortest way that the simplifications allow, and so that a small model can copy it: with the
+names of things that observations use, and flower pots before their plants. Paths are found by the
+simulator and cached:
 
     ~/.cache/agentfly/scienceworld/1.2.3/find-plant/12-easy.json        or in $AGENTFLY_CACHE
     ["open door to greenhouse", "go to greenhouse", "focus on adult pea plant", ...]
-    ~/.cache/agentfly/scienceworld/1.2.3/find-plant/12-easy-expert-1.json
-    ["teleport to greenhouse", "focus on pea plant", ...]
+    ~/.cache/agentfly/scienceworld/1.2.3/find-plant/12-easy-expert-2.json
+    ["teleport to greenhouse", "pick up flower pot 3", "focus on pea plant", ...]
 """
 
 import json
@@ -16,8 +17,9 @@ import os
 import re
 import tempfile
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from importlib.metadata import version
+from itertools import pairwise
 from pathlib import Path
 
 from agentfly.environments.player import Say, Scene, call
@@ -29,7 +31,7 @@ from agentfly.models.model_cache import cache_folder
 TIMED = ("identify-life-stages-1", "identify-life-stages-2")
 """Tasks in which organisms grow with time, so that a shorter path arrives too early."""
 
-EXPERT_VERSION = 1
+EXPERT_VERSION = 2
 """Part of the names of cached expert paths: raise it when the rules for them change."""
 
 _search_lock = threading.Lock()
@@ -48,7 +50,7 @@ def gold_path(task: str, variation: int, simplifications: str) -> list[str]:
 
 
 def expert_path(task: str, variation: int, simplifications: str) -> list[str]:
-    """Return the gold path with teleports where they are possible, and with names as shown.
+    """Return the gold path with teleports where they are possible, and easy to copy.
 
     Raises:
         EnvError: The simulator failed or found no path.
@@ -58,21 +60,39 @@ def expert_path(task: str, variation: int, simplifications: str) -> list[str]:
     path = list(shorten_path(gold)) if short else gold
     with _search_lock:
         file = _file(task, variation, simplifications, f"expert-{EXPERT_VERSION}")
-        return _cached(file, lambda: _name_as_shown(path, task, variation, simplifications))
+        return _cached(file, lambda: _made_easy_to_copy(path, task, variation, simplifications))
 
 
-def _name_as_shown(path: list[str], task: str, variation: int, simplifications: str) -> list[str]:
-    """Play a path to learn the names of its things; keep the path if it fails by those names."""
+def _made_easy_to_copy(
+    path: list[str], task: str, variation: int, simplifications: str
+) -> list[str]:
+    """Return a path with flower pots first and names as shown; the same path if that one fails."""
     world = World(simplifications=effective_simplifications(task, simplifications))
     try:
         world.load(task, variation, simplifications)
-        renamed = [as_shown(action, world.step(action).text) for action in path]
+        easy = [as_shown(action, world.step(action).text) for action in flower_pots_first(path)]
         world.load(task, variation, simplifications)
         # A name may stand for several things, and the simulator then asks which one is meant.
-        solved = [world.step(action).completed for action in renamed]
+        solved = [world.step(action).completed for action in easy]
     finally:
         world.close()
-    return renamed if solved[-1] else path
+    return easy if solved[-1] else path
+
+
+def flower_pots_first(path: Sequence[str]) -> list[str]:
+    """Pick up a flower pot before the focus on the plant in it.
+
+    Observations name the pot first, and a small model copies what follows a name more easily than
+    what stands before it.
+
+    >>> flower_pots_first(["focus on pea plant", "pick up flower pot 3", "wait"])
+    ['pick up flower pot 3', 'focus on pea plant', 'wait']
+    """
+    changed = list(path)
+    for place, (action, following) in enumerate(pairwise(path)):
+        if action.startswith("focus on ") and following.startswith("pick up flower pot "):
+            changed[place : place + 2] = following, action
+    return changed
 
 
 _DONE = re.compile(r"You (?:focus on|move) the (?P<thing>.+?)(?: to the (?P<place>.+))?\.")
@@ -150,7 +170,7 @@ def gold(scene: Scene) -> Play:
 
 
 def expert(scene: Scene) -> Play:
-    """Play the gold path, with teleports where they are possible and names as shown."""
+    """Play the gold path, with teleports where they are possible, and easy to copy."""
     for action in expert_path(*read_row(scene.task.fields)):
         yield call("act", action=action)
     yield Say("That should have been it.")
