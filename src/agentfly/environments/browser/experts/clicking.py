@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from agentfly.environments.browser.experts.view import (
     BUTTONS,
+    MAX_LOOKS,
     Play,
     View,
     between,
@@ -95,10 +96,6 @@ def link_in_tabs(goal: str, page: View) -> Play:
 
 def _contents(page: View) -> set[int]:
     return {item.id for item in page.of("clickable", "link", "text")}
-
-
-MAX_LOOKS = 40
-"""Maximum number of times to look again at a page that is still changing."""
 
 
 def collapsible(goal: str, page: View) -> Play:

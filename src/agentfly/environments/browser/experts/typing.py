@@ -4,6 +4,7 @@ import re
 
 from agentfly.environments.browser.experts.view import (
     FIELDS,
+    MAX_LOOKS,
     Play,
     View,
     between,
@@ -145,15 +146,14 @@ def autocomplete(goal: str, page: View) -> Play:
             and item.name.lower().startswith(start.lower())
             and (not end or item.name.lower().endswith(end[0].lower()))
         ]
-        if fitting:
-            page = View((yield click(fitting[0])))
+        page = View((yield click(fitting[0]) if fitting else call("read")))
+        # After its delay the list is made again, and the item that was seen is gone.
+        if fitting and any(field.value == fitting[0].name for field in page.of("textbox")):
             break
+    for _ in range(MAX_LOOKS):
+        yield submit(page)
+        # Not over: the list covered the button.
         page = View((yield call("read")))
-    yield submit(page)
-
-
-MAX_LOOKS = 20
-"""Maximum number of times to look whether a list has appeared."""
 
 
 def search_engine(goal: str, page: View) -> Play:

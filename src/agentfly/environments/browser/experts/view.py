@@ -15,6 +15,8 @@ Solver = Callable[[str, "View"], Play]
 
 BUTTONS = ("button", "tab", "link", "clickable", "menuitem")
 FIELDS = ("textbox", "password", "spinbutton", "date", "time")
+MAX_LOOKS = 40
+"""Maximum number of times to look again at a page that is still changing."""
 
 
 @dataclass(frozen=True)
