@@ -249,3 +249,16 @@ def test_paths_are_kept_on_disk(own_cache: Path, monkeypatch: pytest.MonkeyPatch
 )
 def test_gold_paths_score_full_marks(task: str, simplifications: str) -> None:
     assert gold_score(task, 1, simplifications) == 100
+
+
+@pytest.mark.parametrize("penalty", [False, True])
+async def test_without_partial_credit_only_a_solved_task_is_rewarded(penalty: bool) -> None:
+    chosen = {"tasks": ["find-plant"], "simplifications": ["easy"], "variations": 1}
+    made = kit(**chosen, partial_credit=False, penalty=penalty)
+    row = next(iter(made.tasks()))
+    early = await play(made, row, acting("teleport to greenhouse"))
+    wrong = await play(made, row, acting("focus on hallway"))
+    solved = await play(made, row, made.expert)
+    assert [early.reward, wrong.reward, solved.reward] == [0.0, -1.0 if penalty else 0.0, 1.0]
+    assert early.score is not None
+    assert early.score.parts["score"] > 0

@@ -43,6 +43,12 @@ def final_score(trajectory: Trajectory, env: ScienceWorld) -> dict[str, Any]:
     }
 
 
+def solved(env: ScienceWorld) -> dict[str, float]:
+    """Return 1 for a score of 100, else 0; -1 where a wrong focus left less than 0 points."""
+    won = float(env.score == 100)
+    return {"reward": -1.0 if env.score < 0 else won, "score": env.score, "won": won}
+
+
 def act(action: str, env: ScienceWorld) -> Step:
     """Do one thing and see what happens.
 
@@ -91,6 +97,9 @@ class ScienceWorldOptions(EnvironmentOptions):
     and slow."""
     helpers: bool = True
     """Whether to add tools that list objects and valid actions."""
+    partial_credit: bool = True
+    """Whether the points of an unsolved task are rewarded; otherwise only a solved one is, with 1.
+    With them, a chain that never focuses is worth more than one that focuses on the wrong thing."""
     penalty: bool = False
     """Whether a wrong focus gives a reward of -1, as in the simulator, instead of 0."""
     max_moves: int = Field(default=100, ge=1)
@@ -119,7 +128,9 @@ def make_scienceworld(options: ScienceWorldOptions) -> Kit:
         tasks=partial(chosen_rows, "train"),
         eval_tasks=partial(chosen_rows, options.eval_split),
         tools=tuple(tool(function, env=spec, timeout=TOOL_SECONDS) for function in functions),
-        reward=reward(env=spec, range=(-1 if options.penalty else 0, 1))(final_score),
+        reward=reward(env=spec, range=(-1 if options.penalty else 0, 1))(
+            final_score if options.partial_credit else solved
+        ),
         environment=spec,
         system_prompt=SYSTEM_PROMPT,
         max_turns=options.max_turns,
