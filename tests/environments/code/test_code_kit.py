@@ -1,4 +1,4 @@
-"""The kit as a run uses it: expert and gold play real tasks to full marks, in both kinds."""
+"""The kit as a run uses it: players play real tasks, expert and gold to full marks."""
 
 import json
 import sys
@@ -66,6 +66,19 @@ async def test_the_second_level_keeps_variables_over_two_calls() -> None:
     trajectory = await play(made, row)
     assert observations(trajectory) == ["(no output)", row["answer"]]
     assert trajectory.reward == 1.0
+
+
+@pytest.mark.parametrize("kind", ["tools", "code"])
+async def test_a_random_player_answers_what_it_computed_and_is_seldom_right(kind: str) -> None:
+    made = kit(levels=(2,), count=8)
+    rewards = []
+    for row in made.tasks():
+        trajectory = await play(made, row, made.random, kind=kind)
+        assert trajectory.stop is StopReason.ANSWERED, trajectory.error
+        assert [trajectory.turns[-1].message.content] == observations(trajectory)
+        rewards.append(trajectory.reward)
+    assert sum(reward or 0.0 for reward in rewards) <= 2
+    assert kit(tasks="programs").random is None
 
 
 @pytest.mark.parametrize("kind", ["tools", "code"])

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from agentfly.environments.code import tools
 from agentfly.environments.code.judging.literal import MAX_CHARACTERS
-from agentfly.environments.code.players import gold, make_expert
+from agentfly.environments.code.players import gold, make_expert, make_random
 from agentfly.environments.code.rewards import hidden_tests
 from agentfly.environments.code.tasks import (
     apps_rows,
@@ -103,6 +103,7 @@ def make(options: CodeOptions) -> Kit:
         expert=make_expert(main_tool, keeps_variables=main_tool != "python"),
         # The solutions of generated sums are cells, so the expert tests the tool as well.
         gold=None if options.tasks == "math" else gold,
+        random=make_random(main_tool) if with_numbers else None,
     )
 
 

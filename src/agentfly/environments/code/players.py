@@ -1,5 +1,6 @@
-"""Players that have the solution: they run it with the tool, or give it as their answer."""
+"""Players: two have the solution, and run it or give it as their answer; one computes at random."""
 
+import re
 from collections.abc import Generator
 
 from agentfly.environments.player import Player, Say, Scene, call
@@ -28,6 +29,18 @@ def make_expert(tool: str, *, keeps_variables: bool) -> Player:
             yield from gold(scene)
 
     return expert
+
+
+def make_random(tool: str) -> Player:
+    """Return a player that computes anything with two numbers of the question, and answers that."""
+
+    def random(scene: Scene) -> _Playing:
+        draw = scene.random
+        numbers = [int(digits) for digits in re.findall(r"\d+", scene.observation)] or [1]
+        left, right = draw.choices(numbers, k=2)
+        yield from _compute(tool, [f"print({left} {draw.choice('+-*')} {right})"])
+
+    return random
 
 
 def gold(scene: Scene) -> _Playing:
