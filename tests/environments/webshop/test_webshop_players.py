@@ -1,6 +1,7 @@
 """Players through the real chain: the agent's loop, the tools, the leases and the reward."""
 
 import itertools
+import re
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -67,23 +68,50 @@ async def test_the_expert_writes_every_label_as_it_was_shown() -> None:
     assert trajectory.reward == 1.0
 
 
-async def test_the_expert_compares_prices_in_the_lines_above_its_action() -> None:
-    kit = kit_of(level="easy", products=1500, page_size=3, actions="last_line")
+@pytest.mark.parametrize("aligned_prices", [False, True])
+async def test_the_expert_compares_prices_up_to_the_one_that_it_opens(aligned_prices: bool) -> None:
+    form = {"actions": "last_line", "aligned_prices": aligned_prices}
+    kit = kit_of(level="easy", products=1500, page_size=3, **form)
     verdicts = set()
     for row in some(kit.eval_tasks, 12):
         trajectory = await play(kit, kit.expert, row)
         page = read_results(trajectory.turns[0].replies[0].content)
         limit = row["price_upper"]
         *lines, click = trajectory.turns[1].message.content.splitlines()
-        for line, one in zip(lines, page, strict=True):
+        compared = [line.split()[0] for line in lines]
+        assert compared == [one.asin for one in page][: len(lines)]
+        assert click == f"click[{compared[-1]}]"
+        for line, one in zip(lines, page, strict=False):
             amounts, digits = line.split(": ")
             assert amounts == f"{one.asin} {int(one.price):03} / {int(limit):03}"
             *_, left, right, verdict = digits.split()
             assert (one.price <= limit) == (verdict == "yes") == (left < right)
             verdicts.add(verdict)
-        assert click == f"click[{next(one.asin for one in page if one.price <= limit)}]"
+        assert [one.price <= limit for one in page[: len(lines)]].index(True) == len(lines) - 1
         assert trajectory.reward == 1.0
     assert verdicts == {"yes", "no"}
+
+
+@pytest.mark.parametrize("observation", ["compact", "text", "rich"])
+def test_aligned_prices_have_leading_zeros_everywhere(observation: str) -> None:
+    shop = WebShop(level="easy", observation=observation, aligned_prices=True)
+    (row,) = some(kit_of(level="easy").tasks, 1)
+    seen = [shop.reset(Task(id="1", messages=(), fields=row), Seed(0)).observation]
+    assert f"price lower than {int(row['price_upper']):03}.00 dollars" in seen[0]
+    seen.append(shop.search(row["name"]).observation)
+    seen.append(shop.click(row["asin"]).observation)
+    for page in seen[1:]:
+        dollars = re.findall(r"\$(\d+)\.", page)
+        assert dollars
+        assert all(len(amount) >= 3 for amount in dollars)
+
+
+async def test_the_expert_searches_for_the_request_as_it_is_written() -> None:
+    kit = kit_of(level="easy", actions="text")
+    (row,) = some(kit.eval_tasks, 1)
+    trajectory = await play(kit, kit.expert, row)
+    query = trajectory.turns[0].message.content.removeprefix("search[").removesuffix("]")
+    assert row["instruction"].startswith(f"{query}, and price lower than ")
 
 
 @pytest.mark.parametrize(

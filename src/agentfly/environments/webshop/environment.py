@@ -1,5 +1,6 @@
 """The environment: one session in the shop for one chain."""
 
+import re
 from typing import Any, ClassVar
 
 from agentfly.environments.webshop.goal import Goal
@@ -26,6 +27,9 @@ from agentfly.types import Seed, Step, Task
 SHOWN_ACTIONS = 40
 """Maximum number of possible actions that are listed after an impossible one."""
 
+_AMOUNT = re.compile(r"(?:(?<=\$)|(?<=price lower than ))\d+(?=\.)")
+"""Dollars of a price or of the limit."""
+
 
 class WebShop:
     """A shop that answers the actions `search[words]` and `click[label]`.
@@ -40,6 +44,7 @@ class WebShop:
         "clickables": (False, True),
         "repeat_instruction": (None, False, True),
         "bracket_options": (False, True),
+        "aligned_prices": (False, True),
         "page_size": tuple(range(1, 51)),
     }
 
@@ -163,6 +168,8 @@ class WebShop:
         text = self._shop_front.show(
             self.page, self.location, instruction=instruction, visited=self._visited
         )
+        if self.options.aligned_prices:
+            text = _AMOUNT.sub(lambda amount: amount[0].zfill(3), text)
         rest = self._possible() if self.options.clickables else ""
         return f"{text.removesuffix(chr(10))}\n{rest}" if rest else text
 

@@ -46,6 +46,9 @@ class WebShopOptions(EnvironmentOptions):
     bracket_options: bool = False
     """Put the values to choose in [brackets] in the instruction too, exactly as on the pages: for
     models that are too small to know that a word with and without a blank before it is the same."""
+    aligned_prices: bool = False
+    """Write prices with leading zeros (`$087.99`), also in the instruction, so that they can be
+    compared digit by digit."""
     page_size: int = Field(default=10, ge=1, le=50)
     """Number of results per page."""
     max_turns: int = Field(default=15, ge=1)

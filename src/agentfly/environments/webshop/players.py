@@ -40,6 +40,8 @@ FILLER_WORDS = frozenset(_AROUND.split())
 class ParsedInstruction:
     """Parts of an instruction."""
 
+    request: str
+    """All but the maximum price, as it is written."""
     words: tuple[str, ...]
     """Kind of product and wanted attributes."""
     options: tuple[str, ...]
@@ -47,27 +49,27 @@ class ParsedInstruction:
     price: float
     """Maximum price."""
 
-    @property
-    def query(self) -> str:
-        """Words to search for."""
-        return " ".join((*self.words, *self.options))
-
 
 def parse_instruction(observation: str) -> ParsedInstruction:
     """Parse the instruction on the first page.
 
-    >>> parse_instruction("Instruction: Find me non stick pans with color: red, and size: 9 inch, "
-    ...     "and price lower than 40.00 dollars")
-    ParsedInstruction(words=('non', 'stick', 'pans'), options=('red', '9 inch'), price=40.0)
+    >>> parsed = parse_instruction("Instruction: Find me non stick pans with color: red, and size: "
+    ...     "9 inch, and price lower than 40.00 dollars")
+    >>> parsed.request
+    'Find me non stick pans with color: red, and size: 9 inch'
+    >>> parsed.words, parsed.options, parsed.price
+    (('non', 'stick', 'pans'), ('red', '9 inch'), 40.0)
     >>> parse_instruction("Instruction: Find me pans with color: [red]").options
     ('red',)
     """
     found = _INSTRUCTION.search(observation)
     text = found.group(1) if found else observation
     price = _PRICE.search(text)
-    asked, *options = _OPTIONS.split(_PRICE.sub("", text), maxsplit=1)
+    request = _PRICE.sub("", text)
+    asked, *options = _OPTIONS.split(request, maxsplit=1)
     words = [word for word in content_words(asked) if word not in FILLER_WORDS]
     return ParsedInstruction(
+        request=request,
         words=tuple(dict.fromkeys(words)),
         options=tuple(
             _without_brackets(pair.partition(": ")[2])
@@ -85,10 +87,11 @@ def _without_brackets(value: str) -> str:
 def play_expert(scene: Scene) -> Generator[Search | Click, str, None]:
     """Search, open the likeliest products, and buy the one that fits best.
 
-    Labels are written as the page shows them: a small model copies tokens, not letters.
+    Labels are written as the page shows them: a small model copies tokens, not letters. The query
+    is the whole request, which finds the same and can be copied whatever its wording.
     """
     wanted = parse_instruction(scene.observation)
-    found = read_results((yield Search(wanted.query)))
+    found = read_results((yield Search(wanted.request[:MAX_QUERY])))
     # The results are in a good order already; too expensive products go last.
     likeliest = sorted(found, key=lambda result: result.price > wanted.price)[:MAX_INSPECTED]
     fits: dict[str, float] = {}
@@ -198,11 +201,12 @@ def to_player(play: ActionPlayer, actions: str, *, compares: bool = False) -> Pl
 def compare_prices(
     action: Search | Click, results: Sequence[Result], limit: float
 ) -> Iterator[str]:
-    """Yield a line for each result if one of them is opened and there is a limit.
+    """Yield a line for each result up to the one that is opened, if there is a limit.
 
-    It has price and limit in whole dollars, their digits in pairs up to the first that differ, and
-    whether the price is within the limit. Two digits side by side are all that has to be compared:
-    a small model learns that, but not to compare numbers at once.
+    So the one that is opened is always the last one named. A line has price and limit in whole
+    dollars, their digits in pairs up to the first that differ, and whether the price is within the
+    limit. Two digits side by side are all that has to be compared: a small model learns that, but
+    not to compare numbers at once.
 
     >>> results = [Result("G01", "Red Mug", 147.5), Result("G02", "Mug", 9.99)]
     >>> list(compare_prices(Click("G02"), results, 140.0))
@@ -210,10 +214,10 @@ def compare_prices(
     >>> list(compare_prices(Click("G02"), results, math.inf))
     []
     """
-    is_opened = isinstance(action, Click) and action.label in [one.asin for one in results]
-    if not is_opened or math.isinf(limit):
+    names = [one.asin for one in results]
+    if not isinstance(action, Click) or action.label not in names or math.isinf(limit):
         return
-    for one in results:
+    for one in results[: names.index(action.label) + 1]:
         width = max(3, len(str(int(one.price))), len(str(int(limit))))
         price, most = (str(int(amount)).zfill(width) for amount in (one.price, limit))
         pairs = ", ".join(_pairs_of_digits(price, most))
