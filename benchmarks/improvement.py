@@ -339,9 +339,15 @@ def _row(who: str, level: Mapping[str, Any]) -> str:
     return f"| {' | '.join([who, reward, solved, *others])} |"
 
 
+def example_names() -> list[str]:
+    """Return the examples that have settings for the warm start and for training."""
+    files = EXAMPLES.glob("*.toml")
+    return sorted(file.stem for file in files if file.with_stem(f"{file.stem}_warm").exists())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("name", help="of an example, such as webshop")
+    parser.add_argument("name", choices=example_names(), help="name of an example")
     parser.add_argument("--folder", type=Path, default=ROOT / "runs")
     parser.add_argument("--seed", type=int, default=0, help="of imitation and of training")
     parser.add_argument("--greedy", action="store_true", help="evaluate at temperature 0, too")

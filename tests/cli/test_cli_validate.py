@@ -67,6 +67,53 @@ def test_a_reward_that_takes_an_environment_needs_no_field_for_it(tasks: Path) -
         assert "3 of 3 tasks get full marks" in run.output
 
 
+def test_a_task_that_its_environment_refuses_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+    (tmp_path / "picky.py").write_text(
+        "from agentfly.errors import ConfigError\nclass Picky:\n"
+        "    def reset(self, task, seed):\n"
+        "        if task.fields['question'] == 'bad':\n"
+        "            raise ConfigError(f'there is no product for {task.id}')\n"
+        '    def buy(self) -> str:\n        """Buy."""\n'
+    )
+    words = ["bad", "2+2?", "2+2?", "bad", "bad", *["2+2?"] * 9, "bad"]
+    rows = [{"id": f"t{n}", "question": word, "answer": "4"} for n, word in enumerate(words)]
+    rows.append({"id": "wrong", "question": "2+2?", "answer": "the fourth"})
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file = tmp_path / "run.toml"
+    file.write_text(
+        'name = "sums"\nmodel.name = "tiny"\n[[source]]\ntasks = "rows.jsonl"\n'
+        'reward = "numeric_match"\nenvironment = "picky:Picky"\n'
+    )
+    for concurrent in ("1", "2", "8"):
+        run = validate(file, "--trust", "--concurrent", concurrent)
+        assert run.exit_code == 1, run.output
+        assert "11 of 16 tasks get full marks" in run.output
+        for number, word in enumerate(words):
+            reason = f"  t{number}: there is no product for t{number}\n"
+            assert (reason in run.output) == (word == "bad")
+        assert "  wrong: unscored: RewardError" in run.output
+
+
+def test_rows_of_the_shop_that_can_not_be_bought_are_listed(tmp_path: Path) -> None:
+    pytest.importorskip("bm25s")
+    good: dict[str, object] = {"asin": "G0014", "instruction": "x", "attributes": ["a"]}
+    bad: dict[str, tuple[dict[str, object], str]] = {
+        "unknown": ({**good, "asin": "NOPE"}, "has no product 'NOPE'"),
+        "text": ({**good, "attributes": "a"}, "attributes of a WebShop task is a list"),
+        "short": ({"instruction": "x"}, "it lacks asin, attributes"),
+        "price": ({**good, "price_upper": "cheap"}, "is a number of dollars"),
+    }
+    rows = [{"id": name, **row} for name, (row, _) in bad.items()]
+    file = tmp_path / "mine.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = validate(file, "--environment", "webshop", "level=easy", "--count", "4")
+    assert run.exit_code == 1, run.output
+    for name, (_, reason) in bad.items():
+        (line,) = (line for line in run.output.splitlines() if line.startswith(f"  {name}: "))
+        assert reason in line
+    assert "0 of 4 tasks get full marks" in run.output
+
+
 def test_sound_tasks_pass(tasks: Path) -> None:
     run = validate(tasks, "--reward", "numeric_match", "--count", "2")
     assert run.exit_code == 0, run.output

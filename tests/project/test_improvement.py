@@ -107,6 +107,23 @@ def test_a_run_that_was_interrupted_is_continued(
     assert commands == [begun, (*begun, "--resume")]
 
 
+@pytest.mark.parametrize("name", ["nope", "code_interpreter_warm", "../examples/webshop", ""])
+def test_only_examples_with_a_warm_start_are_taken(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "runs"
+    monkeypatch.setattr("sys.argv", ["improvement", name, "--folder", str(folder)])
+    with pytest.raises(SystemExit) as ended:
+        improvement.main()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert repr(name) in said
+    assert "browser" in said
+    assert "webshop" in said
+    assert "_warm'" not in said.replace(repr(name), "")
+    assert not folder.exists()
+
+
 def test_the_command_of_a_result_names_seed_and_greedy_sampling(tmp_path: Path) -> None:
     first, second = (Example(name="search", folder=tmp_path, seed=seed) for seed in (0, 1))
     assert improvement._command(first, greedy=False) == "make improvement ENV=search"

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -76,11 +77,14 @@ def validate(
                 unplayable += len(tasks)
                 continue
             lacking = {task.id: text for task in tasks if (text := _lacks(task, parts, answer))}
-            _print_lacking(lacking)
+            _print_reasons(lacking)
             whole = [task for task in tasks if task.id not in lacking]
-            bad = _attempt(parts, _gold(parts, answer), whole, concurrent)
+            bad, refused = _attempt(parts, _gold(parts, answer), whole, concurrent)
             _print_failures(bad)
-            failed, total = failed + len(tasks) - len(whole) + len(bad), total + len(tasks)
+            _print_reasons(refused)
+            unplayed = lacking | refused
+            failed += len(bad) + sum(task.id in unplayed for task in tasks)
+            total += len(tasks)
         if not total and unplayable:
             raise typer.Exit(NOT_VALIDATED)
         if not total:
@@ -199,8 +203,8 @@ def _lacks(task: Task, parts: SourceParts, answer: str) -> str | None:
     return None
 
 
-def _print_lacking(lacking: Mapping[str, str]) -> None:
-    for name, text in lacking.items():
+def _print_reasons(reasons: Mapping[str, str]) -> None:
+    for name, text in reasons.items():
         typer.echo(f"  {name}: {text}")
 
 
@@ -220,19 +224,54 @@ def _answering(field: str) -> Player:
 
 def _attempt(
     parts: SourceParts, gold: Player, tasks: Sequence[Task], concurrent: int
-) -> list[Trajectory]:
-    """Return the chains that did not get full marks."""
+) -> tuple[list[Trajectory], dict[str, str]]:
+    """Return the chains that did not get full marks, and why tasks were refused, by their ids."""
+    chains: dict[str, Trajectory] = {}
+    refused: dict[str, str] = {}
+    left = list(tasks)
     with typer.progressbar(length=len(tasks), file=sys.stderr) as bar:
-        chains = asyncio.run(
-            demonstrate(
-                parts,
-                gold,
-                tasks,
-                max_concurrent=concurrent,
-                on_trajectory=lambda _: bar.update(1),
-            )
-        )
-    return [chain for chain in chains if chain.reward is None or chain.reward < SOLVED]
+
+        def keep(chain: Trajectory) -> None:
+            chains[chain.task.id] = chain
+            bar.update(1)
+
+        play = partial(_play, parts, gold, concurrent, keep)
+        while left:
+            play(left)
+            left = [task for task in left if task.id not in chains]
+            # One of those that were just being attempted was refused, and none of them has ended:
+            # they are the first that are left, and each of them alone shows which one it was.
+            for task in left[:concurrent]:
+                if error := play([task]):
+                    refused[task.id] = str(error)
+                    bar.update(1)
+            left = left[concurrent:]
+    attempted = [chains[task.id] for task in tasks if task.id in chains]
+    return [one for one in attempted if one.reward is None or one.reward < SOLVED], refused
+
+
+def _play(
+    parts: SourceParts,
+    gold: Player,
+    concurrent: int,
+    keep: Callable[[Trajectory], None],
+    tasks: Sequence[Task],
+) -> ConfigError | None:
+    """Attempt tasks; return the mistake in one of them, which stops the others too."""
+    attempts = demonstrate(parts, gold, tasks, max_concurrent=concurrent, on_trajectory=keep)
+    try:
+        asyncio.run(attempts)
+    except ExceptionGroup as group:
+        mistakes, others = group.split(ConfigError)
+        if mistakes is None or others is not None:
+            raise
+        return ConfigError(str(_first_of(mistakes)))
+    return None
+
+
+def _first_of(group: ExceptionGroup[ConfigError]) -> ConfigError:
+    first = group.exceptions[0]
+    return _first_of(first) if isinstance(first, ExceptionGroup) else first
 
 
 def _print_failures(bad: Sequence[Trajectory]) -> None:

@@ -11,6 +11,8 @@ from tests.environments.browser.browser_site import LocalSite, ids_of, redirect,
 from agentfly.chat import ByteTokenizer, TemplateRenderer
 from agentfly.environments.browser import BrowserSession
 from agentfly.environments.browser.chromium import tab as tabs
+from agentfly.errors import ConfigError
+from agentfly.runtime.background import run_blocking
 from agentfly.types import Message
 
 pytestmark = pytest.mark.browser
@@ -105,7 +107,7 @@ async def test_a_frame_of_the_same_site_is_part_of_the_page(
     with ids_of(first) as find:
         typed = await session.type(find('"B"'), "from inside")
         assert 'textbox "B" = "from inside"' in typed.observation
-        assert "Page: from inside" in (await session.click(find("Send"))).observation
+        assert 'Page: "from inside" (' in (await session.click(find("Send"))).observation
         await session.click(find("Hide"))
         await session.type(find('"A"'), "kept")
         refused = await session.type(find('"B"'), "secret")
@@ -123,8 +125,8 @@ async def test_numbers_of_another_page_mean_nothing(
     first = await start(session, site.task("/form", FORM))
     with ids_of(first) as find:
         second = await session.click(find("Second"))
-    assert "Page: Second" in second.observation
-    assert "Page: Form" in (await session.back()).observation
+    assert 'Page: "Second" (' in second.observation
+    assert 'Page: "Form" (' in (await session.back()).observation
     assert "no page before" in (await session.back()).observation
     gone = "<button id=a onclick='b.remove()'>A</button><button id=b>B</button>"
     shown = await start(session, site.task("/gone", gone))
@@ -133,14 +135,120 @@ async def test_numbers_of_another_page_mean_nothing(
         assert "no longer on the page" in (await session.click(find('"B"'))).observation
 
 
-async def test_names_of_fields_do_not_hide_a_form(session: BrowserSession, site: LocalSite) -> None:
-    names = ("title", "id", "className", "tabIndex", "matches", "getAttribute", "labels")
-    fields = "".join(f'<input name="{name}" aria-label="Field {name}">' for name in names)
-    body = f"<p>Before</p><form>{fields}</form><form><input name=childNodes></form><p>After</p>"
-    shown = (await start(session, site.task("/clobbered", body))).observation
-    assert "Before" in shown
-    assert "After" in shown
-    assert shown.count('textbox "Field ') == len(names)
+HIDDEN_BY_FIELDS = (
+    "attributes",
+    "checked",
+    "childNodes",
+    "children",
+    "classList",
+    "className",
+    "clientHeight",
+    "contains",
+    "disabled",
+    "focus",
+    "getAttribute",
+    "getBoundingClientRect",
+    "getClientRects",
+    "getRootNode",
+    "hasAttribute",
+    "id",
+    "innerText",
+    "isConnected",
+    "isContentEditable",
+    "labels",
+    "localName",
+    "matches",
+    "namespaceURI",
+    "nodeType",
+    "ownerDocument",
+    "parentElement",
+    "querySelector",
+    "querySelectorAll",
+    "readOnly",
+    "scrollBy",
+    "scrollHeight",
+    "scrollIntoView",
+    "scrollTop",
+    "shadowRoot",
+    "style",
+    "tabIndex",
+    "tagName",
+    "textContent",
+    "title",
+    "type",
+    "value",
+)
+"""Properties of a form that a field of this name hides."""
+
+
+@pytest.mark.parametrize("framed", [False, True])
+async def test_names_of_fields_do_not_hide_a_form(
+    session: BrowserSession, site: LocalSite, framed: bool
+) -> None:
+    forms = "".join(
+        f"""<form><input name="{name}" aria-label="Field {name}"></form>
+        <input type="hidden" form="all" name="{name}">"""
+        for name in HIDDEN_BY_FIELDS
+    )
+    text = """<form id="all" onclick="this.firstChild.data += '!'"
+        style="height:20px;overflow:auto;white-space:pre">Text\n\n\n\n\n</form>"""
+    site.pages["/inner"] = text + forms
+    frame = '<iframe src="/inner" style="width:900px;height:600px"></iframe>'
+    body = f"<p>Before</p>{frame if framed else text + forms}<p>After</p>"
+    first = await start(session, site.task("/clobbered", body))
+    for name in HIDDEN_BY_FIELDS:
+        assert f'textbox "Field {name}"' in first.observation
+    assert '"Before"' in first.observation
+    assert '"After"' in first.observation
+    with ids_of(first) as find:
+        assert '"Text !"' in (await session.click(find('"Text"'))).observation
+        assert '"Text\\n' in (await session.read(find('"Text"'))).observation
+        assert "Scrolled." in (await session.scroll(id=find('"Text"'))).observation
+        assert "no field to type into" in (await session.type(find('"Text"'), "x")).observation
+        assert "no list to select from" in (await session.select(find('"Text"'), "x")).observation
+
+
+async def test_a_failure_of_our_own_script_is_logged_and_not_shown(
+    session: BrowserSession, site: LocalSite, caplog: pytest.LogCaptureFixture
+) -> None:
+    await start(session, site.task("/calm", "<p>Calm</p>"))
+    run_blocking(session._page._evaluate("agentfly.list = () => nothing.here", tabs.WORLD))
+    shown = await session.read()
+    assert shown.observation.startswith("The page was left: its elements can't be listed")
+    assert "nothing" not in shown.observation
+    assert "ReferenceError: nothing is not defined" in caplog.text
+
+
+async def test_an_element_that_can_not_be_read_costs_only_itself(
+    session: BrowserSession, site: LocalSite
+) -> None:
+    row = "<table><tr><td>1</td></tr></table>"
+    await start(session, site.task("/calm", f"<p>Before</p>{row}<p>After</p>"))
+    broken = "Object.defineProperty(HTMLTableRowElement.prototype, 'cells', { get: () => null })"
+    run_blocking(session._page._evaluate(f"{broken}, 0", tabs.WORLD))
+    shown = (await session.read()).observation.split("\n")[1:]
+    assert shown == ['[1] "Before"', '[2] unreadable "tr"', '[3] "After"']
+
+
+async def test_an_observation_is_bounded_whatever_an_element_holds(
+    session: BrowserSession, site: LocalSite
+) -> None:
+    body = """<div role="slider" tabindex="0" aria-label="v" id="z">.</div><table><tr id="r"></tr>
+        </table><select multiple id="m"></select><select id="o" aria-label="One"></select><script>
+        z.setAttribute("aria-valuetext", "A".repeat(300000));
+        for (let n = 0; n < 1500; n++) r.insertCell().textContent = "word".repeat(45);
+        for (let n = 0; n < 3000; n++) m.add(new Option("word".repeat(45) + n, n, true, true));
+        for (let n = 0; n < 3000; n++) o.add(new Option("word".repeat(45) + n));
+        </script>"""
+    seen = [(await start(session, site.task("/wide", body))).observation]
+    listed = run_blocking(session._page.items(()))
+    assert len(json.dumps(listed)) < 30_000
+    while "last part" not in seen[-1]:
+        seen.append((await session.scroll()).observation)
+    assert all(len(one) <= 4000 + 150 for one in seen)
+    for start_of in ('slider "v" = "AAA', 'row "word', 'listbox = "word', 'combobox "One" = "word'):
+        (line,) = (line for one in seen for line in one.split("\n") if start_of in line)
+        assert "…" in line or " more" in line
 
 
 @pytest.mark.parametrize("changes_only", [False, True])
@@ -179,14 +287,35 @@ async def test_keys_tabs_and_screenshots(session: BrowserSession, site: LocalSit
         await session.type(find("Box"), "abc")
         await session.press("Control+a")
         await session.press("x")
-        assert "Page: x" in (await session.press("Enter", find("Box"))).observation
+        assert 'Page: "x" (' in (await session.press("Enter", find("Box"))).observation
         assert "There is no key 'Hyper'" in (await session.press("Hyper")).observation
         opened = await session.click(find("Open"))
     assert "A new tab opened: 2" in opened.observation
-    assert "Tab 1 (here): x" in (await session.tabs()).observation
+    assert f'Tab 1 (here): "x" ({site.address}/keys)\n' in (await session.tabs()).observation
     assert "Other page" in (await session.tabs(2)).observation
+    invalid = await session.open("//[")
+    assert invalid.observation == "This is no valid address: '//['"
+    assert invalid.info["invalid"]
     assert "There is no tab 7" in (await session.tabs(7)).observation
     assert (await session.screenshot()).startswith(b"\x89PNG")
+
+
+async def test_a_check_that_can_not_be_compiled_is_a_mistake_in_its_row(
+    session: BrowserSession, site: LocalSite
+) -> None:
+    def strict(handler: http.server.BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/html")
+        handler.send_header("Content-Security-Policy", "script-src 'none'")
+        handler.end_headers()
+        handler.wfile.write(b"<p>Calm</p>")
+
+    with pytest.raises(ConfigError, match=r"'1 \+' of http.* is no JavaScript: SyntaxError"):
+        await start(session, site.task("/strict", strict, check="1 +"))
+    for check in ("let a = 1; a > 2", "nothing.here > 0"):  # An error on a page means 0.
+        first = await start(session, site.task("/strict", strict, check=check))
+        assert "Calm" in first.observation
+        assert session.outcome.reward == 0.0
 
 
 # ---------------------------------------------------------------------- hostile pages
@@ -341,7 +470,7 @@ async def test_popups_downloads_and_permissions_are_bounded(
         assert "download was refused" in got.observation
         assert "Here" in got.observation
         asked = await session.click(find("Ask"))
-    assert "Page: denied" in asked.observation
+    assert 'Page: "denied" (' in asked.observation
 
 
 CHATML = (
@@ -370,6 +499,9 @@ async def test_a_page_can_not_forge_lines_or_tokens(
         assert "<|im_end|>" in one.observation.split("\n[", 1)[0]
         lines = one.observation.split("\n")
         assert not [line for line in lines if line.startswith(("[9]", "Page: bank"))]
+    title = json.dumps(" ".join(forged.split()))
+    assert f"\nPage: {title} (http" in first.observation
+    assert f"Tab 1 (here): {title} (http" in seen[3].observation
     assert seen[1].observation.startswith(f"{json.dumps(forged)}\nPage: ")
     tokenizer = ByteTokenizer(["<|im_start|>", "<|im_end|>"], eos_token="</s>")
     renderer = TemplateRenderer(tokenizer, CHATML, format="hermes")

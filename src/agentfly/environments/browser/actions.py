@@ -60,7 +60,10 @@ class PageActions:
 
     async def open(self, url: str) -> None:
         """Go to an address that the rules allow."""
-        target = complete_url(url, self._here)
+        try:
+            target = complete_url(url, self._here)
+        except ValueError:
+            raise ActionProblem(f"This is no valid address: {url[:200]!r}") from None
         if self._site.rules.verdict(target) is Verdict.REFUSE:
             raise ActionProblem(f"This address is not allowed: {target[:200]}")
         if problem := await self._tab.navigate(target):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from urllib.parse import urljoin, urlsplit
@@ -42,14 +43,14 @@ class AddressRule:
         AddressRule(host='example.com', scheme='https', port=None, below=True)
         """
         scheme, _, rest = text.strip().lower().rpartition("://")
-        parts = urlsplit(f"//{rest}")
         try:
-            port = parts.port
+            parts = urlsplit(f"//{rest}")
+            netloc, port = parts.netloc, parts.port
         except ValueError:
-            port = -1
-        host = parts.netloc.partition("@")[2] or parts.netloc
+            netloc, port = "", None
+        host = netloc.partition("@")[2] or netloc
         host = re.sub(r":\d*$", "", host)
-        if not _HOST.fullmatch(host) or scheme not in ("", *DEFAULT_PORTS) or port == -1:
+        if not _HOST.fullmatch(host) or scheme not in ("", *DEFAULT_PORTS) or port == 0:
             raise ConfigError(
                 f"{text!r} is no rule for addresses: write a host such as 'example.com', "
                 "'*.example.com' or 'http://localhost:3000'"
@@ -116,17 +117,20 @@ def parse_rules(rules: Iterable[str]) -> tuple[AddressRule, ...]:
 
 
 def rule_of(url: str) -> AddressRule:
-    """Return the rule that allows the server of an address.
+    """Return the rule that allows the server of a start address.
 
     >>> rule_of("http://localhost:3000/cart")
     AddressRule(host='localhost', scheme='http', port=3000, below=False)
     """
-    parts = urlsplit(url)
-    if parts.scheme not in DEFAULT_PORTS or not parts.hostname:
-        raise ConfigError(
-            f"a start address begins with http:// or https:// and names a host, got {url!r}"
-        )
-    return AddressRule.parse(f"{parts.scheme}://{parts.netloc}")
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        rule = AddressRule.parse(f"{parts.scheme}://{parts.netloc}")
+        if not rule.below and AddressRules(allowed=(rule,)).verdict(url) is Verdict.FETCH:
+            return rule
+    raise ConfigError(
+        "a start address begins with http:// or https:// and names one server, such as "
+        f"'http://localhost:3000/', without '*.', user or password; got {url!r}"
+    )
 
 
 def complete_url(text: str, current: str) -> str:
@@ -134,6 +138,9 @@ def complete_url(text: str, current: str) -> str:
 
     >>> complete_url("/cart", "http://shop.test/a/b"), complete_url("shop.test/x", "")
     ('http://shop.test/cart', 'http://shop.test/x')
+
+    Raises:
+        ValueError: It can't be read, such as `//[`.
     """
     text = text.strip()[:MAX_URL]
     if re.match(r"[a-z][a-z0-9+.-]*:(?!\d)", text, re.IGNORECASE):

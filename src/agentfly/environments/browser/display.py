@@ -35,7 +35,7 @@ class Display:
         first, last = parts[self.part]
         said = [f"Part {self.part + 1} of {len(parts)}."] if len(parts) > 1 else []
         said += ["The page has even more."] if page.cut else []
-        lines = [page.header, *page.lines[first:last]]
+        lines = [page.header, *page.lines_within(self._part_chars)[first:last]]
         return "\n".join([*lines, " ".join(said)] if said else lines)
 
     def turn(self, by: int) -> int | None:

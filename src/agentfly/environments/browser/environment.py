@@ -22,7 +22,7 @@ from agentfly.environments.browser.display import Display
 from agentfly.environments.browser.options import BrowserOptions
 from agentfly.environments.browser.sites import make_site
 from agentfly.environments.browser.sites.site import Outcome, Site
-from agentfly.environments.browser.snapshot import Snapshot
+from agentfly.environments.browser.snapshot import Snapshot, name_page
 from agentfly.errors import EnvError
 from agentfly.resources import ClientOptions, Pooling
 from agentfly.runtime.background import in_background
@@ -354,6 +354,10 @@ class TabView:
         """Return the value of an expression in the page's own world."""
         return await self._tab.evaluate(expression)
 
+    async def syntax_error(self, expression: str) -> str | None:
+        """Return why an expression can't be compiled, None if it can."""
+        return await self._tab.syntax_error(expression)
+
     async def text(self) -> str:
         """Return the visible text."""
         return str((await self._tab.run("text", None, None))["text"])
@@ -361,7 +365,8 @@ class TabView:
 
 async def _title(tab: Tab) -> str:
     try:
-        return str(await tab.run("title"))[:200]
+        found = await tab.run("title")
+        return name_page(found["title"], found["url"])
     except _PAGE_ERRORS:
         return "it does not answer"
 

@@ -42,7 +42,8 @@ class BrowserOptions(EnvironmentOptions):
     tools: tuple[ToolName, ...] = Field(default=TOOL_NAMES, min_length=1)
     """Tools that the model has; fewer make shorter prompts."""
     part_chars: int = Field(default=4000, ge=200, le=20_000)
-    """Maximum characters of a page in one observation; `scroll` shows the other parts."""
+    """Maximum characters of a page's elements in one observation; `scroll` shows the other parts,
+    and an element that is longer is cut."""
     changes_only: bool = False
     """Whether observations show only what has changed since the last one of the same page."""
     numbers: Numbers = "before"

@@ -1,6 +1,6 @@
 """A page as numbered lines, which a model reads and acts on by number.
 
-Page: Log in (http://site.test/login)
+Page: "Log in" (http://site.test/login)
 [1] heading "Log in"
 [2] textbox "User" = "bob" (focused)
 [3] combobox "Team" = "red" of "red", "blue"
@@ -12,12 +12,16 @@ A number can also come after the name: `textbox "User" [2] = "bob" (focused)`.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Literal
 
 Numbers = Literal["before", "after"]
 """Place of an item's number: before its role, or after its name."""
+
+MAX_URL = 200
+"""Maximum characters of an address in one line."""
 
 _LINE = re.compile(
     r'(?:\[(?P<id>\d+)\] ?)?(?P<role>[a-z]+)?(?: ?(?P<name>"(?:[^"\\]|\\.)*"))?'
@@ -80,6 +84,39 @@ class Item:
         parts += [f"and {self.more} more"] if self.more else []
         parts += [f"({', '.join(self.states)})"] if self.states else []
         return " ".join(parts)
+
+    def line_within(self, most: int, numbers: Numbers = "before") -> str:
+        """Return the item as a line of at most this many characters; its texts are cut for that.
+
+        >>> Item(id=3, role="button", name="a" * 99).line_within(24, "after")
+        'button "aaaaa…" [3]'
+        """
+        item, chars = self, most
+        while len(line := item.line(numbers)) > most and chars > 1:
+            chars //= 2
+            item = self._shortened(chars)
+        return shorten(line, most)
+
+    def _shortened(self, chars: int) -> "Item":
+        """Return the item with at most this many characters in its name, value and options."""
+        ends = accumulate(map(len, self.options))
+        options = tuple(one for one, end in zip(self.options, ends, strict=True) if end <= chars)
+        return replace(
+            self,
+            name=shorten(self.name, chars),
+            value=None if self.value is None else shorten(self.value, chars),
+            options=options,
+            more=self.more + len(self.options) - len(options),
+        )
+
+
+def shorten(text: str, most: int) -> str:
+    """Return a text of at most this many characters, with a sign where it was cut.
+
+    >>> shorten("abcd", 3), shorten("abc", 3)
+    ('ab…', 'abc')
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def quote(text: str) -> str:
@@ -152,11 +189,18 @@ class Snapshot:
     @property
     def header(self) -> str:
         """Title and address."""
-        return f"Page: {self.title} ({self.url[:200]})" if self.title else f"Page: {self.url[:200]}"
+        return f"Page: {name_page(self.title, self.url)}"
+
+    def lines_within(self, chars: int) -> list[str]:
+        """Return the lines of all items, each of which fits into a part with its line break."""
+        return [
+            line if len(line) < chars else item.line_within(chars - 1, self.numbers)
+            for item, line in zip(self.items, self.lines, strict=True)
+        ]
 
     def parts(self, chars: int) -> list[tuple[int, int]]:
         """Divide the lines into parts of at most this many characters: first and last + 1."""
-        return divide([len(line) + 1 for line in self.lines], chars)
+        return divide([len(line) + 1 for line in self.lines_within(chars)], chars)
 
     def changes(self, before: "Snapshot") -> str:
         """Return what is different from an earlier snapshot of the same document.
@@ -171,10 +215,20 @@ class Snapshot:
         return "\n".join(lines) or "Nothing changed."
 
 
-def divide(lengths: Sequence[int], most: int) -> list[tuple[int, int]]:
-    """Divide lines into consecutive parts; a line that is too long is a part by itself.
+def name_page(title: str, url: str) -> str:
+    """Return what identifies a page: its title, quoted like all texts of pages, and its address.
 
-    >>> divide([4, 4, 4, 20, 1], 9), divide([], 9)
+    >>> name_page("Log in", "http://site.test/"), name_page("", "http://site.test/")
+    ('"Log in" (http://site.test/)', 'http://site.test/')
+    """
+    url = shorten(url, MAX_URL)
+    return f"{quote(title)} ({url})" if title else url
+
+
+def divide(lengths: Sequence[int], most: int) -> list[tuple[int, int]]:
+    """Divide lines, none of which is longer than a part, into consecutive parts.
+
+    >>> divide([4, 4, 4, 9, 1], 9), divide([], 9)
     ([(0, 2), (2, 3), (3, 4), (4, 5)], [(0, 0)])
     """
     parts, start, total = [], 0, 0

@@ -1,7 +1,8 @@
 // Runs in a world of its own in every document: the page's scripts can neither see nor change it.
 // Lists what a person could see and use as numbered items, and finds the item of a number again.
 (() => {
-  const MAX_ITEMS = 3000, MAX_NODES = 60000, MAX_NAME = 200, MAX_OPTIONS = 40;
+  const MAX_ITEMS = 3000, MAX_NODES = 60000, MAX_OPTIONS = 40;
+  const MAX_NAME = 200, MAX_AREA = 800, MAX_TEXT = 1000;  // Characters.
   const ids = new WeakMap(), nodes = new Map();
   let lastId = 0, lastChange = performance.now();
 
@@ -12,10 +13,22 @@
     }
     return ids.get(node);
   };
-  const clean = (text, most = MAX_NAME) => {
-    const short = (text || "").slice(0, most * 4).replace(/\s+/g, " ").trim();
-    return short.length > most ? short.slice(0, most - 1) + "…" : short;
-  };
+  const shorten = (text, most) => text.length > most ? text.slice(0, most - 1) + "…" : text;
+  const clean = (text, most = MAX_NAME) =>
+    shorten((text || "").slice(0, most * 4).replace(/\s+/g, " ").trim(), most);
+
+  // The fields of a form hide its own properties (<input name="children">), but not those of its
+  // prototype: whatever may be a form is read there.
+  const get = (node, name) => Reflect.get(Object.getPrototypeOf(node), name, node);
+  const call = (node, name, ...values) => get(node, name).apply(node, values);
+  const isText = (node) => get(node, "nodeType") === 3;
+  const tagOf = (el) => get(el, "tagName").toUpperCase();
+  const parentOf = (node) => get(node, "parentElement");
+  const attribute = (el, name) => call(el, "getAttribute", name);
+  const matches = (el, selector) => call(el, "matches", selector);
+  const contains = (el, node) => call(el, "contains", node);
+  const editable = (el) => get(el, "isContentEditable") === true;
+  const textOf = (el) => get(el, "innerText") ?? get(el, "textContent");
 
   const observer = new MutationObserver(() => { lastChange = performance.now(); });
   observer.observe(document, {
@@ -43,89 +56,95 @@
   ]);
 
   const roleOf = (el, style) => {
-    if (el instanceof HTMLFormElement) return null;
-    const given = (el.getAttribute("role") || "").trim().toLowerCase();
-    const tag = el.tagName.toUpperCase();
+    const given = (attribute(el, "role") || "").trim().toLowerCase();
+    const tag = tagOf(el);
+    if (tag === "FORM") return null;
     if (tag === "INPUT") return el.type === "hidden" ? null : FIELDS[el.type] || "textbox";
     if (tag === "TEXTAREA") return "textbox";
     if (tag === "SELECT") return el.multiple ? "listbox" : "combobox";
     if (WIDGETS.has(given)) return given;
     if (tag === "BUTTON" || tag === "SUMMARY") return "button";
     if (tag === "A") return "link";
-    if (el.isContentEditable && !(el.parentElement && el.parentElement.isContentEditable)) {
-      return "textbox";
-    }
+    const above = parentOf(el);
+    if (editable(el) && !(above && editable(above))) return "textbox";
     if (/^H[1-6]$/.test(tag)) return "heading";
     if (tag === "IMG") return "image";
     if (tag === "CANVAS") return "canvas";
     if (tag === "IFRAME") return null;  // What is in it has roles.
     if (tag === "VIDEO" || tag === "AUDIO") return tag.toLowerCase();
-    if (el.hasAttribute("onclick") || el.tabIndex >= 0) return "clickable";
-    const above = el.parentElement;
+    if (call(el, "hasAttribute", "onclick") || get(el, "tabIndex") >= 0) return "clickable";
     if (style.cursor === "pointer" && above && getComputedStyle(above).cursor !== "pointer") {
       return "clickable";
     }
     return null;
   };
 
-  const byIds = (el, list) => clean(list.split(/\s+/)
-    .map((one) => el.getRootNode().getElementById && el.getRootNode().getElementById(one))
-    .filter(Boolean).map((one) => one.innerText || one.textContent).join(" "));
+  const byIds = (el, list) => {
+    const root = call(el, "getRootNode");
+    return clean(list.split(/\s+/).map((one) => root.getElementById && root.getElementById(one))
+      .filter(Boolean).map((one) => get(one, "innerText") || get(one, "textContent")).join(" "));
+  };
 
   const visibleText = (el) => {
-    const images = [...el.querySelectorAll("img[alt]")].map((one) => one.alt).join(" ");
-    return clean((el.innerText !== undefined ? el.innerText : el.textContent) || images);
+    const images = [...call(el, "querySelectorAll", "img[alt]")].map((one) => one.alt).join(" ");
+    return clean(textOf(el) || images);
   };
 
   const nameOf = (el, role) => {
-    const labelled = el.getAttribute("aria-labelledby");
+    const labelled = attribute(el, "aria-labelledby");
     if (labelled && byIds(el, labelled)) return byIds(el, labelled);
-    const label = el.getAttribute("aria-label");
+    const label = attribute(el, "aria-label"), tag = tagOf(el);
     if (label && label.trim()) return clean(label);
-    if ("labels" in el && el.labels && el.labels.length) {
-      const text = clean([...el.labels].map(labelText).join(" "));
-      if (text) return text;
-    }
-    if (el.tagName === "INPUT" && role === "button") return clean(el.value || el.alt || el.type);
-    if (el.tagName === "IMG") return clean(el.alt || el.title || fileOf(el.src));
-    if (isField(el)) return clean(el.placeholder || el.title || el.name || "");
-    return visibleText(el) || clean(el.title || el.getAttribute("name") || "");
+    const text = clean(labelsOf(el).map(labelText).join(" "));
+    if (text) return text;
+    if (tag === "INPUT" && role === "button") return clean(el.value || el.alt || el.type);
+    if (tag === "IMG") return clean(el.alt || el.title || fileOf(el.src));
+    if (isField(el)) return clean(get(el, "placeholder") || get(el, "title") || get(el, "name"));
+    return visibleText(el) || clean(get(el, "title") || attribute(el, "name"));
   };
+  const labelsOf = (el) => [...(get(el, "labels") || [])];
   const fileOf = (src) => src && !src.startsWith("data:") ? src.split(/[?#]/)[0].split("/").pop() : "";
   const labelText = (label) => [...label.childNodes].map((node) =>
-    node.nodeType === 3 ? node.data : node.matches && node.matches("select,textarea,input")
-      ? "" : node.textContent).join(" ");
-  const isField = (el) => el.matches("input,textarea,select") || el.isContentEditable;
+    isText(node) ? node.data : get(node, "matches") && matches(node, "select,textarea,input")
+      ? "" : get(node, "textContent")).join(" ");
+  const isField = (el) => matches(el, "input,textarea,select") || editable(el);
 
   const valueOf = (el, role) => {
-    if (el.tagName === "SELECT") {
-      return [...el.selectedOptions].map((one) => clean(one.text)).join(", ");
+    const tag = tagOf(el);
+    if (tag === "SELECT") {
+      return clean([...el.selectedOptions].map((one) => clean(one.text)).join(", "), MAX_TEXT);
     }
-    if (el.tagName === "TEXTAREA") return el.value.slice(0, MAX_NAME * 4);
-    if (el.tagName === "INPUT") {
+    if (tag === "TEXTAREA") return shorten(el.value, MAX_AREA);
+    if (tag === "INPUT") {
       if (role === "password") return "•".repeat(Math.min(el.value.length, 20));
       return ["checkbox", "radio", "button", "file"].includes(role) ? null : clean(el.value);
     }
-    if (role === "textbox") return clean(el.innerText);
-    return el.getAttribute("aria-valuetext") || el.getAttribute("aria-valuenow");
+    if (role === "textbox") return clean(textOf(el));
+    const given = attribute(el, "aria-valuetext") || attribute(el, "aria-valuenow");
+    return given && clean(given);
   };
 
   const statesOf = (el) => {
-    const states = [], aria = (name) => el.getAttribute("aria-" + name);
-    if (el.checked === true || aria("checked") === "true") states.push("checked");
+    const states = [], aria = (name) => attribute(el, "aria-" + name);
+    if (get(el, "checked") === true || aria("checked") === "true") states.push("checked");
     if (aria("selected") === "true") states.push("selected");
-    if (aria("expanded") === "true" || (el.tagName === "SUMMARY" && el.parentElement.open)) {
+    if (aria("expanded") === "true" || matches(el, "details[open] > summary")) {
       states.push("expanded");
     }
     if (disabled(el)) states.push("disabled");
-    if (el.readOnly === true) states.push("read only");
+    if (get(el, "readOnly") === true) states.push("read only");
     if (active() === el) states.push("focused");
     return states;
   };
-  const disabled = (el) => el.matches(":disabled") || el.getAttribute("aria-disabled") === "true";
+  const disabled = (el) =>
+    matches(el, ":disabled") || attribute(el, "aria-disabled") === "true";
   const active = () => {
-    let one = document.activeElement;
-    while (one && one.shadowRoot && one.shadowRoot.activeElement) one = one.shadowRoot.activeElement;
+    let one = document.activeElement, inner = one;
+    while (inner) {
+      one = inner;
+      const root = get(one, "shadowRoot");
+      inner = root && root.activeElement;
+    }
     return one;
   };
 
@@ -151,7 +170,7 @@
   // ------------------------------------------------------------------ visibility and place
 
   const boxOf = (node) => {
-    if (node.nodeType !== 3) return node.getBoundingClientRect();
+    if (!isText(node)) return call(node, "getBoundingClientRect");
     const range = node.ownerDocument.createRange();
     range.selectNodeContents(node);
     return range.getBoundingClientRect();
@@ -159,8 +178,9 @@
   const shown = (box) => box.width > 0.5 && box.height > 0.5;
   const size = (box) => `${Math.round(box.width)}x${Math.round(box.height)}`;
 
+  const viewOf = (el) => get(el, "ownerDocument").defaultView;
   const visible = (el) => {
-    const view = el.ownerDocument.defaultView;
+    const view = viewOf(el);
     return Boolean(view) && getComputedStyle(el).visibility === "visible" && shown(boxOf(el))
       && (!view.frameElement || visible(view.frameElement));
   };
@@ -179,7 +199,7 @@
 
     flush() {
       if (!this.run.length) return;
-      const text = clean(this.run.map((node) => node.data).join(" "), MAX_NAME * 5);
+      const text = clean(this.run.map((node) => node.data).join(" "), MAX_TEXT);
       const seen = text && this.run.find((node) => node.data.trim());
       if (seen) this.add(this.anchor(seen), { role: "text", name: text });
       this.run = [];
@@ -187,8 +207,8 @@
 
     // A text that is all there is in its element is clicked through the element.
     anchor(node) {
-      const el = node.parentElement;
-      return el && this.run.every((one) => el.contains(one)) && el.children.length === 0
+      const el = parentOf(node);
+      return el && this.run.every((one) => contains(el, one)) && get(el, "children").length === 0
         ? el : node;
     }
 
@@ -198,9 +218,9 @@
     }
 
     children(el) {
-      const root = el.shadowRoot || el;
-      const list = el.tagName === "SLOT" && el.assignedNodes().length ? el.assignedNodes()
-        : root.childNodes;
+      const root = get(el, "shadowRoot") || el;
+      const list = tagOf(el) === "SLOT" && el.assignedNodes().length ? el.assignedNodes()
+        : get(root, "childNodes");
       for (const child of list) {
         if (this.cut) return;
         this.visit(child);
@@ -209,35 +229,38 @@
 
     visit(node) {
       if (++this.visited > MAX_NODES) { this.cut = true; return; }
-      if (node.nodeType === 3) {
+      if (isText(node)) {
         if (node.data.trim() && shown(boxOf(node))) this.run.push(node);
         return;
       }
-      if (node.nodeType !== 1 || SKIPPED.has(node.tagName.toUpperCase())) return;
-      if (this.hidden && node.matches(this.hidden)) return;
+      if (get(node, "nodeType") !== 1 || SKIPPED.has(tagOf(node))) return;
+      if (this.hidden && matches(node, this.hidden)) return;
       const style = getComputedStyle(node);
       if (style.display === "none") return;
       if (style.visibility !== "visible" || +style.opacity === 0) {
         if (style.visibility !== "visible") this.hiddenParts(node);
         return;
       }
-      // A form's fields may hide its own properties: <input name="children">.
-      try { this.element(node, style); } catch (error) { this.run = []; }
+      // One element that can't be read must not cost the whole page, nor vanish unseen.
+      try { this.element(node, style); } catch (error) {
+        this.run = [];
+        this.add(node, { role: "unreadable", name: tagOf(node).toLowerCase() });
+      }
     }
 
     // A hidden element may have visible children.
     hiddenParts(node) {
-      for (const child of node.children) this.visit(child);
+      for (const child of get(node, "children")) this.visit(child);
     }
 
     element(el, style) {
       if (el instanceof SVGElement) return this.drawing(el, style);
-      if (el.tagName === "IMG" ? !el.complete : pictured(el, style)) this.awaits(el);
-      const role = roleOf(el, style);
+      const tag = tagOf(el), role = roleOf(el, style);
+      if (tag === "IMG" ? !el.complete : pictured(el, style)) this.awaits(el);
       if (role) return this.control(el, role);
-      if (el.tagName === "IFRAME") return this.frame(el);
-      if (el.tagName === "LABEL" && this.labels(el)) return;
-      if (el.tagName === "TR" && this.row(el)) return;
+      if (tag === "IFRAME") return this.frame(el);
+      if (tag === "LABEL" && this.labels(el)) return;
+      if (tag === "TR" && this.row(el)) return;
       const inline = style.display.startsWith("inline") || style.display === "contents";
       if (!inline) this.flush();
       const before = this.items.length + this.run.length;
@@ -247,13 +270,13 @@
     }
 
     control(el, role) {
-      if (!shown(boxOf(el)) && !el.matches("input,summary,a")) {
+      if (!shown(boxOf(el)) && !matches(el, "input,summary,a")) {
         if (role === "clickable" || role === "heading") this.children(el);
         return;
       }
       this.flush();
-      if (role === "clickable"
-          && el.querySelector("input,select,textarea,button,a,svg,li,tr,[role],[onclick]")) {
+      const usable = "input,select,textarea,button,a,svg,li,tr,[role],[onclick]";
+      if (role === "clickable" && call(el, "querySelector", usable)) {
         this.children(el);
         this.flush();
         return;
@@ -270,7 +293,7 @@
       }
       if (role === "link" && !item.name) item.name = classes(el);
       if (states.length) item.states = states;
-      if (el.tagName === "SELECT") {
+      if (tagOf(el) === "SELECT") {
         item.options = [...el.options].slice(0, MAX_OPTIONS).map((one) => clean(one.text));
         item.more = Math.max(0, el.options.length - MAX_OPTIONS);
       }
@@ -279,7 +302,7 @@
 
     // Several clickable parts in a row, such as icons with names.
     group(el) {
-      const parts = [...el.children];
+      const parts = [...get(el, "children")];
       const inline = (one) => getComputedStyle(one).display.startsWith("inline");
       if (parts.length < 2 || !parts.every(inline) || !parts.every(visibleText)) return false;
       for (const one of parts) this.add(one, { role: "clickable", name: visibleText(one) });
@@ -304,7 +327,7 @@
         return false;
       }
       this.flush();
-      this.add(tr, { role: "row", name: cells.join(" | ") });
+      this.add(tr, { role: "row", name: clean(cells.join(" | "), MAX_TEXT) });
       return true;
     }
 
@@ -346,7 +369,7 @@
     // A colored or pictured box without content.
     box(el, style) {
       const box = boxOf(el);
-      if (box.width < 4 || box.height < 4 || el.children.length) return false;
+      if (box.width < 4 || box.height < 4 || get(el, "children").length) return false;
       const color = colorName(style.backgroundColor);
       const pointed = style.cursor === "pointer";
       const picture = style.backgroundImage !== "none" || style.content.startsWith("url(");
@@ -354,15 +377,15 @@
       this.flush();
       this.add(el, {
         role: "box",
-        name: [clean(el.title || el.getAttribute("aria-label") || classes(el)), color, size(box)]
-          .filter(Boolean).join(" "),
+        name: [
+          clean(get(el, "title") || attribute(el, "aria-label") || classes(el)), color, size(box),
+        ].filter(Boolean).join(" "),
       });
       return true;
     }
   }
   const pictured = (el, style) => style.content.startsWith("url(") && !shown(boxOf(el));
-  const classes = (el) => clean(
-    (typeof el.className === "string" && el.className) || el.id || "", 40);
+  const classes = (el) => clean(attribute(el, "class") || get(el, "id"), 40);
 
   const givenUp = new WeakSet();
   const list = async (hidden, patience) => {
@@ -406,8 +429,8 @@
     const kept = nodes.get(id);
     if (!kept) return { problem: "unknown" };
     const node = kept.deref();
-    if (!node || !node.isConnected) return { problem: "gone" };
-    return { node, el: node.nodeType === 3 ? node.parentElement : node };
+    if (!node || !get(node, "isConnected")) return { problem: "gone" };
+    return { node, el: isText(node) ? parentOf(node) : node };
   };
 
   const inView = (box) => box.top >= 0 && box.left >= 0
@@ -415,7 +438,7 @@
 
   // The offset of a frame in the window.
   const offset = (el) => {
-    let x = 0, y = 0, view = el.ownerDocument.defaultView;
+    let x = 0, y = 0, view = viewOf(el);
     while (view && view !== window && view.frameElement) {
       const box = view.frameElement.getBoundingClientRect();
       x += box.left + view.frameElement.clientLeft;
@@ -425,6 +448,9 @@
     return { x, y };
   };
 
+  const bringIntoView = (el, where) =>
+    call(el, "scrollIntoView", { ...where, behavior: "instant" });
+
   const locate = (id, given) => {
     const found = find(id, given);
     if (found.problem) return found;
@@ -432,7 +458,7 @@
     if (disabled(el)) return { problem: "disabled" };
     if (!shown(boxOf(node))) return { problem: "hidden" };
     if (!inView(boxOf(node)) || !hits(node, el)) {
-      el.scrollIntoView({ block: "center", inline: "center", behavior: "instant" });
+      bringIntoView(el, { block: "center", inline: "center" });
     }
     const at = hits(node, el);
     if (!at) return { problem: "covered", by: cover(node, el) };
@@ -445,20 +471,20 @@
     const at = locate(id, given);
     if (at.problem) return at;
     const { el } = find(id, given);
-    const over = [el, ...(el.labels || [])].some((one) => one.matches(":hover"));
+    const over = [el, ...labelsOf(el)].some((one) => matches(one, ":hover"));
     return { ...at, over };
   };
 
   const POINTS = [[0.5, 0.5], [0.25, 0.5], [0.75, 0.5], [0.5, 0.2], [0.5, 0.8], [0.08, 0.5], [0.92, 0.5]];
   const pointsOf = (node) => {
-    const boxes = node.nodeType === 3 ? [boxOf(node)] : [...node.getClientRects(), boxOf(node)];
+    const boxes = isText(node) ? [boxOf(node)] : [...call(node, "getClientRects"), boxOf(node)];
     return boxes.filter(shown).flatMap((box) => POINTS.map(([x, y]) =>
       ({ x: box.left + box.width * x, y: box.top + box.height * y })));
   };
   const topAt = (el, at) => {
-    let hit = el.ownerDocument.elementFromPoint(at.x, at.y);
-    while (hit && hit.shadowRoot) {
-      const inner = hit.shadowRoot.elementFromPoint(at.x, at.y);
+    let hit = get(el, "ownerDocument").elementFromPoint(at.x, at.y);
+    while (hit && get(hit, "shadowRoot")) {
+      const inner = get(hit, "shadowRoot").elementFromPoint(at.x, at.y);
       if (!inner || inner === hit) break;
       hit = inner;
     }
@@ -466,12 +492,12 @@
   };
   const hits = (node, el) => pointsOf(node).find((at) => {
     const hit = topAt(el, at);
-    return hit && (el.contains(hit) || (el.labels && [...el.labels].some((l) => l.contains(hit)))
-      || (node.nodeType === 3 && hit.contains(node)));
+    return hit && ([el, ...labelsOf(el)].some((one) => contains(one, hit))
+      || (isText(node) && contains(hit, node)));
   });
   const cover = (node, el) => {
     const at = pointsOf(node)[0], hit = at && topAt(el, at);
-    return hit ? visibleText(hit).slice(0, 60) || hit.tagName.toLowerCase() : "something";
+    return hit ? visibleText(hit).slice(0, 60) || tagOf(hit).toLowerCase() : "something";
   };
 
   const setValue = (el, value) => {
@@ -483,10 +509,9 @@
 
   // Gives an element the focus: keys and text go to whatever has it.
   const takesFocus = (el) => {
-    el.focus();
-    const active = el.getRootNode().activeElement;
-    return Boolean(active) && (el.contains(active)
-      || (active.isContentEditable && active.contains(el)));
+    call(el, "focus");
+    const active = call(el, "getRootNode").activeElement;
+    return Boolean(active) && (contains(el, active) || (editable(active) && contains(active, el)));
   };
 
   // Makes a field ready for typing over its content, or fills in one that can't be typed into.
@@ -494,34 +519,35 @@
     const found = find(id, given);
     if (found.problem) return found;
     const { el } = found;
-    if (!el.matches("input,textarea") && !el.isContentEditable) return { problem: "no field" };
+    if (!matches(el, "input,textarea") && !editable(el)) return { problem: "no field" };
     if (disabled(el)) return { problem: "disabled" };
-    if (el.readOnly) return { problem: "read only" };
-    if (el.type === "file") return { problem: "file" };
-    if (["checkbox", "radio", "button", "submit", "reset", "image"].includes(el.type)) {
+    if (get(el, "readOnly")) return { problem: "read only" };
+    const type = get(el, "type");
+    if (type === "file") return { problem: "file" };
+    if (["checkbox", "radio", "button", "submit", "reset", "image"].includes(type)) {
       return { problem: "no field" };
     }
     if (!visible(el)) return { problem: "hidden" };
-    el.scrollIntoView({ block: "nearest", behavior: "instant" });
+    bringIntoView(el, { block: "nearest" });
     if (!takesFocus(el)) return { problem: "no focus" };
-    if (["date", "time", "color", "range", "month", "week", "datetime-local"].includes(el.type)) {
+    if (["date", "time", "color", "range", "month", "week", "datetime-local"].includes(type)) {
       setValue(el, text);
-      return el.value === text || el.type === "range" ? { done: true }
-        : { problem: "not a value", kind: el.type };
+      return el.value === text || type === "range" ? { done: true }
+        : { problem: "not a value", kind: type };
     }
-    if (el.isContentEditable) {
+    if (editable(el)) {
       getSelection().selectAllChildren(el);
     } else {
       el.select();
     }
-    return { done: false, empty: el.isContentEditable ? !el.innerText : !el.value };
+    return { done: false, empty: editable(el) ? !textOf(el) : !el.value };
   };
 
   const choose = (id, option, given) => {
     const found = find(id, given);
     if (found.problem) return found;
     const { el } = found;
-    if (el.tagName !== "SELECT") return { problem: "no list" };
+    if (tagOf(el) !== "SELECT") return { problem: "no list" };
     if (disabled(el)) return { problem: "disabled" };
     if (!visible(el)) return { problem: "hidden" };
     const wanted = clean(option), all = [...el.options];
@@ -550,32 +576,33 @@
     const found = find(id, given);
     if (found.problem) return found;
     let { el } = found;
-    while (el && el.scrollHeight <= el.clientHeight + 1) el = el.parentElement;
+    const hidden = () => get(el, "scrollHeight") - get(el, "clientHeight");
+    while (el && hidden() <= 1) el = parentOf(el);
     if (!el) return { problem: "no scroll" };
-    const before = el.scrollTop;
-    el.scrollBy({ top: (down ? 0.9 : -0.9) * el.clientHeight, behavior: "instant" });
-    const most = el.scrollHeight - el.clientHeight;
-    const end = el.scrollTop >= most - 1 ? "bottom" : el.scrollTop <= 1 ? "top" : "";
-    return { moved: Math.abs(el.scrollTop - before) > 0.5, end };
+    const before = get(el, "scrollTop"), far = 0.9 * get(el, "clientHeight");
+    call(el, "scrollBy", { top: down ? far : -far, behavior: "instant" });
+    const now = get(el, "scrollTop");
+    const end = now >= hidden() - 1 ? "bottom" : now <= 1 ? "top" : "";
+    return { moved: Math.abs(now - before) > 0.5, end };
   };
 
   const show = (id) => {
     const { el } = find(id);
-    if (el) el.scrollIntoView({ block: "start", behavior: "instant" });
+    if (el) bringIntoView(el, { block: "start" });
     return {};
   };
 
   const text = (id, given) => {
-    if (id === null) return { text: document.body ? document.body.innerText.slice(0, 200000) : "" };
+    if (id === null) return { text: document.body ? textOf(document.body).slice(0, 200000) : "" };
     const found = find(id, given);
     if (found.problem) return found;
     const { el } = found;
-    const whole = "value" in el && typeof el.value === "string" && isField(el) ? el.value
-      : el.innerText !== undefined ? el.innerText : el.textContent;
+    const value = get(el, "value");
+    const whole = typeof value === "string" && isField(el) ? value : textOf(el);
     return { text: (whole || "").slice(0, 200000) };
   };
 
-  const title = () => clean(`${document.title} ${location.href}`);
+  const title = () => ({ title: clean(document.title), url: location.href.slice(0, MAX_NAME) });
 
   globalThis.agentfly = {
     list, settle, locate, hover, field, choose, focus, scroll, show, text, title,

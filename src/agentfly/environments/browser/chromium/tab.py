@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
@@ -33,6 +34,8 @@ STUCK_SECONDS = 3.0
 """Time for a page to answer after its script was ended; then it is closed."""
 WIDTH, HEIGHT = 1024, 768
 """Size of the window in CSS pixels."""
+
+_log = logging.getLogger(__name__)
 
 _MAIN_WORLD_SCRIPT = "window.print = () => {};"
 """A print dialog would block the page."""
@@ -201,6 +204,13 @@ class Tab:
         """Evaluate an expression in the page's own world."""
         return await self._evaluate(expression, "page")
 
+    async def syntax_error(self, expression: str) -> str | None:
+        """Return why an expression can't be compiled, None if it can; it is not evaluated."""
+        params = {"expression": expression, "sourceURL": "", "persistScript": False}
+        answer = await self._patiently("Runtime.compileScript", params)
+        details = answer.get("exceptionDetails")
+        return None if details is None else str(_script_error(details, "page"))
+
     async def _evaluate(self, expression: str, world: str) -> Any:
         context = await self._world(world)
         params = {
@@ -215,9 +225,7 @@ class Tab:
             self._require_alive()
             raise DocumentGoneError(str(error)) from None
         if "exceptionDetails" in answer:
-            details = answer["exceptionDetails"]
-            thrown = details.get("exception", {}).get("description") or details.get("text")
-            raise ScriptError(str(thrown)[:500])
+            raise _script_error(answer["exceptionDetails"], world)
         return answer["result"].get("value")
 
     async def _patiently(self, method: str, params: Params) -> Params:
@@ -357,6 +365,15 @@ class Tab:
 
 class ScriptError(Exception):
     """Exception thrown by a script in a page."""
+
+
+def _script_error(details: Params, world: str) -> ScriptError:
+    thrown = str(details.get("exception", {}).get("description") or details.get("text"))[:500]
+    if world == WORLD:
+        # What it says is about our code: for the log, and not for a model.
+        _log.error("the script that lists a page's elements failed: %s", thrown)
+        return ScriptError("its elements can't be listed, so it was closed")
+    return ScriptError(thrown)
 
 
 MAX_DIALOGS = 10

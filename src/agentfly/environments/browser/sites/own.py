@@ -4,8 +4,10 @@
  "check": "document.querySelectorAll('.cart .mug').length"}
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,14 @@ from agentfly.config import import_named
 from agentfly.environments.browser.address import AddressRules, parse_rules, rule_of
 from agentfly.environments.browser.chromium.tab import ScriptError
 from agentfly.environments.browser.sites.site import Outcome, PageRequest, PageResponse, PageView
-from agentfly.errors import ConfigError, EnvError, boundary
+from agentfly.errors import AgentFlyError, ConfigError, EnvError, InfrastructureError, boundary
+from agentfly.runtime.clock import LoopClock
+from agentfly.runtime.invoke import invoke, is_async
 from agentfly.tasks import load_tasks
+
+CHECK_SECONDS = 30.0
+"""Time limit of a check in Python. Like a page that gets no processor, it is waited for half a
+minute on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +58,10 @@ class OwnSite:
         raise EnvError(f"{request.url} is not served by the environment")
 
     async def begin(self, page: PageView) -> str:
-        """Return the instruction."""
-        del page
+        """Return the instruction; ConfigError for a check in JavaScript that can't be compiled."""
+        check = self._row.get("check")
+        if self._check is None and (problem := await page.syntax_error(str(check))):
+            raise ConfigError(f"the check {check!r} of {self.start} is no JavaScript: {problem}")
         return str(self._row["instruction"])
 
     async def check(self, page: PageView) -> Outcome:
@@ -62,12 +72,26 @@ class OwnSite:
     async def _score(self, page: PageView) -> object:
         if self._check is not None:
             shown = CheckedPage(url=page.url, text=await page.text(), task=self._row)
-            with boundary(EnvError, f"checking {self.start}"):
-                return self._check(shown)
+            return await call_check(self._check, shown)
         try:
             return await page.evaluate(str(self._row["check"]))
         except ScriptError:
             return 0.0  # A check may use what is only on some pages.
+
+
+async def call_check(check: Check, page: CheckedPage) -> object:
+    """Call a user's check in a thread, so that it delays no other chain; EnvError if it fails."""
+    name = f"the check {check.__module__}:{getattr(check, '__qualname__', type(check).__name__)}"
+    called = partial(check, page)
+    try:
+        with boundary(EnvError, f"calling {name}"):
+            return await invoke(
+                called, name=name, clock=LoopClock(), deadline=math.inf, seconds=CHECK_SECONDS
+            )
+    except InfrastructureError:
+        raise
+    except AgentFlyError as error:  # Its time is up, or it raised one of ours.
+        raise EnvError(f"calling {name} failed: {error}") from error
 
 
 def read_score(value: object, start: str) -> float:
@@ -88,6 +112,11 @@ def find_check(path: str) -> Check:
     check: Check = import_named(path, "check")
     if not callable(check):
         raise ConfigError(f"check={path!r} must name a function, got {check!r}")
+    if is_async(check):
+        raise ConfigError(
+            f"check={path!r} must name a plain function, which is called in a thread: got an "
+            "async one, which could delay all chains"
+        )
     return check
 
 
@@ -95,6 +124,8 @@ def require_row(row: Mapping[str, Any], *, has_check: bool) -> dict[str, Any]:
     """Return a row; ConfigError for one that lacks something."""
     wanted = ("start", "instruction") if has_check else ("start", "instruction", "check")
     missing = [name for name in wanted if not isinstance(row.get(name), str)]
+    if not missing and not has_check and not row["check"].strip():
+        missing = ["check"]
     if missing:
         raise ConfigError(
             f"a row of your own site needs {', '.join(wanted)} as texts; "

@@ -91,6 +91,9 @@ class PageView(Protocol):
     async def evaluate(self, expression: str) -> Any:
         """Return the JSON value of a JavaScript expression in the page, or of its promise."""
 
+    async def syntax_error(self, expression: str) -> str | None:
+        """Return why a JavaScript expression can't be compiled, None if it can; it is not run."""
+
     async def text(self) -> str:
         """Return the visible text."""
 
