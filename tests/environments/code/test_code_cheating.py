@@ -4,8 +4,10 @@ Most of them fool a judge that runs the assertions beside the code: that is show
 """
 
 import sys
+from contextlib import suppress
 
 import pytest
+from tests.patience import PATIENCE
 
 from agentfly.environments.code.judging import Call, Case, Check, Program, judge
 from agentfly.sandbox import CellStatus, PythonSandbox, SandboxLimits
@@ -173,6 +175,16 @@ class Lie(list):
 def f(x): return Lie([1])""",
     "a generator that raises when read": "def f(x):\n    yield from ()\n    raise StopIteration",
     "an end of iteration": "def f(x):\n    raise StopIteration(x * x)",
+    "a report of no exception": """
+def f(x): raise ValueError
+globals().setdefault("__reporter__", {})["take"] = lambda number: [["passed"], [], 3]""",
+    "a report of strange names": """
+def f(x): raise ValueError
+globals().setdefault("__reporter__", {})["take"] = lambda number: ([[]], "", "")""",
+    "a report that crashes who reads it": """
+def f(x): raise ValueError
+report = ["UnicodeDecodeError"], f"('utf-8', b'x', {-10**12}, {1 - 10**12}, 'x')", "m"
+globals().setdefault("__reporter__", {})["take"] = lambda number: report""",
     "leaving when all is done": """
 import atexit, os
 atexit.register(os._exit, 0)
@@ -198,6 +210,53 @@ async def test_a_judge_in_the_same_process_is_fooled(code: str) -> None:
 async def test_a_cheat_passes_no_test(code: str) -> None:
     verdict = await judge(code, HIDDEN, sandbox=QUICK, total_seconds=2)
     assert None not in verdict.problems
+
+
+FORGED_REPRS = {
+    "a fraction of many digits": "Fraction('1e3000000')",
+    "a range that becomes a queue": "deque(range(3_000_000))",
+    "bytes by their number": "bytearray(30_000_000)",
+    "keys of a range": "dict_keys(range(3_000_000))",
+    "a number that compares slowly": "Decimal('1e999999999')",
+    "a number that can't be compared": "Decimal('sNaN')",
+    "an unknown encoding": "bytearray('x', 'foo')",
+    "a table that can't be hashed": "{Decimal('sNaN'): 9}",
+    "deep queues": "deque([" * 99 + "])" * 99,
+    "deep tables": "dict_items([(1, " * 66 + "9" + ")])" * 66,
+}
+SAYING = """
+class Evil:
+    def __repr__(self): return {!r}
+def f(x): {}"""
+
+
+@pytest.mark.parametrize("giving", ["return Evil()", "raise ValueError(Evil())"])
+@pytest.mark.parametrize("text", FORGED_REPRS.values(), ids=FORGED_REPRS)
+async def test_a_forged_value_is_a_failure_and_costs_no_time(text: str, giving: str) -> None:
+    """It is neither made in this process nor a reason to leave the chain unscored."""
+    problems: tuple[str | None, ...] = (None,)
+    with suppress(RecursionError):  # With such values in its frames, pytest takes hours to show it.
+        code = SAYING.format(text, giving)
+        problems = (await judge(code, HIDDEN, sandbox=QUICK, total_seconds=PATIENCE)).problems
+    assert None not in problems
+
+
+UNUSED = "the test uses nothing that the code defines"
+FORGED_VERDICTS = {
+    "while it is loaded": f"raise Exception('x\\n{UNUSED}')",
+    "in the call": f"def f(x): raise Exception('x\\n{UNUSED}')",
+    "by the name of an error": f"def f(x): raise type({UNUSED!r}, (Exception,), {{}})",
+    "by leaving": f"raise SystemExit('x\\n{UNUSED}')",
+    "as a value": f"def f(x): return {UNUSED!r}",
+}
+
+
+@pytest.mark.parametrize("code", FORGED_VERDICTS.values(), ids=FORGED_VERDICTS)
+async def test_the_verdict_of_an_unused_test_can_not_be_forged(code: str) -> None:
+    """Beside a test that passes, it would be a pass; so it must be no text that code can make."""
+    honest = "if __name__ == '__main__':\n    print(36)\n    raise SystemExit"
+    verdict = await judge(f"{honest}\n{code}", HIDDEN, sandbox=QUICK, total_seconds=PATIENCE)
+    assert [problem is None for problem in verdict.problems] == [False, False, False, True]
 
 
 async def test_what_is_solved_passes_all_of_them() -> None:

@@ -78,6 +78,9 @@ SWALLOWING = [
         "AttributeError",
         "TypeError",
         "type('StopIteration', (StopIteration,), {})",
+        "type('Own', (StopIteration,), {})",
+        "type('Own', (AttributeError,), {})",
+        "UnicodeDecodeError('utf-8', b'x', 0, 1, '')",
         "type('Sly', (Exception,), {'__class__': property(lambda self: SystemExit)})",
     ],
 )
@@ -130,11 +133,95 @@ async def test_an_expected_stop_iteration_is_no_failure() -> None:
     assert (await verdict_on("def f(x): raise StopIteration", source)).share == 1.0
 
 
+FORMS = {
+    "a message of two lines": ("ValueError", "raise ValueError('first\\nsecond')"),
+    "no message": ("ValueError", "raise ValueError"),
+    "a class of its own": ("ValueError", "raise M('first')"),
+    "its own of its own": ("ArithmeticError", "raise type('N', (ZeroDivisionError,), {})('first')"),
+    "its own by a built-in name": ("TimeoutError", "raise type('TimeoutError', (M,), {})('first')"),
+    "of the standard library": ("ValueError", "import json\n    json.loads('{')"),
+    "of five arguments": ("UnicodeDecodeError", r"b'\xff'.decode()"),
+    "of four arguments": ("UnicodeTranslateError", "raise UnicodeTranslateError('x', 0, 1, 'no')"),
+    "of its own, of five arguments": (
+        "UnicodeEncodeError",
+        "raise type('U', (UnicodeEncodeError,), {'__str__': lambda _: 'said'})('a', 'é', 0, 1, '')",
+    ),
+    "a key": ("KeyError", "{}['x']"),
+    "a key that is a number": ("KeyError", "{}[3]"),
+    "a file": ("FileNotFoundError", "open('nothing')"),
+    "a file, as its base": ("OSError", "open('nothing')"),
+    "an end": ("StopIteration", "next(iter([]))"),
+    "a value at the end": ("StopIteration", "raise StopIteration(3)"),
+    "an object as argument": ("ValueError", "raise ValueError(M)"),
+    "an assertion": ("AssertionError", "assert x == 2, 'two'"),
+    "without words": ("KeyError", "raise type('K', (KeyError,), {'__str__': str.upper})"),
+    "a group": ("Exception", "raise ExceptionGroup('several', [ValueError('one')])"),
+    "syntax": ("SyntaxError", "eval('1 +')"),
+    "too deep": ("RecursionError", "f(x)"),
+    "a very long message": ("ValueError", "raise ValueError('x' * 200_000)"),
+    "many classes": ("ValueError", "raise many(ValueError)('x')"),
+}
+"""Ways to raise what a test expects."""
+FORMS_OF = """
+import builtins
+class M(ValueError): pass
+def many(kind):
+    for n in range(99): kind = builtins.type(f'Kind{n}', (kind,), {})
+    return kind
+str = type = repr = getattr = 0  # Names that right code may well use.
+"""
+
+
+@pytest.mark.parametrize(("kind", "statement"), FORMS.values(), ids=FORMS)
+async def test_an_expected_exception_may_be_raised_in_any_form(kind: str, statement: str) -> None:
+    code = f"{FORMS_OF}def f(x, type=builtins.type, str=builtins.str):\n    {statement}\n"
+    expecting = f"try:\n    f(1)\nexcept {kind}: pass\nelse: raise AssertionError"
+    other = expecting.replace(f"except {kind}", "except BufferError")
+    swallowing = (
+        "class L:\n  def __len__(self): return f(1)\n  def __iter__(self): return iter(())\n"
+    )
+    sources = [expecting, other, f"{swallowing}assert list(L()) == []"]
+    assert passed(await verdict_on(code, *sources), sources) == [expecting]
+
+
+async def test_an_exception_says_what_it_said() -> None:
+    statements = {
+        "raise ValueError('first\\nsecond', 2)": "error.args == ('first\\nsecond', 2)",
+        "raise type('M', (ValueError,), {})('first\\nsecond')": "str(error) == 'first\\nsecond'",
+        "{}['x']": "str(error) == repr('x') and error.args == ('x',)",
+        "raise type('K', (KeyError,), {'__str__': lambda _: 'new'})": "str(error) == 'new'",
+        "open('nothing')": "error.errno == 2 and error.filename == 'nothing'",
+        r"b'ab\xff'.decode()": "error.start == 2 and 'invalid start byte' in str(error)",
+        "raise StopIteration(3)": "error.value == 3",
+        "raise ValueError(object)": "str(error) == repr(object)",
+        "raise ExceptionGroup('many', [ValueError()])": "str(error) == 'many (1 sub-exception)'",
+        "raise ValueError(5)": "type(error) is ValueError and error.args == (5,)",
+    }
+    body = "\n    ".join(f"if x == {n}: {statement}" for n, statement in enumerate(statements))
+    sources = [
+        f"try:\n    f({n})\nexcept Exception as error: assert {words}\nelse: raise AssertionError"
+        for n, words in enumerate(statements.values())
+    ]
+    assert passed(await verdict_on(f"def f(x):\n    {body}", *sources), sources) == sources
+
+
 ANY_ERROR = "try:\n    f(1)\nexcept Exception:\n    pass\nelse:\n    raise AssertionError"
 NO_ERROR = {
     "leaving": "import os\ndef f(x): os._exit(0)",
     "killing itself": "import os\ndef f(x): os.kill(os.getpid(), 9)",
     "a system exit": "def f(x): raise SystemExit(1)",
+    "a system exit without a code": "def f(x): raise SystemExit",
+    "an exit of its own": "class E(SystemExit): pass\ndef f(x): raise E(3)",
+    "an interrupt of its own": "class E(KeyboardInterrupt): pass\ndef f(x): raise E",
+    "no error at all": "class E(BaseException): pass\ndef f(x): raise E",
+    "a report that fails": (
+        "class E(ValueError): pass\ndef f(x): raise E\n"
+        "globals().setdefault('__reporter__', {})['note'] = exit"
+    ),
+    "a report that is none": (
+        "def f(x): raise ValueError\n"
+        "globals().setdefault('__reporter__', {})['take'] = lambda number: 'ValueError'"
+    ),
     "an interrupt": "def f(x): raise KeyboardInterrupt",
     "an object": "def f(x): return object()",
     "a generator": "def f(x): yield 1",
@@ -199,6 +286,7 @@ FED_BACK = {
     "an imaginary infinity": SAYING.format("1e999j"),
     "many digits": "def f(x): return 10 ** 4200",
     "surrogates": r"def f(x): return '\ud800' * 9",
+    "a signaling number": "from decimal import Decimal\ndef f(x): return Decimal('sNaN')",
     "an array": "import numpy\ndef f(x): return numpy.zeros(9)",
 }
 REACHING = [
@@ -217,6 +305,8 @@ async def test_no_value_of_the_code_leaves_it_unscored(code: str) -> None:
 async def test_a_message_that_no_file_takes_is_made_harmless() -> None:
     verdict = await verdict_on(r"def f(x): raise ValueError('\ud800')", "assert f(1) == 1")
     assert str(verdict.first_problem).encode().startswith(b"ValueError: ")
+    verdict = await verdict_on(r"def f(x): return '\ud800'", "assert f(1) == 1, f(1)")
+    assert str(verdict.first_problem).encode().startswith(b"AssertionError: ")
 
 
 async def test_a_value_that_a_test_can_not_send_is_the_tests_fault() -> None:

@@ -52,7 +52,12 @@ def test_what_is_written_is_read_as_it_was(value: Any) -> None:
         (defaultdict(int, {"a": 1}), {"a": 1}),
         (defaultdict(lambda: 0, {"a": 1}), {"a": 1}),
         (OrderedDict(a=1), {"a": 1}),
+        (OrderedDict({"a": range(2)}), {"a": range(2)}),
         (frozenset({1}), {1}),
+        (frozenset(), set()),
+        (Counter(), {}),
+        (OrderedDict(), {}),
+        (defaultdict(list), {}),
     ],
 )
 def test_what_is_plain_about_a_value_is_taken(value: object, plain: object) -> None:
@@ -63,9 +68,17 @@ def test_what_is_plain_about_a_value_is_taken(value: object, plain: object) -> N
     "value",
     [
         Decimal("0.10"),
+        Decimal("1E+5"),
+        Decimal("-1E-1000026"),
+        Decimal("9" * 5000),
+        Decimal("Infinity"),
         Fraction(1, 3),
+        Fraction(-(10**4000), 3),
         deque([1, 2], maxlen=3),
+        deque(),
         range(1, 9, 2),
+        range(10**30),
+        bytearray(),
         bytearray(b"ab"),
         date(2024, 2, 29),
         datetime(2024, 2, 29, 1, 2, 3, 4),  # noqa: DTZ001 - no zone is written either
@@ -76,7 +89,7 @@ def test_what_is_plain_about_a_value_is_taken(value: object, plain: object) -> N
         [{Fraction(1, 2): deque([Decimal(1)])}],
         complex(1, -2),
     ],
-    ids=repr,
+    ids=lambda value: repr(value)[:30],
 )
 def test_a_value_of_the_standard_library_keeps_its_type(value: Any) -> None:
     read = read_value(repr(value))
@@ -120,6 +133,50 @@ def test_nan_is_carried() -> None:
 def test_nothing_else_is_read_and_nothing_is_run(text: str) -> None:
     with pytest.raises(NotPlainError):
         read_value(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Fraction('1e9')",
+        "Fraction(1e9)",
+        "Fraction(Decimal('1E+9'), 1)",
+        "Decimal('1E+9999999')",
+        "Decimal('1E-9999999')",
+        "Decimal((0, (1,), 9))",
+        "deque(range(9))",
+        "deque('x', maxlen=9)",
+        "deque(dict_keys([1]))",
+        "bytearray(9)",
+        "bytearray(range(9))",
+        "bytearray('x', 'foo')",
+        "OrderedDict(range(0))",
+        "OrderedDict([range(2)])",
+        "dict_keys(range(9))",
+        "dict_items([range(2)])",
+        "dict_items(deque([(1, 2)]))",
+        "date(b'\\x07\\xe8\\x02\\x1d')",
+        "timedelta(1e9)",
+        "range(True)",
+        "frozenset(1, 2)",
+        "Counter(a=1)",
+        "deque(**{'maxlen': 1})",
+    ],
+)
+def test_no_text_makes_a_value_that_is_larger_than_itself(text: str) -> None:
+    """Only what Python writes is read: a small text must not cost a training time or memory."""
+    with pytest.raises(NotPlainError):
+        read_value(text)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [Decimal("sNaN"), [{1: Decimal("sNaN")}], {1: [2]}.items(), range(10**30), Fraction(10**4000)],
+    ids=lambda value: repr(value)[:20],
+)
+def test_a_value_that_can_not_be_compared_is_not_the_expected_one(said: object) -> None:
+    for expected in (9, 0.5, "x", None, [{"1": 9}], {(1, 2)}, Fraction(1, 3), Decimal(9)):
+        assert same(said, expected) is False
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,17 @@
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agentfly.environments.code.judging.literal import NotPlainError, read_value
+from agentfly.environments.code.judging.raised import (
+    REPORTER,
+    Raised,
+    asking_for_note,
+    read_raised,
+    watched,
+)
 from agentfly.environments.code.judging.tested_names import reference
 from agentfly.errors import RewardError, ToolError
 from agentfly.sandbox import CellResult, CellStatus, PythonSandbox
@@ -40,8 +47,8 @@ class Answer:
     """Message for people, with the exception's type: "ValueError: too small"."""
     object_name: str | None = None
     """Variable of the code's sandbox that holds the result, if it is no plain value."""
-    raised: bool = False
-    """Whether the problem is an exception that a test may expect, not a limit or an exit."""
+    raised: Raised | None = None
+    """The problem as an exception that a test may expect; None for a limit or an exit."""
 
 
 class Candidate:
@@ -62,33 +69,38 @@ class Candidate:
         self._code = code
         self._defined = False
         self._found: set[str] = set()
+        self._calls = 0
         self._objects = 0
         self._broken: Answer | None = None
         self._end = asyncio.get_running_loop().time() + total_seconds
 
-    async def call(self, expression: str, *, keep_objects: bool = False) -> Answer:
-        """Evaluate an expression after the code; one that was killed is loaded again.
+    async def call(self, expression: str) -> Answer:
+        """Evaluate an expression after the code; one that was killed is loaded again."""
+        return await self._unready() or _answer(await self._run_cell(expression))
 
-        With `keep_objects`, a result that is no plain value is kept in the sandbox.
+    async def call_for_test(self, expression: str) -> Answer:
+        """Evaluate an expression, or assign, for a test program.
+
+        A result that is no plain value is kept in the sandbox, and what is raised may be expected.
         """
-        if self._is_late():
-            return _LATE
-        if not self._defined:
-            self._broken = self._broken or await self._define()
-        if self._broken:
-            return self._broken
-        result = await self._sandbox.run(expression)
-        self._defined = result.status is not CellStatus.KILLED
+        if unready := await self._unready():
+            return unready
+        self._calls += 1
+        result = await self._run_cell(watched(expression, self._calls))
         answer = _answer(result)
-        if keep_objects and result.ok and answer.problem is not None:
+        if answer.problem is None or result.exit_code is not None:
+            return answer
+        if result.ok:
             return await self._keep(answer)
+        if result.status is CellStatus.ERROR and result.limit is None:
+            return replace(answer, raised=await self._raised())
         return answer
 
     async def defines_any(self, names: Iterable[str]) -> bool:
         """Return whether one of these names is there once the code has run."""
         for name in sorted(names):
             if name not in self._found:
-                answer = await self.call(reference(name), keep_objects=True)
+                answer = await self.call_for_test(reference(name))
                 if answer.problem is not None and answer.object_name is None:
                     continue
                 self._found.add(name)
@@ -99,8 +111,26 @@ class Candidate:
         """Keep the last value under a name of its own."""
         self._objects += 1
         name = f"{OBJECT_PREFIX}{self._objects}"
-        kept = await self._sandbox.run(f"{name} = _")
-        return Answer(problem=answer.problem, object_name=name) if kept.ok else _failure(kept)
+        kept = await self._run_cell(f"{name} = _")
+        return replace(answer, object_name=name) if kept.ok else _failure(kept)
+
+    async def _raised(self) -> Raised | None:
+        """Return the exception of the last call."""
+        noted = await self._run_cell(asking_for_note(self._calls))
+        return None if noted.value is None else read_raised(noted.value)
+
+    async def _unready(self) -> Answer | None:
+        """Load the code if it is not there; return the problem if nothing can be called."""
+        if self._is_late():
+            return _LATE
+        if not self._defined:
+            self._broken = self._broken or await self._define()
+        return self._broken
+
+    async def _run_cell(self, source: str) -> CellResult:
+        result = await self._sandbox.run(source)
+        self._defined = result.status is not CellStatus.KILLED
+        return result
 
     async def run(self, stdin: str) -> Answer:
         """Run the code as a program, each time in a fresh interpreter, and return its output."""
@@ -120,7 +150,7 @@ class Candidate:
     async def _define(self) -> Answer | None:
         """Load the code; return an answer with the problem if that fails."""
         await self._sandbox.reset(None, _SEED)
-        await self._prepare(_AS_MODULE)
+        await self._prepare(_AS_MODULE + REPORTER)
         await self._prepare(self._setup)
         if self._entry_point is not None:  # An outline in the setup is not the code's.
             await self._prepare(f"globals().pop({self._entry_point!r}, None)")
@@ -142,10 +172,6 @@ class Candidate:
 _LATE = Answer(problem="TimeoutError: the time for all tests together is up")
 
 
-_EXITS = ("SystemExit", "KeyboardInterrupt", "GeneratorExit")
-"""Exceptions that are not errors, which no test expects."""
-
-
 def _answer(result: CellResult) -> Answer:
     if not result.ok or result.exit_code is not None:
         return _failure(result)
@@ -156,9 +182,7 @@ def _answer(result: CellResult) -> Answer:
 
 
 def _failure(result: CellResult) -> Answer:
-    problem = _problem(result)
-    raised = result.status is CellStatus.ERROR and result.limit is None
-    return Answer(problem=problem, raised=raised and not problem.startswith(_EXITS))
+    return Answer(problem=_problem(result))
 
 
 def _problem(result: CellResult) -> str:

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from enum import Enum
 from types import ModuleType
 from typing import Any
 
@@ -12,10 +13,18 @@ from agentfly.environments.code.judging.tested_names import TestedNames, is_miss
 from agentfly.environments.code.judging.writing import write_value
 from agentfly.errors import RewardError
 from agentfly.sandbox import PythonSandbox
+from agentfly.sandbox.cell_result import harmless
 from agentfly.types import Seed
 
-UNUSED = "the test uses nothing that the code defines"
-"""Verdict on a test that would pass without any code."""
+
+class Unused(Enum):
+    """Verdict on a test that would pass without any code: no text, since code can raise any."""
+
+    UNUSED = "the test uses nothing that the code defines"
+
+
+Problem = str | Unused | None
+"""Reason why a test failed; None if it passed."""
 
 
 class Examination:
@@ -38,7 +47,7 @@ class Examination:
         self._calls = 0
         self._is_open = False
 
-    async def run_test(self, source: str) -> str | None:
+    async def run_test(self, source: str) -> Problem:
         """Run a test; return why it failed, None if it passed."""
         if not self._is_open:
             await self._open()
@@ -48,7 +57,7 @@ class Examination:
         while event[0] == "called":
             self._calls += 1
             _, target, rest = event
-            answer = await self._candidate.call(reference(target) + rest, keep_objects=True)
+            answer = await self._candidate.call_for_test(reference(target) + rest)
             event = await self._ask(f"examiner.resume({_written(answer, name=target)})")
         if event[0] == "unsendable":
             raise RewardError(
@@ -56,8 +65,9 @@ class Examination:
                 f"{event[1]}"
             )
         if event[0] != "passed":
-            return str(event[1])
-        return None if self._calls > calls_before or await self._reads_code(source) else UNUSED
+            return harmless(str(event[1]))
+        is_used = self._calls > calls_before or await self._reads_code(source)
+        return None if is_used else Unused.UNUSED
 
     async def _reads_code(self, source: str) -> bool:
         """Return whether a test without calls uses results of earlier ones, or a name alone."""
@@ -92,10 +102,18 @@ def _in_sandbox(module: ModuleType) -> str:
 
 
 def _written(answer: Answer, *, name: str) -> str:
-    problem = answer.problem
+    try:
+        return write_value(_event(answer, name=name))
+    except Exception as error:  # noqa: BLE001 - the code has made the value
+        return write_value(("failed", f"TypeError: its result can't be sent: {error!r:.80}"))
+
+
+def _event(answer: Answer, *, name: str) -> tuple[str, Any]:
+    problem, raised = answer.problem, answer.raised
     if problem is None:
-        return write_value(("returned", answer.value))
+        return "returned", answer.value
     if answer.object_name is not None:
-        return write_value(("kept", (answer.object_name, problem)))
-    is_lost = is_missing(problem, name) or OBJECT_PREFIX in problem
-    return write_value(("raised" if answer.raised and not is_lost else "failed", problem))
+        return "kept", (answer.object_name, problem)
+    if raised is None or is_missing(problem, name) or OBJECT_PREFIX in problem:
+        return "failed", problem
+    return "raised", (raised.kind, raised.args, raised.message)

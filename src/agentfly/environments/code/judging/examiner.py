@@ -22,6 +22,7 @@ import queue
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 
@@ -134,8 +135,7 @@ class _Test:
             return _Kept(variable=what[0], problem=what[1], test=self)
         if how == "failed":
             self.fail(what)
-        kind, _, text = what.partition(": ")
-        error = _exception(kind)(text)
+        error = _exception(*what)
         self._raised.append(error)
         if not isinstance(error, (StopIteration, StopAsyncIteration)) and _is_called_by_helper():
             self.note_caught(error)
@@ -287,9 +287,28 @@ def _written(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     return written
 
 
-def _exception(name: str) -> type[Exception]:
-    kind = getattr(builtins, name, RuntimeError)
-    return kind if isinstance(kind, type) and issubclass(kind, Exception) else RuntimeError
+def _exception(name: str, args: tuple[Any, ...], message: str) -> Exception:
+    """Make a built-in exception with these arguments if it then says the message.
+
+    Otherwise the message is its argument.
+    """
+    kind = getattr(builtins, name)
+    for given in (args, (message,)):
+        with suppress(Exception):  # Some take several arguments, of certain types.
+            error: Exception = kind(*given)
+            if str(error) == message:
+                return error
+    return _saying(kind, message)
+
+
+def _saying(kind: type[Exception], message: str) -> Exception:
+    """Make an exception of a class that would not take or not say a message."""
+    own = {"__init__": lambda self, *args: None, "__str__": lambda self: message}
+    try:
+        error: Exception = type(kind.__name__, (kind,), own)(message)
+    except TypeError:  # A group of exceptions, which are not known here.
+        return Exception(message)
+    return error
 
 
 def _said(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentfly.environments.code.judging.candidate import Answer, Candidate
-from agentfly.environments.code.judging.examination import UNUSED, Examination
+from agentfly.environments.code.judging.examination import Examination, Problem, Unused
 from agentfly.environments.code.judging.literal import MAX_CHARACTERS, same
 from agentfly.environments.code.judging.tested_names import TestedNames, with_references
 from agentfly.errors import ConfigError, EnvError, RewardError
@@ -166,11 +166,10 @@ def _tested_names(
         raise RewardError(f"the task's setup fails: it is not Python: {error}") from error
 
 
-def _settled(problems: list[str | None]) -> list[str | None]:
+def _settled(problems: list[Problem]) -> list[str | None]:
     """Let tests that don't use the code, such as `data = [2, 1]`, pass only with ones that do."""
-    if None not in problems:
-        return problems
-    return [None if problem == UNUSED else problem for problem in problems]
+    unused = None if None in problems else Unused.UNUSED.value
+    return [unused if isinstance(problem, Unused) else problem for problem in problems]
 
 
 def _require_cases(cases: Sequence[object]) -> None:
@@ -191,7 +190,7 @@ def _made(sandbox: EnvSpec, stack: AsyncExitStack) -> PythonSandbox:
 
 async def _problem(
     case: Case, candidate: Candidate, examination: Examination, names: TestedNames
-) -> str | None:
+) -> Problem:
     match case:
         case Call():
             return await _call_problem(case, candidate, names.of_call(case.expression))
@@ -201,13 +200,13 @@ async def _problem(
             return _program_problem(case, await candidate.run(case.stdin))
 
 
-async def _call_problem(case: Call, candidate: Candidate, names: set[str]) -> str | None:
+async def _call_problem(case: Call, candidate: Candidate, names: set[str]) -> Problem:
     answer = await candidate.call(with_references(case.expression, names))
     if answer.problem is not None:
         return f"{case.expression}: {answer.problem}"
     if not any(same(answer.value, expected) for expected in case.accepted):
         return f"{case.expression} gave {answer.value!r}"
-    return None if await candidate.defines_any(names) else UNUSED
+    return None if await candidate.defines_any(names) else Unused.UNUSED
 
 
 def _program_problem(case: Program, answer: Answer) -> str | None:
