@@ -190,10 +190,13 @@ async def test_an_exception_says_what_it_said() -> None:
         "raise type('M', (ValueError,), {})('first\\nsecond')": "str(error) == 'first\\nsecond'",
         "{}['x']": "str(error) == repr('x') and error.args == ('x',)",
         "raise type('K', (KeyError,), {'__str__': lambda _: 'new'})": "str(error) == 'new'",
+        "raise type('M', (ValueError,), {'__str__': lambda _: 'new'})": (
+            "(type(error), error.args) == (ValueError, ('new',))"
+        ),
         "open('nothing')": "error.errno == 2 and error.filename == 'nothing'",
         r"b'ab\xff'.decode()": "error.start == 2 and 'invalid start byte' in str(error)",
         "raise StopIteration(3)": "error.value == 3",
-        "raise ValueError(object)": "str(error) == repr(object)",
+        "raise ValueError(object)": "(type(error), error.args) == (ValueError, (repr(object),))",
         "raise ExceptionGroup('many', [ValueError()])": "str(error) == 'many (1 sub-exception)'",
         "raise ValueError(5)": "type(error) is ValueError and error.args == (5,)",
     }
@@ -259,6 +262,12 @@ async def test_a_limit_is_not_an_expected_exception() -> None:
 async def test_an_exit_is_no_value(code: str) -> None:
     cases: list[Case] = [Call(expression="f(1)", accepted=(None,))]
     assert (await judge(code, cases)).problems == ("f(1): SystemExit: 0",)
+
+
+async def test_an_exit_is_no_object_either() -> None:
+    sources = ["assert f(0) == 0", "f(1)", "y = f(1)"]
+    code = "def f(x):\n    if x: raise SystemExit\n    return x"
+    assert passed(await verdict_on(code, *sources), sources) == sources[:1]
 
 
 async def test_code_that_exits_while_it_is_loaded_fails() -> None:
