@@ -1,53 +1,37 @@
-"""What needs no Chromium: lines of pages, addresses, the office, rows of tasks."""
+"""What needs no Chromium: lines of pages, keys, the office, rows of tasks."""
 
 import asyncio
-import json
 import os
 import shutil
 import subprocess
 import sys
-import threading
 from dataclasses import replace
-from ipaddress import IPv4Address
 from pathlib import Path
 from random import Random
-from typing import cast, get_args
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from agentfly.environments import load_environment
-from agentfly.environments.browser.actions import ActionProblem, PageActions
-from agentfly.environments.browser.address import AddressRules, Verdict, complete_url, parse_rules
 from agentfly.environments.browser.builtin import make_browser
-from agentfly.environments.browser.chromium import filter_proxy, page_clock
+from agentfly.environments.browser.chromium import page_clock
 from agentfly.environments.browser.chromium.connection import Params
-from agentfly.environments.browser.chromium.filter_proxy import FilterProxy
 from agentfly.environments.browser.chromium.keyboard import KEY_NAMES, parse_key
-from agentfly.environments.browser.chromium.tab import Tab
 from agentfly.environments.browser.display import Display
 from agentfly.environments.browser.experts.miniwob import EXPERTS
 from agentfly.environments.browser.options import BrowserOptions
 from agentfly.environments.browser.players import expert, pointing_expert
-from agentfly.environments.browser.sites import make_site, own
 from agentfly.environments.browser.sites.miniwob import MiniWobSite, task_names
 from agentfly.environments.browser.sites.office import HOST, OfficeSite
 from agentfly.environments.browser.sites.office_data import TASKS
-from agentfly.environments.browser.sites.own import (
-    Check,
-    CheckedPage,
-    OwnSite,
-    find_check,
-    read_score,
-)
 from agentfly.environments.browser.sites.site import PageRequest
 from agentfly.environments.browser.snapshot import Item, Numbers, Snapshot, read_items
 from agentfly.environments.browser.tasks import held_out_rows, training_rows
 from agentfly.environments.index import INDEX
 from agentfly.environments.player import Scene
-from agentfly.errors import ConfigError, EnvError
-from agentfly.runtime.background import in_background, run_blocking
+from agentfly.errors import ConfigError
 from agentfly.types import Task
 
 ROOT = Path(__file__).parents[3]
@@ -218,120 +202,6 @@ def test_the_title_of_a_page_is_quoted() -> None:
     assert page().header == "Page: http://a.test/"
 
 
-@pytest.mark.parametrize(
-    ("url", "verdict"),
-    [
-        ("http://a.test/x", Verdict.SERVE),
-        ("https://shop.example/x", Verdict.FETCH),
-        ("https://cdn.shop.example/x", Verdict.FETCH),
-        ("http://localhost:3000/", Verdict.FETCH),
-        ("http://localhost:3001/", Verdict.REFUSE),
-        ("http://localhost/", Verdict.REFUSE),
-        ("https://localhost:3000/", Verdict.REFUSE),
-        ("https://shop.example:8443/", Verdict.REFUSE),
-        ("https://shop.example.evil.test/", Verdict.REFUSE),
-        ("https://notshop.example/", Verdict.REFUSE),
-        ("http://a.test@evil.test/", Verdict.REFUSE),
-        ("http://user@a.test/", Verdict.REFUSE),
-        ("file:///etc/passwd", Verdict.REFUSE),
-        ("javascript:alert(1)", Verdict.REFUSE),
-        ("chrome://settings", Verdict.REFUSE),
-        ("http://169.254.169.254/", Verdict.REFUSE),
-        ("http://[::1/", Verdict.REFUSE),
-        ("", Verdict.REFUSE),
-    ],
-)
-def test_only_named_addresses_are_loaded(url: str, verdict: Verdict) -> None:
-    allowed = parse_rules(["*.shop.example", "http://localhost:3000"])
-    rules = AddressRules(served=frozenset({"a.test"}), allowed=allowed)
-    assert rules.verdict(url) is verdict
-
-
-@pytest.mark.parametrize(
-    "rule", ["", "a b", "ftp://a.test", "a.test:x", "*", "*.", "http://", "a.test:0", "[::1"]
-)
-def test_a_rule_that_names_no_host_is_refused(rule: str) -> None:
-    with pytest.raises(ConfigError, match="is no rule for addresses"):
-        parse_rules([rule])
-
-
-def test_addresses_are_completed_as_a_person_means_them() -> None:
-    here = "http://a.test/b/c"
-    given_urls = ["d", "/d", "?x=1", "b.test/d", "http://c.test", "about:blank", "b.test:80/x"]
-    assert [complete_url(one, here) for one in given_urls] == [
-        "http://a.test/b/d",
-        "http://a.test/d",
-        "http://a.test/b/c?x=1",
-        "http://b.test/d",
-        "http://c.test",
-        "about:blank",
-        "http://b.test:80/x",
-    ]
-
-
-async def test_an_address_that_can_not_be_read_is_said_to_the_model() -> None:
-    site = OwnSite({"start": "http://a.test/", "instruction": "", "check": "1"}, ())
-    actions = PageActions(cast("Tab", None), None, site)  # Nothing is opened.
-    for url in ("//[", "//[::1/x", "//a\u2100b"):
-        with pytest.raises(ActionProblem, match="This is no valid address: '//"):
-            await actions.open(url)
-
-
-async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer a request with its first line."""
-    head = await reader.readuntil(b"\r\n\r\n")
-    writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + head.split(b"\r\n")[0])
-    writer.close()
-
-
-async def test_the_proxy_connects_only_where_it_may() -> None:
-    async with await asyncio.start_server(_echo, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        rules = AddressRules(allowed=parse_rules([f"127.0.0.1:{port}"]))
-        async with FilterProxy(rules) as proxy:
-            said = await _ask(proxy, f"GET http://127.0.0.1:{port}/a?b HTTP/1.1")
-            assert said.endswith(b"GET /a?b HTTP/1.1")
-            for refused in (
-                f"GET http://127.0.0.1:{port + 1}/ HTTP/1.1",
-                f"GET http://localhost:{port}/ HTTP/1.1",
-                "CONNECT example.test:443 HTTP/1.1",
-                "nonsense",
-            ):
-                assert b"403" in await _ask(proxy, refused)
-
-
-async def test_only_a_host_that_is_named_itself_may_be_in_a_local_network(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def resolve_to_loopback(*_: object) -> list[IPv4Address]:
-        return [IPv4Address("127.0.0.1")]
-
-    monkeypatch.setattr(filter_proxy, "resolve_host", resolve_to_loopback)
-    async with await asyncio.start_server(_echo, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        domain = f"*.shop.example:{port}"
-        for allow, host, status in (
-            ([domain], "shop.example", b"403"),
-            ([domain], "cdn.shop.example", b"403"),
-            ([domain, "shop.example"], "shop.example", b"403"),  # The rule names another port.
-            ([domain, f"cdn.shop.example:{port}"], "cdn.shop.example", b"200"),
-            ([f"shop.example:{port}"], "shop.example", b"200"),
-        ):
-            async with FilterProxy(AddressRules(allowed=parse_rules(allow))) as proxy:
-                said = await _ask(proxy, f"GET http://{host}:{port}/ HTTP/1.1")
-            assert said.startswith(b"HTTP/1.1 " + status), (allow, host)
-
-
-async def _ask(proxy: FilterProxy, line: str) -> bytes:
-    reader, writer = await asyncio.open_connection(
-        "127.0.0.1", int(proxy.address.rpartition(":")[2])
-    )
-    writer.write(f"{line}\r\nHost: x\r\n\r\n".encode())
-    said = await reader.read()
-    writer.close()
-    return said
-
-
 def test_every_named_key_is_found_by_any_spelling() -> None:
     for name in KEY_NAMES:
         for spelled in (name, name.lower(), f"Shift+{name}"):
@@ -400,118 +270,6 @@ def test_miniwob_serves_its_own_files_only() -> None:
     assert b"<html" in site.respond(PageRequest(url=site.start)).body
     for path in ("/../__init__.py", "/miniwob/none.html", "/%2e%2e/environment.py", "/"):
         assert site.respond(PageRequest(url=f"http://miniwob.test{path}")).status == 404
-
-
-NO_STARTS = (
-    "file:///etc",
-    "http://[::1/",
-    "http://user:secret@localhost:3000/",
-    "http://@localhost:3000/",
-    "http://localhost:0/",
-    "http://localhost:99999/",
-    "http://*.example.com/",
-)
-
-
-def test_rows_of_your_own_are_checked_before_a_browser_starts(tmp_path: Path) -> None:
-    file = tmp_path / "rows.jsonl"
-    row = {"start": "http://localhost:3000/", "instruction": "Do it.", "check": "true"}
-    file.write_text(json.dumps(row))
-    (found,) = training_rows(BrowserOptions(site="own", rows=file))
-    site = make_site(found, BrowserOptions(site="own", allow=("cdn.example",)))
-    assert site.rules.verdict("http://cdn.example/x.js") is Verdict.FETCH
-    assert site.rules.verdict("http://localhost:3000/cart") is Verdict.FETCH
-    for bad in (
-        *({**row, "check": check} for check in (None, "", " \n")),
-        *({**row, "start": start} for start in NO_STARTS),
-        {"instruction": ""},
-    ):
-        file.write_text(json.dumps(bad))
-        with pytest.raises(ConfigError):
-            training_rows(BrowserOptions(site="own", rows=file))
-    with pytest.raises(ConfigError, match="needs a file of tasks"):
-        training_rows(BrowserOptions(site="own"))
-    with pytest.raises(EnvError, match="a number from 0 to 1"):
-        read_score(7, "http://a.test")
-
-
-class FakePage:
-    """A page without a browser, in which no script can be compiled."""
-
-    url = "http://a.test/"
-
-    async def evaluate(self, expression: str) -> object:
-        raise AssertionError(expression)
-
-    async def syntax_error(self, expression: str) -> str | None:
-        return f"SyntaxError in {expression}"
-
-    async def text(self) -> str:
-        return "Hello"
-
-
-def own_site(check: Check | None) -> OwnSite:
-    return OwnSite({"start": "http://a.test/", "instruction": "", "check": "a b"}, (), check)
-
-
-async def _seven() -> int:
-    return 7
-
-
-def test_a_check_that_waits_delays_no_other_chain() -> None:
-    released = threading.Event()
-
-    def wait(page: CheckedPage) -> float:
-        return float(page.text == "Hello" and released.wait(60))
-
-    checking = in_background(own_site(wait).check(FakePage()))
-    try:
-        assert in_background(_seven()).result(timeout=20) == 7
-        assert not checking.done()
-    finally:
-        released.set()
-    assert checking.result().reward == 1.0
-
-
-def test_a_check_that_never_returns_fails_its_chain(monkeypatch: pytest.MonkeyPatch) -> None:
-    released = threading.Event()
-
-    def never(page: CheckedPage) -> float:
-        return float(released.wait(60))
-
-    monkeypatch.setattr(own, "CHECK_SECONDS", 0.25)
-    try:
-        with pytest.raises(EnvError, match=r"test_browser_offline:.*never .*within 0\.25 s"):
-            run_blocking(own_site(never).check(FakePage()))
-        assert run_blocking(_seven()) == 7
-    finally:
-        released.set()
-
-
-@pytest.mark.parametrize(
-    "error", [KeyError("boom"), SystemExit(3), KeyboardInterrupt(), ConfigError("wrong")]
-)
-def test_a_check_that_raises_fails_its_chain(error: BaseException) -> None:
-    def fail(page: CheckedPage) -> float:
-        raise error
-
-    named = f"test_browser_offline:.*fail .*{type(error).__name__}|failed: wrong"
-    with pytest.raises(EnvError, match=named):
-        run_blocking(own_site(fail).check(FakePage()))
-    assert run_blocking(_seven()) == 7
-
-
-def test_a_check_in_python_is_a_plain_function() -> None:
-    checks = "tests.environments.browser.own_checks"
-    find_check(f"{checks}:cart_has_wanted")
-    with pytest.raises(ConfigError, match="must name a plain function"):
-        find_check(f"{checks}:cart_later")
-
-
-async def test_a_check_that_is_no_javascript_is_a_mistake_in_its_row() -> None:
-    with pytest.raises(ConfigError, match=r"'a b' of http://a.test/ is no JavaScript: SyntaxError"):
-        await own_site(None).begin(FakePage())
-    assert await own_site(lambda _: 1.0).begin(FakePage()) == ""
 
 
 def test_without_chromium_the_way_to_install_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,8 @@ class OwnSite:
         self.rules = AddressRules(allowed=(rule_of(self.start), *parse_rules(allow)))
         self._row = row
         self._check = check
+        # In a block of its own a check may declare names each time that it is evaluated.
+        self._script = f"{{\n{row.get('check')}\n}}"
 
     def respond(self, request: PageRequest) -> PageResponse:
         """Never called: no host is served."""
@@ -59,8 +61,8 @@ class OwnSite:
 
     async def begin(self, page: PageView) -> str:
         """Return the instruction; ConfigError for a check in JavaScript that can't be compiled."""
-        check = self._row.get("check")
-        if self._check is None and (problem := await page.syntax_error(str(check))):
+        if self._check is None and (problem := await page.syntax_error(self._script)):
+            check = self._row.get("check")
             raise ConfigError(f"the check {check!r} of {self.start} is no JavaScript: {problem}")
         return str(self._row["instruction"])
 
@@ -74,7 +76,7 @@ class OwnSite:
             shown = CheckedPage(url=page.url, text=await page.text(), task=self._row)
             return await call_check(self._check, shown)
         try:
-            return await page.evaluate(str(self._row["check"]))
+            return await page.evaluate(self._script)
         except ScriptError:
             return 0.0  # A check may use what is only on some pages.
 

@@ -1,0 +1,132 @@
+"""Sites of users' own, without Chromium: their rows and their checks."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from agentfly.environments.browser.address import Verdict
+from agentfly.environments.browser.options import BrowserOptions
+from agentfly.environments.browser.sites import make_site, own
+from agentfly.environments.browser.sites.own import (
+    Check,
+    CheckedPage,
+    OwnSite,
+    find_check,
+    read_score,
+)
+from agentfly.environments.browser.tasks import training_rows
+from agentfly.errors import ConfigError, EnvError
+from agentfly.runtime.background import in_background, run_blocking
+
+NO_STARTS = (
+    "file:///etc",
+    "http://[::1/",
+    "http://user:secret@localhost:3000/",
+    "http://@localhost:3000/",
+    "http://localhost:0/",
+    "http://localhost:99999/",
+    "http://*.example.com/",
+)
+
+
+def test_rows_of_your_own_are_checked_before_a_browser_starts(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    row = {"start": "http://localhost:3000/", "instruction": "Do it.", "check": "true"}
+    file.write_text(json.dumps(row))
+    (found,) = training_rows(BrowserOptions(site="own", rows=file))
+    site = make_site(found, BrowserOptions(site="own", allow=("cdn.example",)))
+    assert site.rules.verdict("http://cdn.example/x.js") is Verdict.FETCH
+    assert site.rules.verdict("http://localhost:3000/cart") is Verdict.FETCH
+    for bad in (
+        *({**row, "check": check} for check in (None, "", " \n")),
+        *({**row, "start": start} for start in NO_STARTS),
+        {"instruction": ""},
+    ):
+        file.write_text(json.dumps(bad))
+        with pytest.raises(ConfigError):
+            training_rows(BrowserOptions(site="own", rows=file))
+    with pytest.raises(ConfigError, match="needs a file of tasks"):
+        training_rows(BrowserOptions(site="own"))
+    with pytest.raises(EnvError, match="a number from 0 to 1"):
+        read_score(7, "http://a.test")
+
+
+class FakePage:
+    """A page without a browser, in which no script can be compiled."""
+
+    url = "http://a.test/"
+
+    async def evaluate(self, expression: str) -> object:
+        raise AssertionError(expression)
+
+    async def syntax_error(self, expression: str) -> str | None:
+        return f"SyntaxError in {expression}"
+
+    async def text(self) -> str:
+        return "Hello"
+
+
+def own_site(check: Check | None) -> OwnSite:
+    return OwnSite({"start": "http://a.test/", "instruction": "", "check": "a b"}, (), check)
+
+
+async def _seven() -> int:
+    return 7
+
+
+def test_a_check_that_waits_delays_no_other_chain() -> None:
+    released = threading.Event()
+
+    def wait(page: CheckedPage) -> float:
+        return float(page.text == "Hello" and released.wait(60))
+
+    checking = in_background(own_site(wait).check(FakePage()))
+    try:
+        assert in_background(_seven()).result(timeout=20) == 7
+        assert not checking.done()
+    finally:
+        released.set()
+    assert checking.result().reward == 1.0
+
+
+def test_a_check_that_never_returns_fails_its_chain(monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+
+    def never(page: CheckedPage) -> float:
+        return float(released.wait(60))
+
+    monkeypatch.setattr(own, "CHECK_SECONDS", 0.25)
+    try:
+        with pytest.raises(EnvError, match=r"test_browser_own_site:.*never .*within 0\.25 s"):
+            run_blocking(own_site(never).check(FakePage()))
+        assert run_blocking(_seven()) == 7
+    finally:
+        released.set()
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("boom"), SystemExit(3), KeyboardInterrupt(), ConfigError("wrong")]
+)
+def test_a_check_that_raises_fails_its_chain(error: BaseException) -> None:
+    def fail(page: CheckedPage) -> float:
+        raise error
+
+    named = f"test_browser_own_site:.*fail .*{type(error).__name__}|failed: wrong"
+    with pytest.raises(EnvError, match=named):
+        run_blocking(own_site(fail).check(FakePage()))
+    assert run_blocking(_seven()) == 7
+
+
+def test_a_check_in_python_is_a_plain_function() -> None:
+    checks = "tests.environments.browser.own_checks"
+    find_check(f"{checks}:cart_has_wanted")
+    with pytest.raises(ConfigError, match="must name a plain function"):
+        find_check(f"{checks}:cart_later")
+
+
+async def test_a_check_that_is_no_javascript_is_a_mistake_in_its_row() -> None:
+    with pytest.raises(ConfigError, match=r"'a b' of http://a.test/ is no JavaScript: SyntaxError"):
+        await own_site(None).begin(FakePage())
+    assert await own_site(lambda _: 1.0).begin(FakePage()) == ""
