@@ -53,7 +53,7 @@ DEFAULT_DEMONSTRATIONS = {"expert": 400}
 DEMONSTRATIONS = {
     "alfworld": {"expert": 8000, "random": 2000},
     "browser": {"expert": 60},
-    "scienceworld": {"expert": 48, "random": 16},
+    "scienceworld": {"expert": 150},
     "search": {"expert": 480},
     "webshop": {"expert": 96},
 }
