@@ -4,6 +4,7 @@ import asyncio
 import math
 import threading
 from collections.abc import Generator
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -13,7 +14,8 @@ from agentfly.agents.demonstrate import demonstrate
 from agentfly.agents.kind import KINDS
 from agentfly.agents.source_parts import SourceParts
 from agentfly.environments import PlayerModel, Say, Scene, call
-from agentfly.types import SamplingParams, StopReason
+from agentfly.errors import ConfigError
+from agentfly.types import EnvSpec, SamplingParams, StopReason
 
 
 @tool
@@ -82,6 +84,21 @@ async def test_a_player_that_stops_too_early_fails_its_chain_and_says_so() -> No
     assert chain.stop is StopReason.ENGINE_FAILED
     assert "nothing left to do after 1 turns" in str(chain.error)
     assert chain.reward is None
+
+
+async def test_a_mistake_in_a_task_comes_out_as_itself() -> None:
+    class Picky:
+        def reset(self, task: Task, seed: int) -> None:
+            if task.fields["number"] == 5:
+                raise ConfigError("there is no 5")
+
+        def wait(self) -> str:
+            """Wait."""
+            return ""
+
+    parts = replace(source_parts(), environment=EnvSpec(Picky))
+    with pytest.raises(ConfigError, match="there is no 5"):
+        await demonstrate(parts, twice, [row(number) for number in range(8)])
 
 
 async def test_the_scene_is_the_last_thing_said_and_seeds_repeat() -> None:

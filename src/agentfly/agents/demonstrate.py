@@ -10,6 +10,7 @@ from agentfly.chat.formats import CallFormat
 from agentfly.environments import Player, PlayerModel
 from agentfly.resources import EnvironmentManager
 from agentfly.rollout import Limits
+from agentfly.runtime.ordered import one_error
 from agentfly.types import Seed, Task, Trajectory
 
 
@@ -23,6 +24,8 @@ async def demonstrate(
     on_trajectory: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
     """Run the player once on each task, through the same loop as any model.
+
+    The first mistake in a task, such as a row that its site can't use, ends the others, too.
 
     Such chains have no token ids: `agentfly sft` tokenizes them with `data.retokenize`.
 
@@ -46,8 +49,9 @@ async def demonstrate(
                 on_trajectory(trajectory)
             return trajectory
 
-        async with asyncio.TaskGroup() as group:
-            attempts = [group.create_task(attempt(task)) for task in tasks]
+        with one_error():
+            async with asyncio.TaskGroup() as group:
+                attempts = [group.create_task(attempt(task)) for task in tasks]
     return [attempt.result() for attempt in attempts]
 
 

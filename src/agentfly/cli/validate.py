@@ -261,17 +261,9 @@ def _play(
     attempts = demonstrate(parts, gold, tasks, max_concurrent=concurrent, on_trajectory=keep)
     try:
         asyncio.run(attempts)
-    except ExceptionGroup as group:
-        mistakes, others = group.split(ConfigError)
-        if mistakes is None or others is not None:
-            raise
-        return ConfigError(str(_first_of(mistakes)))
+    except ConfigError as error:
+        return error
     return None
-
-
-def _first_of(group: ExceptionGroup[ConfigError]) -> ConfigError:
-    first = group.exceptions[0]
-    return _first_of(first) if isinstance(first, ExceptionGroup) else first
 
 
 def _print_failures(bad: Sequence[Trajectory]) -> None:
