@@ -1,4 +1,21 @@
-"""Names that tests take from the code under test, built-in ones included."""
+"""Names that tests take from the code under test, built-in ones included.
+
+The terms, by a task whose entry point is `f` and whose code defines `f` and `g`:
+
+    import math                         # The setup.
+    def f(x): ...
+    data = [2, 3]                       # The tests.
+    total = f(data)
+    assert g(total) == math.prod(data)
+
+- assigned names: all that a program assigns, imports or defines: `math`, `f`, `x`, `data`, `total`
+- top-level names: those assigned outside of functions, so all of these but `x`
+- undefined names: read by a program, and not among its top-level names: `g`
+- entry points: names that the task gives to the code, even if the setup outlines them: `f`
+- defined by the code: the top-level names of the code: `f`, `g`
+- defined by the tests: top-level names of setup and tests, without values got from the code:
+  `math`, `data`
+"""
 
 import ast
 import builtins
@@ -19,85 +36,93 @@ _MODULE = "solution"
 
 
 class TestedNames:
-    """Names of the code under test, as far as a task's setup and tests tell."""
+    """Names of the code under test that a task's setup and tests use."""
 
     def __init__(
         self, *, code: str, setup: str, sources: Iterable[str], entry_point: str | None
     ) -> None:
-        self._written = written = _written_names(code)
-        meant = frozenset([entry_point] if entry_point else [])
+        self._defined_by_code = _names_defined_by_code(code)
+        self._entry_points = frozenset([entry_point] if entry_point else [])
         programs = "\n".join([setup, *sources])
-        self._meant = meant
-        self._own_of_checks = own_names(programs, meant, written=written)
+        self._defined_by_tests = names_defined_by_tests(
+            programs, self._entry_points, defined_by_code=self._defined_by_code
+        )
         # A call is evaluated beside the code, which may fill an outline of the setup.
-        filled = meant | _outlines(setup) & written
-        self._own_of_calls = own_names(setup, filled, written=written)
-        self.forwarded = frozenset(free_names(programs)) | meant
+        filled = self._entry_points | _outlines(setup) & self._defined_by_code
+        self._defined_by_setup = names_defined_by_tests(
+            setup, filled, defined_by_code=self._defined_by_code
+        )
+        undefined = _undefined_names(ast.parse(programs)) - _BUILTINS
+        self.forwarded = self._entry_points | undefined
         """Names whose calls test programs forward to the code, in all of them."""
 
     def of_check(self, source: str) -> set[str]:
-        """Return the names by which a test program means the code, or values it got from it."""
-        return self._of(source, self._own_of_checks)
+        """Return the names of the code in a test program, and of values that it got from it."""
+        return self._of(source, self._defined_by_tests)
 
     def of_call(self, expression: str) -> set[str]:
-        """Return the names by which an expression means the code."""
-        return self._of(expression, self._own_of_calls)
+        """Return the names of the code in an expression."""
+        return self._of(expression, self._defined_by_setup)
 
-    def _of(self, source: str, own: frozenset[str]) -> set[str]:
-        if "*" in own:
-            own |= _open_names(ast.parse(source)) - _BUILTINS - self._written - self._meant
-        return names_of_code(source, own=own, meant=self._meant)
+    def _of(self, source: str, defined_by_tests: frozenset[str]) -> set[str]:
+        if "*" in defined_by_tests:
+            undefined = _undefined_names(ast.parse(source)) - _BUILTINS
+            defined_by_tests |= undefined - self._defined_by_code - self._entry_points
+        return names_of_code(
+            source, defined_by_tests=defined_by_tests, entry_points=self._entry_points
+        )
 
     def builtins_of_check(self, source: str) -> set[str]:
         """Return the built-in names that are the code's in one test program only."""
-        found = (self.of_check(source) & _BUILTINS) - self._meant
-        return found & self._written if _is_preparation(source) else found
+        found = (self.of_check(source) & _BUILTINS) - self._entry_points
+        return found & self._defined_by_code if _is_preparation(source) else found
 
 
-def free_names(source: str) -> set[str]:
-    r"""Return the names that a program uses but does not define, without built-in ones.
-
-    >>> free_names("import math\nfor n in (1, 2): assert f(n) == math.sqrt(n)")
-    {'f'}
-    """
-    return _open_names(ast.parse(source)) - _BUILTINS
-
-
-def own_names(
-    program: str, meant: frozenset[str] = frozenset(), *, written: frozenset[str] = frozenset()
+def names_defined_by_tests(
+    program: str,
+    entry_points: frozenset[str] = frozenset(),
+    *,
+    defined_by_code: frozenset[str] = frozenset(),
 ) -> frozenset[str]:
     r"""Return the names that setup and tests define without using the code.
 
-    `meant` are the code's names though the setup defines them. After `from m import *`, a name
-    that is nowhere defined is the code's only if the code has `written` it.
+    After `from m import *`, an undefined name is the code's only if the code defines it.
 
-    >>> sorted(own_names("import math\nx = [2]\ny = f(x)\nz = y"))
+    >>> sorted(names_defined_by_tests("import math\nx = [2]\ny = f(x)\nz = y"))
     ['math', 'x']
     """
     tree = ast.parse(program)
-    free = _open_names(tree) - _BUILTINS
-    of_code = set(meant) | (free & written if "*" in _bound_names(tree) else free)
-    own = set[str]()
+    undefined = _undefined_names(tree) - _BUILTINS
+    imports_all = "*" in _top_level_names(tree)
+    of_code = entry_points | (undefined & defined_by_code if imports_all else undefined)
+    of_tests = set[str]()
     for statement in tree.body:
-        (of_code if _used_names(statement) & of_code else own).update(_bound_names(statement))
-    return frozenset(own - of_code)
+        names = _top_level_names(statement)
+        if _used_names(statement) & of_code:
+            of_code |= names
+        else:
+            of_tests |= names
+    return frozenset(of_tests - of_code)
 
 
 def names_of_code(
-    source: str, *, own: frozenset[str] = frozenset(), meant: frozenset[str] = frozenset()
+    source: str,
+    *,
+    defined_by_tests: frozenset[str] = frozenset(),
+    entry_points: frozenset[str] = frozenset(),
 ) -> set[str]:
-    """Return the names by which a test means the code.
+    """Return the names of the code in a test.
 
-    Beside other names that are not the tests' `own`, built-in names are Python's. A test without
-    any can only mean functions of the code that are named like built-in ones: Python's own need
-    no test.
+    Beside other names that the tests don't define, built-in names are Python's. In a test without
+    any, they can only be functions of the code that are named like built-in ones: Python's own
+    need no test.
 
     >>> names_of_code("assert sum(f(3)) == 6"), names_of_code("assert sum(10, 15) == 6")
     ({'f'}, {'sum'})
     """
     tree = ast.parse(source)
-    names = _open_names(tree) - own
-    return names - _BUILTINS | names & meant or _judged_builtins(tree, names)
+    names = _undefined_names(tree) - defined_by_tests
+    return names - _BUILTINS | names & entry_points or _judged_builtins(tree, names)
 
 
 def _judged_builtins(tree: ast.AST, names: set[str]) -> set[str]:
@@ -167,10 +192,10 @@ def _calls(*trees: ast.AST) -> list[_NamedCall]:
     ]
 
 
-def _written_names(code: str) -> frozenset[str]:
+def _names_defined_by_code(code: str) -> frozenset[str]:
     """Return the names that the code defines; none if it is not Python."""
     try:
-        return frozenset(_bound_names(ast.parse(code)))
+        return frozenset(_top_level_names(ast.parse(code)))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return frozenset()
 
@@ -186,26 +211,31 @@ def _is_preparation(source: str) -> bool:
     return all(isinstance(statement, kinds) for statement in ast.parse(source).body)
 
 
-def _open_names(tree: ast.Module) -> set[str]:
-    """Return the names that a program uses but does not define."""
+def _undefined_names(tree: ast.Module) -> set[str]:
+    r"""Return the names that a program uses but does not define, built-in ones included.
+
+    >>> source = "import math\nfor n in (1, 2): assert f(n) == abs(math.sqrt(n))"
+    >>> sorted(_undefined_names(ast.parse(source)))
+    ['abs', 'f']
+    """
     used = {name for statement in tree.body for name in _used_names(statement)}
-    return used - _bound_names(tree)
+    return used - _top_level_names(tree)
 
 
 def _used_names(statement: ast.stmt) -> set[str]:
     """Return the names that a statement reads, without variables of functions within it."""
     nodes = list(ast.walk(statement))
     read = {node.id for node in nodes if isinstance(node, ast.Name) and _is_read(node)}
-    return read - (_made_names(nodes) - _bound_names(statement))
+    return read - (_assigned_names(nodes) - _top_level_names(statement))
 
 
 def _is_read(node: ast.Name) -> bool:
     return isinstance(node.ctx, ast.Load)
 
 
-def _bound_names(tree: ast.AST) -> set[str]:
-    """Return the names that a program defines at its top level; `*` for all of a module."""
-    return _made_names(_outer_nodes(tree))
+def _top_level_names(tree: ast.AST) -> set[str]:
+    """Return the names assigned at a program's top level; `*` for all of a module."""
+    return _assigned_names(_outer_nodes(tree))
 
 
 def _outer_nodes(tree: ast.AST) -> Iterator[ast.AST]:
@@ -218,16 +248,17 @@ def _outer_nodes(tree: ast.AST) -> Iterator[ast.AST]:
             waiting += ast.iter_child_nodes(node)
 
 
-def _made_names(nodes: Iterable[ast.AST]) -> set[str]:
-    made = set[str]()
+def _assigned_names(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the names that nodes assign, import or define."""
+    assigned = set[str]()
     for node in nodes:
         match node:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                made.add(name)
+                assigned.add(name)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                made.add(name)
+                assigned.add(name)
             case ast.ClassDef(name=name) | ast.ExceptHandler(name=str(name)):
-                made.add(name)
+                assigned.add(name)
             case ast.alias(name=name, asname=other):
-                made.add(other or name.partition(".")[0])
-    return made
+                assigned.add(other or name.partition(".")[0])
+    return assigned
