@@ -1,8 +1,12 @@
 """Hidden tests, each form of them, against code in real sandboxes."""
 
 import asyncio
+import inspect
 import os
+import re
 import sys
+from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import pytest
@@ -16,6 +20,9 @@ from agentfly.environments.code.judging import (
     Check,
     Program,
     Verdict,
+    candidate,
+    examination,
+    examiner,
     judge,
     read_cases,
 )
@@ -324,6 +331,56 @@ async def test_a_task_that_can_not_be_judged_is_no_zero(
 ) -> None:
     with pytest.raises(RewardError, match=words):
         await judge(SQUARE, [Check(source=source)], setup=setup)
+
+
+def module_in(folder: Path, source: str) -> ModuleType:
+    """Return a module that is not executed, only read."""
+    path = folder / "written.py"
+    path.write_text(source)
+    module = ModuleType("written")
+    module.__file__ = str(path)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("part", "case"),
+    [
+        ("REPORTER", Call(expression="f(1)", accepted=(1,))),
+        ("_OPEN_INPUT", Program(stdin="", stdout="")),
+        ("writing", Check(source="assert f(1) == 1")),
+        ("examiner", Check(source="assert f(1) == 1")),
+    ],
+)
+async def test_a_failure_of_the_judge_is_not_blamed_on_the_task(
+    part: str, case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if hasattr(candidate, part):
+        monkeypatch.setattr(candidate, part, "1 / 0")
+    else:
+        monkeypatch.setattr(examination, part, module_in(tmp_path, "1 / 0"))
+    with pytest.raises(RewardError, match=r"^the judge's own code fails:(.|\n)*ZeroDivisionError"):
+        await judge(SQUARE, [case])
+
+
+async def test_the_judge_may_import_its_own_parts_on_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = inspect.getsource(examiner)
+    names = "Remote, UnsendableError, is_too_large, write_value"
+    line = f"from agentfly.environments.code.judging.writing import {names}\n"
+    source, changes = re.subn(r"^from agentfly[^)]*\)\n", line, source, flags=re.MULTILINE)
+    assert changes == 1
+    monkeypatch.setattr(examination, "examiner", module_in(tmp_path, source))
+    assert passed(await judge(SQUARE, [Check(source="assert f(3) == 9")])) == [True]
+
+
+@pytest.mark.parametrize("line", ["import agentfly.errors", "def g(): from agentfly import Agent"])
+async def test_the_judge_may_import_nothing_that_sandboxes_lack(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(examination, "writing", module_in(tmp_path, line))
+    with pytest.raises(AssertionError, match="runs where agentfly can't be imported"):
+        await judge(SQUARE, [Check(source="assert f(1) == 1")])
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,8 @@ os.unlink({INPUT_FILE!r})
 sys.stdin = open(0, encoding="utf-8", closefd=False)
 del os, sys
 """
+TASK_SETUP = "the task's setup"
+JUDGE_CODE = "the judge's own code"
 _SEED = Seed(0)
 """A fixed seed: the same code gets the same verdict."""
 
@@ -141,7 +143,7 @@ class Candidate:
             await self._sandbox.write_file(INPUT_FILE, stdin)
         except ToolError as error:
             raise RewardError(f"the input of a test can't be given to the code: {error}") from error
-        await self._prepare(_OPEN_INPUT)
+        await prepare(self._sandbox, _OPEN_INPUT, JUDGE_CODE)
         result = await self._sandbox.run(self._code)
         # The exit code of a program is ignored.
         exited = result.error is None and result.exit_code is not None
@@ -150,23 +152,25 @@ class Candidate:
     async def _define(self) -> Answer | None:
         """Load the code; return an answer with the problem if that fails."""
         await self._sandbox.reset(None, _SEED)
-        await self._prepare(_AS_MODULE + REPORTER)
-        await self._prepare(self._setup)
+        await prepare(self._sandbox, _AS_MODULE + REPORTER, JUDGE_CODE)
+        await prepare(self._sandbox, self._setup, TASK_SETUP)
         if self._entry_point is not None:  # An outline in the setup is not the code's.
-            await self._prepare(f"globals().pop({self._entry_point!r}, None)")
+            forget = f"globals().pop({self._entry_point!r}, None)"
+            await prepare(self._sandbox, forget, TASK_SETUP)  # Only a setup can make this fail.
         result = await self._sandbox.run(self._code)
         if result.ok and result.exit_code is None:
             return None
         return Answer(problem=_problem(result))
 
-    async def _prepare(self, source: str) -> None:
-        """Run setup that is not part of the code."""
-        result = await self._sandbox.run(source)
-        if not result.ok:
-            raise RewardError(f"the task's setup fails: {result.error or result.note}")
-
     def _is_late(self) -> bool:
         return asyncio.get_running_loop().time() >= self._end
+
+
+async def prepare(sandbox: PythonSandbox, source: str, what: str) -> None:
+    """Run a program that is not part of the code; raise RewardError, "`what` fails", if it does."""
+    result = await sandbox.run(source)
+    if not result.ok:
+        raise RewardError(f"{what} fails: {result.error or result.note}")
 
 
 _LATE = Answer(problem="TimeoutError: the time for all tests together is up")

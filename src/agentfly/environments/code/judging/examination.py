@@ -1,13 +1,21 @@
 """Run test programs in their own sandbox, and forward their calls to the code."""
 
+import ast
 import inspect
-import re
 from enum import Enum
+from functools import cache
 from types import ModuleType
 from typing import Any
 
 from agentfly.environments.code.judging import examiner, writing
-from agentfly.environments.code.judging.candidate import OBJECT_PREFIX, Answer, Candidate
+from agentfly.environments.code.judging.candidate import (
+    JUDGE_CODE,
+    OBJECT_PREFIX,
+    TASK_SETUP,
+    Answer,
+    Candidate,
+    prepare,
+)
 from agentfly.environments.code.judging.literal import NotPlainError, read_value
 from agentfly.environments.code.judging.tested_names import TestedNames, is_missing, reference
 from agentfly.environments.code.judging.writing import write_value
@@ -78,10 +86,9 @@ class Examination:
 
     async def _open(self) -> None:
         await self._sandbox.reset(None, Seed(0))
-        for source in (_in_sandbox(writing), _in_sandbox(examiner), self._opening):
-            result = await self._sandbox.run(source)
-            if not result.ok:
-                raise RewardError(f"the task's setup fails: {result.error or result.note}")
+        for module in (writing, examiner):
+            await prepare(self._sandbox, _in_sandbox(module), JUDGE_CODE)
+        await prepare(self._sandbox, self._opening, TASK_SETUP)
         self._is_open = True
 
     async def _ask(self, expression: str) -> Any:
@@ -96,9 +103,17 @@ class Examination:
         return "failed", problem
 
 
+@cache
 def _in_sandbox(module: ModuleType) -> str:
     """Return a module's source without its import of the other one, which runs before it."""
-    return re.sub(r"^from agentfly[^)]*\)\n", "", inspect.getsource(module), flags=re.MULTILINE)
+    source = inspect.getsource(module)
+    lines = source.split("\n")
+    for node in reversed(ast.parse(source).body):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("agentfly."):
+            del lines[node.lineno - 1 : node.end_lineno]
+    kept = "\n".join(lines)
+    assert "agentfly" not in kept, f"{module.__name__} runs where agentfly can't be imported"
+    return kept
 
 
 def _written(answer: Answer, *, name: str) -> str:
