@@ -92,6 +92,17 @@ async def test_the_expert_compares_prices_up_to_the_one_that_it_opens(aligned_pr
     assert verdicts == {"yes", "no"}
 
 
+async def test_prices_are_compared_beside_the_calls_of_tools() -> None:
+    kit = kit_of(level="easy", actions="tools")
+    (row,) = some(kit.eval_tasks, 1)
+    trajectory = await play(kit, to_player(play_expert, "tools", compares=True), row)
+    search, opened, *_ = (turn.message for turn in trajectory.turns)
+    assert (search.content, search.tool_calls[0].name) == ("", "search")
+    assert re.fullmatch(r"(\w+ \d+ / \d+: [\d ,]+ (yes|no)\n?)+(?<!\n)", opened.content)
+    assert opened.tool_calls[0].name == "click"
+    assert trajectory.reward == 1.0
+
+
 @pytest.mark.parametrize("observation", ["compact", "text", "rich"])
 def test_aligned_prices_have_leading_zeros_everywhere(observation: str) -> None:
     shop = WebShop(level="easy", observation=observation, aligned_prices=True)

@@ -8,7 +8,7 @@ turns it into calls of tools or plain text.
 import math
 import re
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentfly.environments.player import Player, Say, Scene, call
 from agentfly.environments.webshop.goal import Goal
@@ -188,7 +188,7 @@ def to_player(play: ActionPlayer, actions: str, *, compares: bool = False) -> Pl
             said = say(action)
             if compares:
                 lines = compare_prices(action, read_results(observation), limit)
-                said = Say("\n".join([*lines, said.words]))
+                said = replace(said, words="\n".join([*lines, said.words]).strip())
             observation = yield said
             try:
                 action = playing.send(observation)
