@@ -12,7 +12,7 @@ easy = AlfworldOptions(size="small", task_types=("pick_and_place_simple",), show
 kit = ALFWORLD.make(easy)
 row = next(iter(kit.tasks()))
 
-# The ready-made environment, played by its expert, which sees what a model sees.
+# The built-in environment, played by its expert, which sees what a model sees.
 expert = PlayerModel(player=kit.expert, task=Task.from_row(row), random=Random(0))
 agent = Agent(expert, tools=kit.tools, reward=kit.reward, environment=kit.environment)
 (trajectory,) = agent.run_sync([row]).trajectories
