@@ -77,7 +77,7 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_what_is_ready_made_is_found_by_its_name() -> None:
+def test_what_is_built_in_is_found_by_its_name() -> None:
     assert find_tools("calculator") == (calculator,)
     for name in ("exact_match", "math_equivalence", "numeric_match", "qa_exact_match", "qa_f1"):
         assert find_reward(name).name == name

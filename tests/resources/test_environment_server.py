@@ -174,7 +174,7 @@ async def test_an_operator_can_not_hand_out_what_decides_over_the_machine(
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
-async def test_what_ready_made_environments_offer_exists_and_is_harmless(name: str) -> None:
+async def test_what_built_in_environments_offer_exists_and_is_harmless(name: str) -> None:
     definition = find_definition(name)
     if definition.requires():
         pytest.skip(str(definition.requires()))

@@ -27,7 +27,7 @@ async def test_exact_match(said: str, answer: object, value: float) -> None:
     assert await value_of(exact_match(), said, answer=answer) == value
 
 
-async def test_the_ready_made_keep_the_contract_of_rewards() -> None:
+async def test_built_in_rewards_keep_the_contract_of_rewards() -> None:
     chain = chain_of("42", task_of(answer=42))
     for made in (exact_match(), numeric_match(), qa_f1(), qa_exact_match()):
         assert await check_reward(made, chain) == Score(value=1.0)

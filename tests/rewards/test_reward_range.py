@@ -37,7 +37,7 @@ CHAIN = chain_of("a", TASK)
         length_reward(full_until=1, zero_at=2),
     ],
 )
-def test_the_ready_made_ones_declare_theirs(made: object) -> None:
+def test_built_in_rewards_declare_their_range(made: object) -> None:
     assert declared_range(made) == ScoreRange(0, 1)
 
 
