@@ -75,6 +75,8 @@ class BrowserContext:
         """Take over a tab that was opened, by us or by a page."""
         if len(self.tabs) >= MAX_TABS:
             self.note("A pop-up was refused: too many tabs are open.")
+            # A tab that is still paused would block the page that opened it.
+            self._connection.post("Runtime.runIfWaitingForDebugger", session=session)
             self._connection.post("Target.closeTarget", {"targetId": target}, session=None)
             return
         tab = Tab(
