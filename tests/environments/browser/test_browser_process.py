@@ -18,7 +18,11 @@ from agentfly.environments.browser import BROWSER, BrowserOptions, BrowserSessio
 from agentfly.environments.browser.chromium import browser as browsers
 from agentfly.environments.browser.chromium import memory
 from agentfly.environments.browser.chromium import tab as tabs
-from agentfly.environments.browser.chromium.connection import BrowserLostError
+from agentfly.environments.browser.chromium.connection import (
+    BrowserLostError,
+    Connection,
+    Params,
+)
 from agentfly.environments.browser.chromium.pool import browser_pool
 from agentfly.environments.browser.experts.view import Play
 from agentfly.errors import EnvError
@@ -120,11 +124,34 @@ async def test_a_browser_that_hangs_is_replaced(
     (browser,) = browser_pool().browsers
     assert browser.pid is not None
     os.kill(browser.pid, signal.SIGSTOP)
-    with pytest.raises(BrowserLostError, match="did not answer"):
+    with pytest.raises(BrowserLostError, match="the browser did not answer in time"):
         await session.read()
     assert not session.healthy()
     monkeypatch.undo()
     assert "Calm" in (await start(session, task)).observation
+    await session.close()
+
+
+async def test_a_browser_that_refuses_a_call_says_so(
+    site: LocalSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Connection.send
+
+    def refuse(
+        connection: Connection,
+        method: str,
+        params: Params | None = None,
+        *,
+        session: str | None = None,
+    ) -> asyncio.Future[Params]:
+        wrong = method == "SystemInfo.getProcessInfo"
+        return real(connection, "No.method" if wrong else method, params, session=session)
+
+    run_blocking(browser_pool().close())
+    monkeypatch.setattr(Connection, "send", refuse)
+    session = BrowserSession()
+    with pytest.raises(BrowserLostError, match=r"the browser refused a call: 'No.method'"):
+        await start(session, site.task("/calm", "<p>Calm</p>"))
     await session.close()
 
 

@@ -267,8 +267,10 @@ class Browser:
                 await connection.call("Target.setAutoAttach", auto, seconds=START_SECONDS)
                 self._ready.set()
                 await self._watch(connection, group)
-            except (TimeoutError, ProtocolError):
-                self.end(f"the browser did not answer for {HANG_SECONDS:g} s")
+            except TimeoutError:
+                self.end("the browser did not answer in time")
+            except ProtocolError as error:
+                self.end(f"the browser refused a call: {error}")
             except BrowserLostError:
                 pass  # The reader has noticed too.
 
