@@ -11,6 +11,13 @@ from tests.environments.browser.browser_site import LocalSite, ids_of, redirect,
 from agentfly.chat import ByteTokenizer, TemplateRenderer
 from agentfly.environments.browser import BrowserSession
 from agentfly.environments.browser.chromium import tab as tabs
+from agentfly.environments.browser.chromium.tab import (
+    DocumentGoneError,
+    PageStuckError,
+    ScriptError,
+)
+from agentfly.environments.browser.sites.own import OwnSite
+from agentfly.environments.browser.sites.site import Outcome, PageView
 from agentfly.types import Message
 
 pytestmark = pytest.mark.browser
@@ -170,6 +177,28 @@ async def test_popups_downloads_and_permissions_are_bounded(
         assert "Here" in got.observation
         asked = await session.click(find("Ask"))
     assert 'Page: "denied" (' in asked.observation
+
+
+async def test_a_page_that_is_stuck_in_its_check_is_left(
+    session: BrowserSession, site: LocalSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failing(site: OwnSite, page: PageView) -> Outcome:
+        raise error
+
+    body = "<p>Here</p><button>OK</button>"
+    task = site.task("/check", body)
+    for error, left in (
+        (DocumentGoneError("it was replaced"), False),
+        (PageStuckError("its script never ends"), True),
+        (ScriptError("its elements can't be listed"), True),
+    ):
+        await start(session, task)
+        with monkeypatch.context() as patched:
+            patched.setattr(OwnSite, "check", failing)
+            after = (await session.read()).observation
+        assert (f"The page was left: {error}." in after) == left
+        assert ("Here" in after) != left
+        assert "Here" in (await session.open("/check")).observation
 
 
 CHATML = (

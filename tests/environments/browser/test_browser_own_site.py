@@ -3,10 +3,12 @@
 import json
 import threading
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from agentfly.environments.browser.address import Verdict
+from agentfly.environments.browser.chromium.tab import ScriptError
 from agentfly.environments.browser.options import BrowserOptions
 from agentfly.environments.browser.sites import make_site, own
 from agentfly.environments.browser.sites.own import (
@@ -58,8 +60,14 @@ class FakePage:
 
     url = "http://a.test/"
 
+    def __init__(self, value: object = None, error: Exception | None = None) -> None:
+        self._value = value
+        self._error = error
+
     async def evaluate(self, expression: str) -> object:
-        raise AssertionError(expression)
+        if self._error is not None:
+            raise self._error
+        return self._value
 
     async def syntax_error(self, expression: str) -> str | None:
         return f"SyntaxError in {expression}"
@@ -117,6 +125,32 @@ def test_a_check_that_raises_fails_its_chain(error: BaseException) -> None:
     with pytest.raises(EnvError, match=named):
         run_blocking(own_site(fail).check(FakePage()))
     assert run_blocking(_seven()) == 7
+
+
+async def test_a_check_that_throws_scores_nothing_and_is_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(own, "_reported", set())
+    page = FakePage(error=ScriptError("TypeError: document.querySelectr is not a function\n at x"))
+    for _ in range(2):
+        assert (await own_site(None).check(page)).reward == 0.0
+    (logged,) = caplog.messages
+    assert logged == (
+        "the check 'a b' of http://a.test/ scored 0, because it threw: "
+        "TypeError: document.querySelectr is not a function"
+    )
+
+
+async def test_only_a_check_in_javascript_may_give_nothing() -> None:
+    assert (await own_site(None).check(FakePage(None))).reward == 0.0
+    assert (await own_site(None).check(FakePage(value=True))).done
+
+    def forgotten(page: CheckedPage) -> None:
+        del page
+
+    check = cast("Check", forgotten)
+    with pytest.raises(EnvError, match="a number from 0 to 1, got None"):
+        run_blocking(own_site(check).check(FakePage()))
 
 
 def test_a_check_in_python_is_a_plain_function() -> None:

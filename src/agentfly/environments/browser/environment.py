@@ -221,7 +221,8 @@ class BrowserSession:
         seen = self._display.page
         shown = await self._observe(whole=whole)
         self._raise_failure()
-        self.outcome = await self._check()
+        if not await self._check():
+            shown = await self._observe(whole=True)
         done = self.outcome.done
         lines = [said] if said else []
         lines += self._notes()
@@ -261,11 +262,17 @@ class BrowserSession:
     def _notes(self) -> list[str]:
         return self._context_now.take_notes()
 
-    async def _check(self) -> Outcome:
+    async def _check(self) -> bool:
+        """Check how far the task is solved; return False if the page is stuck and was left."""
+        tab = self._page
         try:
-            return await self._site_now.check(self._view)
-        except _PAGE_ERRORS:
-            return self.outcome  # The page is just changing: the next step will tell.
+            self.outcome = await self._site_now.check(self._view)
+        except (DocumentGoneError, ProtocolError):
+            pass  # The page is just changing: it is checked after the next step.
+        except (PageStuckError, ScriptError) as error:
+            await self._replace([tab], error)
+            return False
+        return True
 
     async def _turn_part(self, by: int) -> str | None:
         first = self._display.turn(by)

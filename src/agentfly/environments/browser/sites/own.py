@@ -1,9 +1,10 @@
 """Pages of users' own, by rows: a start address, an instruction, and a check.
 
 {"start": "http://localhost:3000/", "instruction": "Put a mug into the cart.",
- "check": "document.querySelectorAll('.cart .mug').length"}
+ "check": "document.querySelectorAll('.cart .mug').length > 0"}
 """
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from agentfly.tasks import load_tasks
 CHECK_SECONDS = 30.0
 """Time limit of a check in Python. Like a page that gets no processor, it is waited for half a
 minute on a busy machine."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,9 +79,22 @@ class OwnSite:
             shown = CheckedPage(url=page.url, text=await page.text(), task=self._row)
             return await call_check(self._check, shown)
         try:
-            return await page.evaluate(self._script)
-        except ScriptError:
+            value = await page.evaluate(self._script)
+        except ScriptError as error:
+            _warn_once(str(self._row["check"]), self.start, str(error))
             return 0.0  # A check may use what is only on some pages.
+        return 0.0 if value is None else value  # undefined or null
+
+
+_reported: set[str] = set()
+"""Checks in JavaScript whose exception was logged."""
+
+
+def _warn_once(check: str, start: str, problem: str) -> None:
+    if check not in _reported:
+        _reported.add(check)
+        thrown = problem.partition("\n")[0]
+        _log.warning("the check %r of %s scored 0, because it threw: %s", check, start, thrown)
 
 
 async def call_check(check: Check, page: CheckedPage) -> object:
@@ -99,11 +115,9 @@ async def call_check(check: Check, page: CheckedPage) -> object:
 def read_score(value: object, start: str) -> float:
     """Return a check's value as a score; a truth value is 0 or 1.
 
-    >>> read_score(True, ""), read_score(0.5, ""), read_score(None, "")
-    (1.0, 0.5, 0.0)
+    >>> read_score(True, ""), read_score(0.5, "")
+    (1.0, 0.5)
     """
-    if value is None:
-        return 0.0
     if isinstance(value, bool | int | float) and 0 <= value <= 1:
         return float(value)
     raise EnvError(f"the check of {start} must give a number from 0 to 1, got {value!r}")
