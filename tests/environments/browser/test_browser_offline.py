@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ from agentfly.environments.browser.chromium.connection import Params
 from agentfly.environments.browser.chromium.keyboard import KEY_NAMES, parse_key
 from agentfly.environments.browser.display import Display
 from agentfly.environments.browser.experts.miniwob import EXPERTS
-from agentfly.environments.browser.options import BrowserOptions
+from agentfly.environments.browser.options import BrowserOptions, SiteName
 from agentfly.environments.browser.players import expert, pointing_expert
 from agentfly.environments.browser.sites.miniwob import MiniWobSite, task_names
 from agentfly.environments.browser.sites.office import HOST, OfficeSite
@@ -255,6 +255,37 @@ def test_rows_of_training_and_evaluation_share_no_seed() -> None:
     assert {row["task"] for row in held_out} == {"click-test", "enter-text", "click-link"}
     assert not {row["seed"] for row in train} & {row["seed"] for row in held_out}
     assert len({row["id"] for row in train + held_out}) == len(train + held_out)
+
+
+def test_an_option_without_effect_at_a_site_is_refused() -> None:
+    given: dict[str, Any] = {
+        "tasks": ("lookup",),
+        "held_out": ("count",),
+        "episodes": 3,
+        "eval_episodes": 2,
+        "level": "hard",
+        "rows": Path("x.jsonl"),
+        "eval_rows": Path("y.jsonl"),
+        "check": "a:b",
+        "allow": ("example.com",),
+    }
+    accepted: dict[SiteName, set[str]] = {
+        "miniwob": {"tasks", "held_out", "episodes", "eval_episodes"},
+        "office": {"tasks", "held_out", "episodes", "eval_episodes", "level"},
+        "webshop": {"level"},
+        "own": {"rows", "eval_rows", "check", "allow"},
+    }
+    for site, names in accepted.items():
+        for name, value in given.items():
+            if name in names:
+                BrowserOptions(site=site, **{name: value})
+                continue
+            with pytest.raises(ValueError, match=f'{name} has no effect with site = "{site}"'):
+                BrowserOptions(site=site, **{name: value})
+        every = BrowserOptions(site=site).model_dump()
+        assert BrowserOptions(**every).site == site
+    with pytest.raises(ValueError, match=r'level .*: it is for site = "office" or "webshop"; rows'):
+        BrowserOptions(level="hard", rows=Path("x.jsonl"))
 
 
 def test_all_pages_of_miniwob_are_tasks() -> None:

@@ -1,9 +1,10 @@
 """The options of the environment `browser`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, get_args
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from agentfly.environments.browser.address import parse_rules
 from agentfly.environments.browser.snapshot import Numbers
@@ -12,6 +13,21 @@ from agentfly.environments.kit import EnvironmentOptions
 SiteName = Literal["miniwob", "office", "webshop", "own"]
 ToolName = Literal["open", "click", "type", "select", "press", "scroll", "back", "read", "tabs"]
 TOOL_NAMES: tuple[ToolName, ...] = get_args(ToolName)
+
+_OWN: tuple[SiteName, ...] = ("own",)
+_SEEDED: tuple[SiteName, ...] = ("miniwob", "office")
+SITES_OF_OPTIONS: Mapping[str, tuple[SiteName, ...]] = {
+    "tasks": _SEEDED,
+    "held_out": _SEEDED,
+    "episodes": _SEEDED,
+    "eval_episodes": _SEEDED,
+    "level": ("office", "webshop"),
+    "rows": _OWN,
+    "eval_rows": _OWN,
+    "check": _OWN,
+    "allow": _OWN,
+}
+"""Sites of the options that have an effect with some sites only."""
 
 
 class BrowserOptions(EnvironmentOptions):
@@ -62,3 +78,24 @@ class BrowserOptions(EnvironmentOptions):
     def _readable(cls, allow: tuple[str, ...]) -> tuple[str, ...]:
         parse_rules(allow)
         return allow
+
+    @model_validator(mode="after")
+    def _used_by_the_site(self) -> "BrowserOptions":
+        problems = [
+            f'{name} has no effect with site = "{self.site}": it is for site = {_listed(sites)}'
+            for name, sites in SITES_OF_OPTIONS.items()
+            if self.site not in sites
+            and getattr(self, name) != type(self).model_fields[name].default
+        ]
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+
+def _listed(sites: tuple[SiteName, ...]) -> str:
+    """Return names as settings have them.
+
+    >>> _listed(("office", "webshop"))
+    '"office" or "webshop"'
+    """
+    return " or ".join(f'"{site}"' for site in sites)
