@@ -155,6 +155,22 @@ async def test_a_browser_that_refuses_a_call_says_so(
     await session.close()
 
 
+async def test_only_what_a_tab_can_do_without_may_be_refused(
+    site: LocalSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = BrowserSession()
+    task = site.task("/calm", "<p>Calm</p>")
+    refused: tuple[str, Params] = ("No.method", {})
+    monkeypatch.setattr(tabs, "_OPTIONAL", (refused, *tabs._OPTIONAL))
+    run_blocking(browser_pool().close())
+    assert "Calm" in (await start(session, task)).observation
+    monkeypatch.setattr(tabs, "_REQUIRED", (refused, *tabs._REQUIRED))
+    run_blocking(browser_pool().close())
+    with pytest.raises(BrowserLostError, match=r"could not be prepared: 'No.method'"):
+        await start(session, task)
+    await session.close()
+
+
 @pytest.mark.parametrize("doing", ["read", "open"])
 async def test_a_page_that_gets_no_processor_is_not_left(
     site: LocalSite, monkeypatch: pytest.MonkeyPatch, doing: str

@@ -48,6 +48,8 @@ class BrowserContext:
         self._spawn = spawn
         self._notes: list[str] = []
         self._first = asyncio.Event()
+        self._refusal: str | None = None
+        """Why the last tab could not be prepared."""
 
     async def open(self) -> None:
         """Open the first tab."""
@@ -64,12 +66,13 @@ class BrowserContext:
     async def new_tab(self) -> None:
         """Open a blank tab, and wait until it is ready."""
         self._first.clear()
+        self._refusal = None
         params = {"url": "about:blank", "browserContextId": self.id}
         async with asyncio.timeout(OPEN_SECONDS):
             await self._connection.send("Target.createTarget", params)
             await self._first.wait()
         if not self.tabs:
-            raise TimeoutError(f"its tab was not ready within {OPEN_SECONDS:g} s")
+            raise ProtocolError(f"its tab could not be prepared: {self._refusal}")
 
     async def attach(self, target: str, session: str) -> None:
         """Take over a tab that was opened, by us or by a page."""
@@ -90,7 +93,11 @@ class BrowserContext:
             self.note(f"A new tab opened: {len(self.tabs)}.")
         try:
             await tab.open()
-        except (ProtocolError, TimeoutError, BrowserLostError):
+        except TimeoutError:
+            self._refusal = f"it was not ready within {OPEN_SECONDS:g} s"
+            self.drop(tab)
+        except (ProtocolError, BrowserLostError) as error:
+            self._refusal = str(error)
             self.drop(tab)
         self._first.set()
 

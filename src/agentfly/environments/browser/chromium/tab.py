@@ -5,6 +5,7 @@ import base64
 import json
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -37,8 +38,25 @@ WIDTH, HEIGHT = 1024, 768
 
 _log = logging.getLogger(__name__)
 
-_MAIN_WORLD_SCRIPT = "window.print = () => {};"
-"""A print dialog would block the page."""
+_REQUIRED: tuple[tuple[str, Params], ...] = (
+    ("Page.enable", {}),
+    ("Runtime.enable", {}),
+    ("Fetch.enable", {"patterns": [{"urlPattern": "*"}]}),
+    # A print dialog would block the page.
+    ("Page.addScriptToEvaluateOnNewDocument", {"source": "window.print = () => {};"}),
+)
+"""Calls without which a tab can't be used or would not be safe."""
+_OPTIONAL: tuple[tuple[str, Params], ...] = (
+    ("Performance.enable", {}),
+    ("Network.setBypassServiceWorker", {"bypass": True}),
+    ("Page.setInterceptFileChooserDialog", {"enabled": True}),
+    ("Emulation.setFocusEmulationEnabled", {"enabled": True}),
+    (
+        "Emulation.setDeviceMetricsOverride",
+        {"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False},
+    ),
+)
+"""Calls that an older or newer Chromium may lack."""
 
 
 class PageStuckError(Exception):
@@ -91,37 +109,22 @@ class Tab:
         connection.listen(session, self._on_event)
 
     async def open(self) -> None:
-        """Prepare a new tab: nothing of its page runs before this."""
-        calls = [
-            self._send(method, params)
-            for method, params in (
-                ("Page.enable", {}),
-                ("Runtime.enable", {}),
-                ("Performance.enable", {}),
-                ("Fetch.enable", {"patterns": [{"urlPattern": "*"}]}),
-                ("Network.setBypassServiceWorker", {"bypass": True}),
-                ("Page.setInterceptFileChooserDialog", {"enabled": True}),
-                ("Emulation.setFocusEmulationEnabled", {"enabled": True}),
-                (
-                    "Emulation.setDeviceMetricsOverride",
-                    {"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": False},
-                ),
-                ("Page.addScriptToEvaluateOnNewDocument", {"source": _MAIN_WORLD_SCRIPT}),
-                (
-                    "Page.addScriptToEvaluateOnNewDocument",
-                    {"source": page_script(), "worldName": WORLD, "runImmediately": True},
-                ),
-                ("Runtime.runIfWaitingForDebugger", {}),
-            )
-        ]
+        """Prepare a new tab: nothing of its page runs before this.
+
+        Raises:
+            ProtocolError: The browser refused what a tab can't do without.
+        """
+        listing = {"source": page_script(), "worldName": WORLD, "runImmediately": True}
+        required = [self._ask(method, params) for method, params in _REQUIRED]
+        required.append(self._ask("Page.addScriptToEvaluateOnNewDocument", listing))
+        optional = [self._ask(method, params) for method, params in _OPTIONAL]
+        required.append(self._ask("Runtime.runIfWaitingForDebugger"))
         async with asyncio.timeout(OPEN_SECONDS):
-            for call in calls:
-                try:
+            for call in required:
+                await call
+            for call in optional:
+                with suppress(ProtocolError):
                     await call
-                except ProtocolError:
-                    if self.closed:
-                        return
-                    # An older or newer Chromium may lack what only adds comfort.
 
     # ------------------------------------------------------------------ events
 
@@ -357,8 +360,9 @@ class Tab:
     def _send(self, method: str, params: Params | None = None) -> asyncio.Future[Params]:
         return self._connection.send(method, params, session=self.session)
 
-    def _ask(self, method: str) -> asyncio.Future[Params]:
-        asked = self._send(method)
+    def _ask(self, method: str, params: Params | None = None) -> asyncio.Future[Params]:
+        """Send a call whose failure needs no attention."""
+        asked = self._send(method, params)
         asked.add_done_callback(_ignore)
         return asked
 
