@@ -14,10 +14,9 @@ from agentfly.environments.browser.chromium import tab as tabs
 from agentfly.environments.browser.chromium.tab import (
     DocumentGoneError,
     PageStuckError,
-    ScriptError,
 )
+from agentfly.environments.browser.site import Outcome, PageView, ScriptError
 from agentfly.environments.browser.sites.own import OwnSite
-from agentfly.environments.browser.sites.site import Outcome, PageView
 from agentfly.types import Message
 
 pytestmark = pytest.mark.browser

@@ -23,10 +23,10 @@ from agentfly.environments.browser.display import Display
 from agentfly.environments.browser.experts.miniwob import EXPERTS
 from agentfly.environments.browser.options import BrowserOptions, SiteName
 from agentfly.environments.browser.players import expert, pointing_expert
+from agentfly.environments.browser.site import PageRequest
 from agentfly.environments.browser.sites.miniwob import MiniWobSite, task_names
 from agentfly.environments.browser.sites.office import HOST, OfficeSite
 from agentfly.environments.browser.sites.office_data import TASKS
-from agentfly.environments.browser.sites.site import PageRequest
 from agentfly.environments.browser.snapshot import Item, Numbers, Snapshot, read_items
 from agentfly.environments.browser.tasks import held_out_rows, training_rows
 from agentfly.environments.index import INDEX

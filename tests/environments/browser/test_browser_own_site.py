@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from agentfly.environments.browser.address import Verdict
-from agentfly.environments.browser.chromium.tab import ScriptError
 from agentfly.environments.browser.options import BrowserOptions
+from agentfly.environments.browser.site import ScriptError
 from agentfly.environments.browser.sites import make_site, own
 from agentfly.environments.browser.sites.own import (
     Check,

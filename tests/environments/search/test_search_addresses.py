@@ -7,8 +7,8 @@ from tests.engines.http_standin import Received, Reply, standing_in
 from tests.environments.search.page_standins import read, site
 
 from agentfly.environments.search.web import address
-from agentfly.environments.search.web.address import is_public
 from agentfly.errors import ToolError
+from agentfly.runtime.public_address import Address, is_public
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ async def test_a_host_of_other_letters_is_asked_by_its_ascii_name(
 ) -> None:
     asked: list[str] = []
 
-    async def resolve_host(host: str, port: int) -> list[address.Address]:
+    async def resolve_host(host: str, port: int) -> list[Address]:
         asked.append(host)
         return [ipaddress.ip_address("127.0.0.1")]
 
@@ -89,7 +89,7 @@ async def test_each_redirect_is_looked_at_and_the_address_is_kept_to(
     addresses = {"start.example": "127.0.0.1", "inside.example": "10.0.0.1"}
     asked: list[str] = []
 
-    async def resolve_host(host: str, port: int) -> list[address.Address]:
+    async def resolve_host(host: str, port: int) -> list[Address]:
         asked.append(host)
         return [ipaddress.ip_address(addresses[host])]
 

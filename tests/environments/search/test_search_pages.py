@@ -12,6 +12,7 @@ from agentfly.environments.search import DiskCache, PageReader, Passage
 from agentfly.environments.search.web import address
 from agentfly.environments.search.web.page import MAX_BYTES
 from agentfly.errors import ToolError
+from agentfly.runtime.public_address import Address
 
 
 async def test_a_page_is_what_a_person_would_read() -> None:
@@ -73,7 +74,7 @@ async def test_pages_are_kept(tmp_path: Path) -> None:
 
 @pytest.fixture
 def any_host_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def resolve_host(host: str, port: int) -> list[address.Address]:
+    async def resolve_host(host: str, port: int) -> list[Address]:
         return [ipaddress.ip_address("127.0.0.1")]
 
     monkeypatch.setattr(address, "resolve_host", resolve_host)

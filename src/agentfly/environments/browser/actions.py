@@ -8,7 +8,7 @@ from agentfly.environments.browser.address import Verdict, complete_url
 from agentfly.environments.browser.chromium import input
 from agentfly.environments.browser.chromium.keyboard import KEY_NAMES, parse_key
 from agentfly.environments.browser.chromium.tab import Tab
-from agentfly.environments.browser.sites.site import Site
+from agentfly.environments.browser.site import Site
 from agentfly.environments.browser.snapshot import Snapshot, quote
 
 MAX_TEXT = 10_000

@@ -15,13 +15,12 @@ from agentfly.environments.browser.chromium.pool import browser_pool
 from agentfly.environments.browser.chromium.tab import (
     DocumentGoneError,
     PageStuckError,
-    ScriptError,
     Tab,
 )
 from agentfly.environments.browser.display import Display
 from agentfly.environments.browser.options import BrowserOptions
+from agentfly.environments.browser.site import Outcome, ScriptError, Site
 from agentfly.environments.browser.sites import make_site
-from agentfly.environments.browser.sites.site import Outcome, Site
 from agentfly.environments.browser.snapshot import Snapshot, name_page
 from agentfly.errors import EnvError
 from agentfly.resources import ClientOptions, Pooling

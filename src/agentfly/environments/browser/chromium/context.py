@@ -15,7 +15,7 @@ from agentfly.environments.browser.chromium.connection import (
     ProtocolError,
 )
 from agentfly.environments.browser.chromium.tab import OPEN_SECONDS, Tab, TabEvents
-from agentfly.environments.browser.sites.site import (
+from agentfly.environments.browser.site import (
     MAX_BODY,
     PageRequest,
     PageResponse,

@@ -12,8 +12,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from agentfly.environments.browser.address import DEFAULT_PORTS, AddressRules
-from agentfly.environments.search.web.address import is_public, resolve_host
-from agentfly.errors import ToolError
+from agentfly.runtime.public_address import is_public, resolve_host
 
 HEAD_BYTES = 1 << 16
 HEAD_SECONDS = 10.0
@@ -58,7 +57,7 @@ class FilterProxy:
                 head = await reader.readuntil(b"\r\n\r\n")
             method, target, first = read_head(head)
             there, back = await self._connect(*target)
-        except (OSError, ValueError, ToolError, EOFError, TimeoutError, asyncio.LimitOverrunError):
+        except (OSError, ValueError, EOFError, TimeoutError, asyncio.LimitOverrunError):
             writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
             writer.close()
             return

@@ -13,6 +13,7 @@ from typing import Any
 
 from agentfly.environments.browser.chromium.connection import Connection, Params, ProtocolError
 from agentfly.environments.browser.chromium.page_clock import PageClock
+from agentfly.environments.browser.site import ScriptError
 
 WORLD = "agentfly"
 """Name of the world in which our own script runs, apart from the page's."""
@@ -365,10 +366,6 @@ class Tab:
         asked = self._send(method, params)
         asked.add_done_callback(_ignore)
         return asked
-
-
-class ScriptError(Exception):
-    """Exception thrown by a script in a page."""
 
 
 def _script_error(details: Params, world: str) -> ScriptError:

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentfly.environments.browser.options import BrowserOptions
+from agentfly.environments.browser.site import Site
 from agentfly.environments.browser.sites.miniwob import MiniWobSite
 from agentfly.environments.browser.sites.office import OfficeSite
 from agentfly.environments.browser.sites.office_data import TASKS
 from agentfly.environments.browser.sites.own import OwnSite, find_check, require_row
-from agentfly.environments.browser.sites.site import Site
 from agentfly.errors import ConfigError
 from agentfly.runtime.names import look_up
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from agentfly.environments.browser.address import AddressRules
-from agentfly.environments.browser.sites.site import (
+from agentfly.environments.browser.site import (
     Outcome,
     PageRequest,
     PageResponse,

@@ -5,6 +5,7 @@ from html import escape
 from urllib.parse import urlsplit
 
 from agentfly.environments.browser.address import AddressRules
+from agentfly.environments.browser.site import Outcome, PageRequest, PageResponse, PageView
 from agentfly.environments.browser.sites.office_data import (
     COLORS,
     KINDS,
@@ -13,7 +14,6 @@ from agentfly.environments.browser.sites.office_data import (
     Person,
     make_office,
 )
-from agentfly.environments.browser.sites.site import Outcome, PageRequest, PageResponse, PageView
 
 HOST = "office.test"
 ROWS_PER_PAGE = 10

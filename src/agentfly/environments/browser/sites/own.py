@@ -14,8 +14,13 @@ from typing import Any
 
 from agentfly.config import import_named
 from agentfly.environments.browser.address import AddressRules, parse_rules, rule_of
-from agentfly.environments.browser.chromium.tab import ScriptError
-from agentfly.environments.browser.sites.site import Outcome, PageRequest, PageResponse, PageView
+from agentfly.environments.browser.site import (
+    Outcome,
+    PageRequest,
+    PageResponse,
+    PageView,
+    ScriptError,
+)
 from agentfly.errors import AgentFlyError, ConfigError, EnvError, InfrastructureError, boundary
 from agentfly.runtime.clock import LoopClock
 from agentfly.runtime.invoke import invoke, is_async

@@ -5,7 +5,7 @@ from typing import Any
 
 from agentfly.environments.browser.address import AddressRules
 from agentfly.environments.browser.options import BrowserOptions
-from agentfly.environments.browser.sites.site import Outcome, PageRequest, PageResponse, PageView
+from agentfly.environments.browser.site import Outcome, PageRequest, PageResponse, PageView
 from agentfly.environments.webshop import WebShop, WebShopOptions
 from agentfly.environments.webshop.shop_html import STYLE, shop_section
 from agentfly.types import Seed, Task

@@ -1,22 +1,12 @@
 """Checks of web addresses: a model must not reach the private network it runs in."""
 
-import asyncio
 import ipaddress
 import re
-import socket
-from collections.abc import Iterator
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from agentfly.errors import ToolError
+from agentfly.runtime.public_address import is_public, resolve_host
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_NEVER_PUBLIC = (
-    ipaddress.IPv6Network("::/96"),  # IPv4 addresses in an outdated form
-    ipaddress.IPv6Network("64:ff9b:1::/48"),  # NAT64 of a network's own (RFC 8215)
-    ipaddress.IPv6Network("fec0::/10"),  # site-local, deprecated
-)
 MAX_URL = 2000
 
 _UNSENDABLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -75,42 +65,10 @@ async def resolve_public_address(host: str, port: int, *, allow_private: bool) -
 
     Connecting to this address instead of the host prevents DNS rebinding.
     """
-    addresses = await resolve_host(host, port)
+    try:
+        addresses = await resolve_host(host, port)
+    except (OSError, ValueError) as error:
+        raise ToolError(f"there is no host {host!r}.") from error
     if not allow_private and not all(map(is_public, addresses)):
         raise ToolError(f"{host!r} is not on the public web, and can't be opened.")
     return str(addresses[0])
-
-
-async def resolve_host(host: str, port: int) -> list[Address]:
-    """Return the addresses of a host."""
-    loop = asyncio.get_running_loop()
-    try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:
-        raise ToolError(f"there is no host {host!r}.") from error
-    return [ipaddress.ip_address(str(entry[4][0]).partition("%")[0]) for entry in found]
-
-
-def is_public(address: Address) -> bool:
-    """Return whether an address, and any address embedded in it, is on the public internet.
-
-    >>> [is_public(ipaddress.ip_address(x)) for x in ("8.8.8.8", "127.0.0.1", "::ffff:10.0.0.1")]
-    [True, False, False]
-    """
-    if any(address in network for network in _NEVER_PUBLIC):
-        return False
-    return all(one.is_global and not one.is_multicast for one in _with_embedded(address))
-
-
-def _with_embedded(address: Address) -> Iterator[Address]:
-    if isinstance(address, ipaddress.IPv4Address):
-        yield address
-        return
-    embedded = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if address in _NAT64:
-        embedded.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    inner = [one for one in embedded if one is not None]
-    # A mapped address itself is reserved; only the embedded one counts.
-    if address.ipv4_mapped is None:
-        yield address
-    yield from inner

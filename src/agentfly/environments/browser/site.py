@@ -81,6 +81,10 @@ class Outcome:
     parts: Mapping[str, float] = field(default_factory=dict)
 
 
+class ScriptError(Exception):
+    """Exception thrown by a script in a page."""
+
+
 class PageView(Protocol):
     """The current page, as checks see it."""
 
@@ -89,7 +93,11 @@ class PageView(Protocol):
         """Address of the page."""
 
     async def evaluate(self, expression: str) -> Any:
-        """Return the JSON value of a JavaScript expression in the page, or of its promise."""
+        """Return the JSON value of a JavaScript expression in the page, or of its promise.
+
+        Raises:
+            ScriptError: The expression threw an exception.
+        """
 
     async def syntax_error(self, expression: str) -> str | None:
         """Return why a JavaScript expression can't be compiled, None if it can; it is not run."""
