@@ -1,6 +1,7 @@
 """What needs no Chromium: lines of pages, keys, the office, rows of tasks."""
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
@@ -21,7 +22,7 @@ from agentfly.environments.browser.chromium.connection import Params
 from agentfly.environments.browser.chromium.keyboard import KEY_NAMES, parse_key
 from agentfly.environments.browser.display import Display
 from agentfly.environments.browser.experts.miniwob import EXPERTS
-from agentfly.environments.browser.options import BrowserOptions, SiteName
+from agentfly.environments.browser.options import TOOL_NAMES, BrowserOptions, SiteName, ToolName
 from agentfly.environments.browser.players import expert, pointing_expert
 from agentfly.environments.browser.site import PageRequest
 from agentfly.environments.browser.sites.miniwob import MiniWobSite, task_names
@@ -78,6 +79,38 @@ def test_an_expert_points_at_what_it_uses_where_numbers_stand_after_names() -> N
     kits = {numbers: make_browser(BrowserOptions(numbers=numbers)) for numbers in get_args(Numbers)}
     assert kits["after"].expert is pointing_expert
     assert kits["before"].expert is expert
+
+
+RANDOM_PAGE = """Task: Do it.
+Page: x
+[1] button "OK"
+[2] textbox = ""
+[3] combobox "Team" = "red" of "red", "blue\""""
+
+
+def random_calls(*tools: ToolName) -> list[tuple[str, dict[str, object]]]:
+    """Return a hundred calls of the random player; every other observation has no elements."""
+    task = Task(id="a", messages=(), fields={})
+    player = make_browser(BrowserOptions(tools=tools)).random
+    assert player is not None
+    play = player(Scene(task=task, observation=RANDOM_PAGE, random=Random(0)))
+    said = [next(play)]
+    said += [play.send("Nothing changed." if n % 2 else RANDOM_PAGE) for n in range(99)]
+    made = [one.calls[0] for one in said]
+    return [(one.name, json.loads(one.arguments)) for one in made]
+
+
+@pytest.mark.parametrize("name", TOOL_NAMES)
+def test_the_random_player_calls_only_tools_that_the_model_has(name: ToolName) -> None:
+    assert {called for called, _ in random_calls(name)} == {name}
+
+
+def test_the_random_player_uses_the_elements_that_it_has_seen() -> None:
+    acts = random_calls("click", "type")
+    assert {(called, arguments["id"]) for called, arguments in acts} == {("click", 1), ("type", 2)}
+    every = random_calls(*TOOL_NAMES)
+    assert {called for called, _ in every} == {"click", "type", "select", "read"}
+    assert {str(arguments.get("option")) for _, arguments in every} == {"None", "red", "blue"}
 
 
 def page(*items: Item, document: str = "a") -> Snapshot:

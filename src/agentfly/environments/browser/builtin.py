@@ -5,7 +5,7 @@ from typing import Any
 
 from agentfly.environments.browser.environment import BrowserSession
 from agentfly.environments.browser.options import BrowserOptions
-from agentfly.environments.browser.players import expert, pointing_expert, random
+from agentfly.environments.browser.players import expert, pointing_expert, random_player
 from agentfly.environments.browser.tasks import held_out_rows, task_choices, training_rows
 from agentfly.environments.browser.tools import browser_tools
 from agentfly.environments.chromium_path import require_display
@@ -55,7 +55,7 @@ def make_browser(options: BrowserOptions) -> Kit:
         system_prompt=SYSTEM_PROMPT,
         max_turns=options.max_turns,
         expert=_expert(options),
-        random=random,
+        random=random_player(options.tools),
     )
 
 

@@ -1,13 +1,16 @@
 """Scripted players of the browser: an expert, and one that clicks anything."""
 
 import json
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from agentfly.environments.browser.experts.miniwob import EXPERTS
 from agentfly.environments.browser.experts.office import solve_office
 from agentfly.environments.browser.experts.view import FIELDS, Play, View
-from agentfly.environments.player import Say, Scene, call
+from agentfly.environments.browser.options import ToolName
+from agentfly.environments.browser.snapshot import Item
+from agentfly.environments.player import Player, Say, Scene, call
 from agentfly.errors import EngineError
 
 
@@ -47,21 +50,50 @@ def _pointer(said: Say, page: View) -> str:
     return " ".join(item.pointer("after") for item in page.items if item.id in ids)
 
 
-def random(scene: Scene) -> Play:
-    """Click, type and select at random, without end."""
-    page = View(scene.observation)
-    while True:
-        page = View((yield _random_action(scene, page)))
+def random_player(tools: Collection[ToolName]) -> Player:
+    """Return a player that clicks, types and selects at random, without end, by these tools."""
+
+    def random(scene: Scene) -> Play:
+        items = View(scene.observation).items
+        while True:
+            found = View((yield _random_action(scene, items, tools))).items
+            # An observation of changes may show none; without `read`, earlier ones are used.
+            items = found if found or "read" in tools else items
+
+    return random
 
 
-def _random_action(scene: Scene, page: View) -> Say:
-    items = page.items
-    if not items:
-        return call("read")
-    item = scene.random.choice(items)
-    if item.role in FIELDS:
+def _random_action(scene: Scene, items: Sequence[Item], tools: Collection[ToolName]) -> Say:
+    usable = [(name, item) for item in items if (name := _tool_for(item)) in tools]
+    if not usable:
+        usable = [("click", item) for item in items if "click" in tools]
+    if not usable:
+        name = "read" if "read" in tools else scene.random.choice(sorted(tools))
+        return call(name, **_WITHOUT_ELEMENT[name])
+    name, item = scene.random.choice(usable)
+    if name == "type":
         words = scene.observation.partition("\n")[0].split()
         return call("type", id=item.id, text=scene.random.choice(words).strip('".,'))
-    if item.options:
+    if name == "select":
         return call("select", id=item.id, option=scene.random.choice(item.options))
     return call("click", id=item.id)
+
+
+def _tool_for(item: Item) -> ToolName:
+    if item.role in FIELDS:
+        return "type"
+    return "select" if item.options else "click"
+
+
+_WITHOUT_ELEMENT: Mapping[ToolName, Mapping[str, object]] = {
+    "open": {"url": "/"},
+    "click": {"id": 1},
+    "type": {"id": 1, "text": ""},
+    "select": {"id": 1, "option": ""},
+    "press": {"key": "Tab"},
+    "scroll": {},
+    "back": {},
+    "read": {},
+    "tabs": {},
+}
+"""Arguments of a tool where the page shows no element that it is for."""
