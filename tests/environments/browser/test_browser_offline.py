@@ -19,7 +19,11 @@ from agentfly.environments import load_environment
 from agentfly.environments.browser.builtin import make_browser
 from agentfly.environments.browser.chromium import page_clock
 from agentfly.environments.browser.chromium.connection import Params
-from agentfly.environments.browser.chromium.keyboard import KEY_NAMES, parse_key
+from agentfly.environments.browser.chromium.keyboard import (
+    FUNCTION_KEYS,
+    NAMED_KEYS,
+    parse_key,
+)
 from agentfly.environments.browser.display import Display
 from agentfly.environments.browser.experts.miniwob import EXPERTS
 from agentfly.environments.browser.options import TOOL_NAMES, BrowserOptions, SiteName, ToolName
@@ -236,12 +240,14 @@ def test_the_title_of_a_page_is_quoted() -> None:
 
 
 def test_every_named_key_is_found_by_any_spelling() -> None:
-    for name in KEY_NAMES:
+    for name in (*NAMED_KEYS, *FUNCTION_KEYS):
         for spelled in (name, name.lower(), f"Shift+{name}"):
             found = parse_key(spelled)
             assert found is not None
             assert found.key == (" " if name == "Space" else name)
-    assert [parse_key(name) for name in ("", "Hyper+a", "Nokey")][1:] == [None, None]
+    assert [parse_key(name) for name in ("", "  ", "Control+", "Hyper+a", "Nokey")] == [None] * 5
+    assert parse_key(" ") == parse_key("Space")
+    assert parse_key("Control+ ") == parse_key("Control+Space")
 
 
 @pytest.mark.parametrize("kind", TASKS)

@@ -6,7 +6,7 @@ from typing import Any
 
 from agentfly.environments.browser.address import Verdict, complete_url
 from agentfly.environments.browser.chromium import input
-from agentfly.environments.browser.chromium.keyboard import KEY_NAMES, parse_key
+from agentfly.environments.browser.chromium.keyboard import NAMED_KEYS, parse_key
 from agentfly.environments.browser.chromium.tab import Tab
 from agentfly.environments.browser.site import Site
 from agentfly.environments.browser.snapshot import Snapshot, quote
@@ -115,7 +115,7 @@ class PageActions:
         """Press a key."""
         parsed = parse_key(key[:40])
         if parsed is None:
-            names = ", ".join(KEY_NAMES[:14])
+            names = ", ".join(NAMED_KEYS)
             raise ActionProblem(
                 f"There is no key {key[:40]!r}: name a character, one of {names}, or Control+a."
             )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _MODIFIERS = {"alt": 1, "control": 2, "ctrl": 2, "meta": 4, "shift": 8}
-_NAMED = {
+NAMED_KEYS = {
     "Enter": ("\r", 13),
     "Tab": ("", 9),
     "Escape": ("", 27),
@@ -20,10 +20,11 @@ _NAMED = {
     "End": ("", 35),
     "PageUp": ("", 33),
     "PageDown": ("", 34),
-    **{f"F{number}": ("", 111 + number) for number in range(1, 13)},
 }
-KEY_NAMES = tuple(_NAMED)
-"""Keys with a name; every other key is named by its character."""
+"""Text and code of the keys with a name; every other key is named by its character."""
+FUNCTION_KEYS = {f"F{number}": ("", 111 + number) for number in range(1, 13)}
+"""Text and code of the function keys."""
+_NAMED = {**NAMED_KEYS, **FUNCTION_KEYS}
 _COMMANDS = {("a", 2): "selectAll", ("c", 2): "copy", ("v", 2): "paste", ("x", 2): "cut"}
 """Shortcuts of editing, which headless Chromium performs only as commands."""
 
@@ -56,25 +57,26 @@ def parse_key(name: str) -> Key | None:
     >>> parse_key("Control+a").commands, parse_key("down").key, parse_key("Hyper")
     (('selectAll',), 'ArrowDown', None)
     """
-    *held, last = name.strip().split("+") if name.strip() != "+" else ["+"]
-    if any(one.strip().lower() not in _MODIFIERS for one in held):
+    *held, last = name.split("+") if name.strip() != "+" else ["+"]
+    last = "Space" if last == " " else last.strip()
+    if not last or any(one.strip().lower() not in _MODIFIERS for one in held):
         return None
     modifiers = 0
     for one in held:
         modifiers |= _MODIFIERS[one.strip().lower()]
-    return _key(last.strip() or " ", modifiers)
+    return _key(last, modifiers)
 
 
 def _key(name: str, modifiers: int) -> Key | None:
-    if len(name) == 1 and name != " ":
+    if len(name) == 1:
         text = "" if modifiers & ~8 else name
         command = _COMMANDS.get((name.lower(), modifiers))
         commands = (command,) if command else ()
         code = ord(name.upper()) if name.isascii() else 0
         return Key(key=name, code=code, text=text, modifiers=modifiers, commands=commands)
     known = {one.lower().removeprefix("arrow"): one for one in _NAMED}
-    known |= {one.lower(): one for one in _NAMED} | {" ": "Space", "esc": "Escape"}
-    found = known.get(name.lower().replace(" ", "") or " ")
+    known |= {one.lower(): one for one in _NAMED} | {"esc": "Escape"}
+    found = known.get(name.lower().replace(" ", ""))
     if found is None:
         return None
     text, code = _NAMED[found]
