@@ -1,8 +1,7 @@
 """A small web server for tests: pages by path, and what was asked for."""
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
@@ -76,12 +75,11 @@ async def start(session: BrowserSession, task: Task) -> Step:
     return await session.reset(task, Seed(0))
 
 
-@contextmanager
-def ids_of(step: Step) -> Iterator[Callable[[str], int]]:
-    """Give a function that finds the number of a line in an observation."""
+def ids_of(step: Step) -> Callable[[str], int]:
+    """Return a function that finds the number of a line in an observation."""
 
     def find(part: str) -> int:
         line = next(line for line in step.observation.splitlines() if part in line)
         return int(line.removeprefix("+ ")[1:].partition("]")[0])
 
-    yield find
+    return find

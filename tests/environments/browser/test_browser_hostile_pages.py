@@ -28,8 +28,8 @@ async def test_an_endless_script_is_ended(
     monkeypatch.setattr(tabs, "SCRIPT_SECONDS", 1.0)
     body = "<button onclick='while (true) {}'>Hang</button><p>Here</p>"
     first = await start(session, site.task("/endless", body))
-    with ids_of(first) as find:
-        after = await session.click(find("Hang"))
+    find = ids_of(first)
+    after = await session.click(find("Hang"))
     assert "took too long and was ended" in after.observation
     assert "Here" in after.observation
 
@@ -48,8 +48,8 @@ async def test_a_first_page_has_more_time_than_others(
 async def test_endless_dialogs_are_ended(session: BrowserSession, site: LocalSite) -> None:
     body = "<button onclick='while (true) alert(\"again\")'>Nag</button><p>Here</p>"
     first = await start(session, site.task("/nag", body))
-    with ids_of(first) as find:
-        after = await session.click(find("Nag"))
+    find = ids_of(first)
+    after = await session.click(find("Nag"))
     assert "showed a dialog (alert), which was accepted: 'again'" in after.observation
     assert "After 10 dialogs" in after.observation
     site.pages["/calm"] = "<p>Calm</p>"
@@ -128,12 +128,12 @@ async def test_forbidden_addresses_are_never_asked(
             try {{ new Worker(URL.createObjectURL(new Blob(
                 ['fetch("{forbidden}?worker")']))) }} catch (e) {{}}</script>"""
         first = await start(session, site.task("/trap", body))
-        with ids_of(first) as find:
-            for link in ("Away", "Direct", "File"):
-                after = await session.click(find(link))
-                assert "Here" in after.observation
-                assert "stolen" not in after.observation
-                assert "the secret" not in after.observation
+        find = ids_of(first)
+        for link in ("Away", "Direct", "File"):
+            after = await session.click(find(link))
+            assert "Here" in after.observation
+            assert "stolen" not in after.observation
+            assert "the secret" not in after.observation
         for url in (
             forbidden,
             secret.as_uri(),
@@ -162,19 +162,19 @@ async def test_popups_downloads_and_permissions_are_bounded(
         navigator.geolocation.getCurrentPosition(() => 0) }); print()'>Ask</button>"""
     site.pages["/form"] = "<p>One more</p>"
     first = await start(session, site.task("/pop", body))
-    with ids_of(first) as find:
-        # Chromium allows one pop-up for each click.
-        for _ in range(3):
-            await session.click(find("Pop"))
-        after = await session.click(find("Pop"))
-        assert "A pop-up was refused: too many tabs are open." in after.observation
-        assert "Here" in after.observation
-        listed = (await session.tabs()).observation
-        assert len(re.findall(r"^Tab \d+(?: \(here\))?:", listed, re.MULTILINE)) == 4
-        got = await session.click(find("Get"))
-        assert "download was refused" in got.observation
-        assert "Here" in got.observation
-        asked = await session.click(find("Ask"))
+    find = ids_of(first)
+    # Chromium allows one pop-up for each click.
+    for _ in range(3):
+        await session.click(find("Pop"))
+    after = await session.click(find("Pop"))
+    assert "A pop-up was refused: too many tabs are open." in after.observation
+    assert "Here" in after.observation
+    listed = (await session.tabs()).observation
+    assert len(re.findall(r"^Tab \d+(?: \(here\))?:", listed, re.MULTILINE)) == 4
+    got = await session.click(find("Get"))
+    assert "download was refused" in got.observation
+    assert "Here" in got.observation
+    asked = await session.click(find("Ask"))
     assert 'Page: "denied" (' in asked.observation
 
 
@@ -215,13 +215,13 @@ async def test_a_page_can_not_forge_lines_or_tokens(
     body = f"""<title>{written}</title><pre>{written}</pre><button>{written}</button>
         <textarea aria-label="Area">{written}</textarea><script>{getter}</script>"""
     first = await start(session, site.task("/forged", body))
-    with ids_of(first) as find:
-        seen = [
-            first,
-            await session.read(find('[1] "')),
-            await session.read(find("textbox")),
-            await session.tabs(),
-        ]
+    find = ids_of(first)
+    seen = [
+        first,
+        await session.read(find('[1] "')),
+        await session.read(find("textbox")),
+        await session.tabs(),
+    ]
     for one in seen:
         assert "<|im_end|>" in one.observation.split("\n[", 1)[0]
         lines = one.observation.split("\n")

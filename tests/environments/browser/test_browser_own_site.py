@@ -35,20 +35,29 @@ NO_STARTS = (
 
 def test_rows_of_your_own_are_checked_before_a_browser_starts(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
-    row = {"start": "http://localhost:3000/", "instruction": "Do it.", "check": "true"}
+    row: dict[str, object] = {
+        "start": "http://localhost:3000/",
+        "instruction": "Do it.",
+        "check": "true",
+    }
     file.write_text(json.dumps(row))
     (found,) = training_rows(BrowserOptions(site="own", rows=file))
     site = make_site(found, BrowserOptions(site="own", allow=("cdn.example",)))
     assert site.rules.verdict("http://cdn.example/x.js") is Verdict.FETCH
     assert site.rules.verdict("http://localhost:3000/cart") is Verdict.FETCH
-    for bad in (
-        *({**row, "check": check} for check in (None, "", " \n")),
-        *({**row, "start": start} for start in NO_STARTS),
-        {"instruction": ""},
-    ):
+    no_check = "needs start, instruction, check as texts; check is missing"
+    no_start = "without '*.', user or password; got"
+    bad_rows: list[tuple[dict[str, object], str]] = [
+        *(({**row, "check": check}, no_check) for check in (None, "", " \n")),
+        *(({**row, "start": start}, f"{no_start} {start!r}") for start in NO_STARTS),
+        ({**row, "start": 7}, "; start is missing in"),
+        ({"instruction": ""}, "; start, check is missing in"),
+    ]
+    for bad, expected in bad_rows:
         file.write_text(json.dumps(bad))
-        with pytest.raises(ConfigError):
+        with pytest.raises(ConfigError) as raised:
             training_rows(BrowserOptions(site="own", rows=file))
+        assert expected in str(raised.value)
     with pytest.raises(ConfigError, match="needs a file of tasks"):
         training_rows(BrowserOptions(site="own"))
     with pytest.raises(EnvError, match="a number from 0 to 1"):

@@ -32,23 +32,23 @@ async def test_a_form_is_read_and_filled_in(session: BrowserSession, site: Local
     for line in ('heading "Join"', 'textbox "Name" = ""', 'button "Send" (disabled)'):
         assert line in first.observation
     assert 'combobox "Team" = "red" of "red", "blue"' in first.observation
-    with ids_of(first) as find:
-        refused = await session.click(find("Send"))
-        assert "is disabled" in refused.observation
-        assert refused.info["invalid"]
-        await session.type(find('"Name"'), "someone else")
-        typed = await session.type(find('"Name"'), "Ada Ünal")
-        assert 'textbox "Name" = "Ada Ünal" (focused)' in typed.observation
-        chosen = await session.select(find('"Team"'), "blue")
-        assert '"Team" = "blue"' in chosen.observation
-        assert "has no option 'pink'" in (await session.select(find('"Team"'), "pink")).observation
-        assert "a date such as" in (await session.type(find('"Day"'), "tomorrow")).observation
-        assert '= "2024-05-31"' in (await session.type(find('"Day"'), "2024-05-31")).observation
-        assert "is covered by 'over'" in (await session.click(find("Under"))).observation
-        assert "no field to type into" in (await session.type(find("Second"), "x")).observation
-        assert "There is no element 99" in (await session.click(99)).observation
-        await session.click(find("I agree"))
-        done = await session.click(find("Send"))
+    find = ids_of(first)
+    refused = await session.click(find("Send"))
+    assert "is disabled" in refused.observation
+    assert refused.info["invalid"]
+    await session.type(find('"Name"'), "someone else")
+    typed = await session.type(find('"Name"'), "Ada Ünal")
+    assert 'textbox "Name" = "Ada Ünal" (focused)' in typed.observation
+    chosen = await session.select(find('"Team"'), "blue")
+    assert '"Team" = "blue"' in chosen.observation
+    assert "has no option 'pink'" in (await session.select(find('"Team"'), "pink")).observation
+    assert "a date such as" in (await session.type(find('"Day"'), "tomorrow")).observation
+    assert '= "2024-05-31"' in (await session.type(find('"Day"'), "2024-05-31")).observation
+    assert "is covered by 'over'" in (await session.click(find("Under"))).observation
+    assert "no field to type into" in (await session.type(find("Second"), "x")).observation
+    assert "There is no element 99" in (await session.click(99)).observation
+    await session.click(find("I agree"))
+    done = await session.click(find("Send"))
     assert done.done
     assert done.reward == 1.0
 
@@ -63,17 +63,17 @@ async def test_nothing_is_typed_into_hidden_elements(
         document.querySelector('div').inert = true">Hide</button>"""
     changed = "[...document.querySelectorAll('.later')].map((one) => one.value).join() !== ',red'"
     first = await start(session, site.task("/hiding", body, check=changed))
-    with ids_of(first) as find:
-        await session.click(find("Hide"))
-        await session.type(find('"A"'), "kept")
-        said = [
-            await session.type(find('"B"'), "secret"),
-            await session.select(find('"List"'), "blue"),
-            await session.press("x", find('"B"')),
-            await session.press("x", find("Plain")),
-            await session.type(find('"C"'), "secret"),
-        ]
-        shown = await session.read()
+    find = ids_of(first)
+    await session.click(find("Hide"))
+    await session.type(find('"A"'), "kept")
+    said = [
+        await session.type(find('"B"'), "secret"),
+        await session.select(find('"List"'), "blue"),
+        await session.press("x", find('"B"')),
+        await session.press("x", find("Plain")),
+        await session.type(find('"C"'), "secret"),
+    ]
+    shown = await session.read()
     assert all(one.info.get("invalid") and not one.done for one in said)
     for one, number in zip(said[:3], map(find, ('"B"', '"List"', '"B"')), strict=True):
         assert one.observation.startswith(f"Element {number} is hidden now.")
@@ -93,17 +93,17 @@ async def test_a_frame_of_the_same_site_is_part_of_the_page(
         <iframe src="/inner"></iframe><iframe src="data:text/html,x" title="Other"></iframe>"""
     first = await start(session, site.task("/outer", body))
     assert 'frame "Other"' in first.observation
-    with ids_of(first) as find:
-        typed = await session.type(find('"B"'), "from inside")
-        assert 'textbox "B" = "from inside"' in typed.observation
-        assert 'Page: "from inside" (' in (await session.click(find("Send"))).observation
-        await session.click(find("Hide"))
-        await session.type(find('"A"'), "kept")
-        refused = await session.type(find('"B"'), "secret")
-        number = find('"B"')
-        assert f"Element {number} is hidden now" in refused.observation
-        await session.click(find("Remove"))
-        assert f"Element {number} is hidden now" in (await session.type(number, "x")).observation
+    find = ids_of(first)
+    typed = await session.type(find('"B"'), "from inside")
+    assert 'textbox "B" = "from inside"' in typed.observation
+    assert 'Page: "from inside" (' in (await session.click(find("Send"))).observation
+    await session.click(find("Hide"))
+    await session.type(find('"A"'), "kept")
+    refused = await session.type(find('"B"'), "secret")
+    number = find('"B"')
+    assert f"Element {number} is hidden now" in refused.observation
+    await session.click(find("Remove"))
+    assert f"Element {number} is hidden now" in (await session.type(number, "x")).observation
     assert 'textbox "A" = "kept"' in (await session.read()).observation
 
 
@@ -112,16 +112,16 @@ async def test_numbers_of_another_page_mean_nothing(
 ) -> None:
     site.pages["/second"] = "<title>Second</title><p>Here</p><button>Other</button>"
     first = await start(session, site.task("/form", FORM))
-    with ids_of(first) as find:
-        second = await session.click(find("Second"))
+    find = ids_of(first)
+    second = await session.click(find("Second"))
     assert 'Page: "Second" (' in second.observation
     assert 'Page: "Form" (' in (await session.back()).observation
     assert "no page before" in (await session.back()).observation
     gone = "<button id=a onclick='b.remove()'>A</button><button id=b>B</button>"
     shown = await start(session, site.task("/gone", gone))
-    with ids_of(shown) as find:
-        await session.click(find('"A"'))
-        assert "no longer on the page" in (await session.click(find('"B"'))).observation
+    find = ids_of(shown)
+    await session.click(find('"A"'))
+    assert "no longer on the page" in (await session.click(find('"B"'))).observation
 
 
 HIDDEN_BY_FIELDS = (
@@ -189,12 +189,12 @@ async def test_names_of_fields_do_not_hide_a_form(
         assert f'textbox "Field {name}"' in first.observation
     assert '"Before"' in first.observation
     assert '"After"' in first.observation
-    with ids_of(first) as find:
-        assert '"Text !"' in (await session.click(find('"Text"'))).observation
-        assert '"Text\\n' in (await session.read(find('"Text"'))).observation
-        assert "Scrolled." in (await session.scroll(id=find('"Text"'))).observation
-        assert "no field to type into" in (await session.type(find('"Text"'), "x")).observation
-        assert "no list to select from" in (await session.select(find('"Text"'), "x")).observation
+    find = ids_of(first)
+    assert '"Text !"' in (await session.click(find('"Text"'))).observation
+    assert '"Text\\n' in (await session.read(find('"Text"'))).observation
+    assert "Scrolled." in (await session.scroll(id=find('"Text"'))).observation
+    assert "no field to type into" in (await session.type(find('"Text"'), "x")).observation
+    assert "no list to select from" in (await session.select(find('"Text"'), "x")).observation
 
 
 async def test_a_failure_of_our_own_script_is_logged_and_not_shown(
@@ -258,8 +258,8 @@ async def test_only_changes_are_shown_by_option(site: LocalSite) -> None:
     session = BrowserSession(changes_only=True)
     body = "<p>Same</p><button onclick='this.textContent += 1'>Count</button>"
     first = await start(session, site.task("/count", body))
-    with ids_of(first) as find:
-        number = find("Count")
+    find = ids_of(first)
+    number = find("Count")
     after = await session.click(number)
     assert after.observation == f'+ [{number}] button "Count1" (focused)'
     assert "Same" in (await session.read()).observation
@@ -272,13 +272,13 @@ async def test_keys_tabs_and_screenshots(session: BrowserSession, site: LocalSit
         if (event.key === 'Enter') document.title = this.value">
         <a href="/other" target="_blank">Open</a>"""
     first = await start(session, site.task("/keys", body))
-    with ids_of(first) as find:
-        await session.type(find("Box"), "abc")
-        await session.press("Control+a")
-        await session.press("x")
-        assert 'Page: "x" (' in (await session.press("Enter", find("Box"))).observation
-        assert "There is no key 'Hyper'" in (await session.press("Hyper")).observation
-        opened = await session.click(find("Open"))
+    find = ids_of(first)
+    await session.type(find("Box"), "abc")
+    await session.press("Control+a")
+    await session.press("x")
+    assert 'Page: "x" (' in (await session.press("Enter", find("Box"))).observation
+    assert "There is no key 'Hyper'" in (await session.press("Hyper")).observation
+    opened = await session.click(find("Open"))
     assert "A new tab opened: 2" in opened.observation
     assert f'Tab 1 (here): "x" ({site.address}/keys)\n' in (await session.tabs()).observation
     assert "Other page" in (await session.tabs(2)).observation
@@ -312,8 +312,8 @@ async def test_a_check_may_declare_names_each_time_it_is_evaluated(
 ) -> None:
     page = "<button onclick='document.title = Number(document.title) + 1'>Count</button>"
     task = site.task("/count", page, check="let seen = Number(document.title); seen / 2")
-    with ids_of(await start(session, task)) as find:
-        await session.click(find("Count"))
-        assert session.outcome.reward == 0.5
-        await session.click(find("Count"))
+    find = ids_of(await start(session, task))
+    await session.click(find("Count"))
+    assert session.outcome.reward == 0.5
+    await session.click(find("Count"))
     assert session.outcome.reward == 1.0

@@ -45,8 +45,8 @@ async def test_sixteen_chains_at_once_share_a_browser_and_nothing_else(site: Loc
     async def visit(number: int, session: BrowserSession) -> str:
         await start(session, site.task("/jar", body))
         shown = await session.open(f"/jar?mine={number}")
-        with ids_of(shown) as find:
-            return (await session.click(find("Show"))).observation
+        find = ids_of(shown)
+        return (await session.click(find("Show"))).observation
 
     async with asyncio.TaskGroup() as group:
         visits = [group.create_task(visit(n, session)) for n, session in enumerate(sessions)]
@@ -54,8 +54,8 @@ async def test_sixteen_chains_at_once_share_a_browser_and_nothing_else(site: Loc
     for number, done in enumerate(visits):
         assert f'"a={number} {{\\"b\\":\\"{number}\\"}}"' in done.result()
     again = await start(sessions[0], site.task("/jar", body))
-    with ids_of(again) as find:
-        assert '"{}"' in (await sessions[0].click(find("Show"))).observation
+    find = ids_of(again)
+    assert '"{}"' in (await sessions[0].click(find("Show"))).observation
     async with asyncio.TaskGroup() as group:
         for session in sessions:
             group.create_task(session.close())
@@ -207,8 +207,8 @@ async def test_a_page_that_takes_too_much_memory_is_left(
     body = """<p>Here</p><button onclick='window.kept = [];
         setInterval(() => kept.push(new Uint8Array(2e7).fill(1)), 20)'>Eat</button>"""
     first = await start(session, site.task("/eat", body))
-    with ids_of(first) as find:
-        seen = (await session.click(find("Eat"))).observation
+    find = ids_of(first)
+    seen = (await session.click(find("Eat"))).observation
     while "The page was left: it crashed or took too much memory" not in seen:
         seen = (await session.read()).observation
     assert "Calm" in (await start(session, site.task("/calm", "<p>Calm</p>"))).observation
