@@ -1,7 +1,7 @@
 """Looking things up by a name that a person or a model wrote."""
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
 from agentfly.errors import ConfigError
@@ -16,9 +16,18 @@ def look_up(name: str, known: Mapping[str, T], what: str) -> T:
     Traceback (most recent call last):
     agentfly.errors.ConfigError: unknown algorithm 'gpro'. Did you mean 'grpo'? Known: grpo, ppo.
     """
+    return known[require_name(name, known, what)]
+
+
+def require_name(name: str, known: Collection[str], what: str) -> str:
+    """Return a name that must be one of those known.
+
+    >>> require_name("grpo", ["grpo", "ppo"], "algorithm")
+    'grpo'
+    """
     if name not in known:
         raise ConfigError(f"unknown {what} {name!r}. {suggestion(name, known)}")
-    return known[name]
+    return name
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ from agentfly.environments.browser.sites import miniwob
 from agentfly.environments.browser.sites.office_data import TASKS
 from agentfly.environments.browser.sites.own import read_rows
 from agentfly.errors import ConfigError
-from agentfly.runtime.names import look_up
+from agentfly.runtime.names import require_name
 
 Row = dict[str, Any]
 
@@ -36,7 +36,8 @@ def held_out_rows(options: BrowserOptions) -> list[Row]:
     if options.site == "own":
         rows = _required(options.eval_rows or options.rows)
         return read_rows(rows, has_check=options.check is not None)
-    names = dict.fromkeys([*chosen_tasks(options), *map(_look_up(options), options.held_out)])
+    held_out = [_require_task(options, name) for name in options.held_out]
+    names = dict.fromkeys([*chosen_tasks(options), *held_out])
     seeds = range(HELD_OUT_SEED, HELD_OUT_SEED + options.eval_episodes)
     return list(_seeded(options.site, names, seeds))
 
@@ -49,7 +50,7 @@ def chosen_tasks(options: BrowserOptions) -> list[str]:
             return list(TASKS)
         return list(miniwob.task_names() if chosen == "all" else EXPERTS)
     names = [chosen] if isinstance(chosen, str) else chosen
-    return list(dict.fromkeys(map(_look_up(options), names)))
+    return list(dict.fromkeys(_require_task(options, name) for name in names))
 
 
 def task_choices(options: BrowserOptions) -> dict[str, tuple[str, ...]]:
@@ -63,15 +64,10 @@ def task_choices(options: BrowserOptions) -> dict[str, tuple[str, ...]]:
     return {"tasks": ("all", "learnable", *names)}
 
 
-def _look_up(options: BrowserOptions) -> Any:
+def _require_task(options: BrowserOptions, name: str) -> str:
     if options.site == "miniwob":
-        return miniwob.look_up_task
-
-    def find(name: str) -> str:
-        look_up(name, TASKS, "office task")
-        return name
-
-    return find
+        return miniwob.require_task(name)
+    return require_name(name, TASKS, "office task")
 
 
 def _seeded(site: str, names: Iterable[str], seeds: range) -> Iterable[Row]:

@@ -14,8 +14,8 @@ from agentfly.environments.scienceworld.tasks import (
     VARIATIONS,
     Simplification,
     Split,
-    look_up_task,
     require_solvable,
+    require_task,
     rows,
 )
 from agentfly.rewards import reward
@@ -110,7 +110,7 @@ class ScienceWorldOptions(EnvironmentOptions):
     @field_validator("tasks")
     @classmethod
     def _known(cls, tasks: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(map(look_up_task, tasks)))
+        return tuple(dict.fromkeys(map(require_task, tasks)))
 
 
 def make_scienceworld(options: ScienceWorldOptions) -> Kit:

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Literal, TypedDict, get_args
 
 from agentfly.errors import ConfigError
-from agentfly.runtime.names import look_up
+from agentfly.runtime.names import require_name
 
 Split = Literal["train", "dev", "test"]
 
@@ -74,7 +74,7 @@ def variations(task: str, split: Split) -> range:
     >>> [variations("boil", split) for split in ("train", "dev", "test")]
     [range(0, 14), range(14, 21), range(21, 30)]
     """
-    count = VARIATIONS[look_up_task(task)]
+    count = VARIATIONS[require_task(task)]
     quarter = count // 4
     places = {"train": (0, 2 * quarter), "dev": (2 * quarter, 3 * quarter)}
     return range(*places.get(split, (3 * quarter, count)))
@@ -92,10 +92,9 @@ def rows(
             )
 
 
-def look_up_task(name: str) -> str:
+def require_task(name: str) -> str:
     """Return the name of a task; raise ConfigError with the nearest ones if it is unknown."""
-    look_up(name, VARIATIONS, "scienceworld task")
-    return name
+    return require_name(name, VARIATIONS, "scienceworld task")
 
 
 def effective_simplifications(task: str, simplifications: str) -> frozenset[str]:
@@ -135,7 +134,7 @@ def read_row(fields: object) -> tuple[str, int, str]:
     """
     match fields:
         case {"task": str(task), "variation": int(number), "simplifications": str(simplified)}:
-            if number not in range(VARIATIONS[look_up_task(task)]):
+            if number not in range(VARIATIONS[require_task(task)]):
                 raise ConfigError(
                     f"{task} has the variations 0 to {VARIATIONS[task] - 1}, got {number}"
                 )
@@ -150,4 +149,4 @@ def read_row(fields: object) -> tuple[str, int, str]:
 def require_known_simplifications(simplified: str) -> None:
     """Raise ConfigError for an unknown simplification, which the simulator would accept."""
     for name in filter(None, simplified.split(",")):
-        look_up(name, dict.fromkeys(SIMPLIFICATIONS), "simplification")
+        require_name(name, SIMPLIFICATIONS, "simplification")

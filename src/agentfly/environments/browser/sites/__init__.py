@@ -10,7 +10,7 @@ from agentfly.environments.browser.sites.office import OfficeSite
 from agentfly.environments.browser.sites.office_data import TASKS
 from agentfly.environments.browser.sites.own import OwnSite, find_check, require_row
 from agentfly.errors import ConfigError
-from agentfly.runtime.names import look_up
+from agentfly.runtime.names import require_name
 
 
 def make_site(row: Mapping[str, Any], options: BrowserOptions) -> Site:
@@ -19,8 +19,7 @@ def make_site(row: Mapping[str, Any], options: BrowserOptions) -> Site:
         case {"site": "miniwob", "task": str(task), "seed": int(seed)}:
             return MiniWobSite(task, seed)
         case {"site": "office", "task": str(task), "seed": int(seed)}:
-            look_up(task, TASKS, "office task")
-            return OfficeSite(task, seed, options.level)
+            return OfficeSite(require_name(task, TASKS, "office task"), seed, options.level)
         case {"site": "webshop", "asin": str()}:
             return _shop(row, options)
         case {"start": str()}:

@@ -14,7 +14,7 @@ from agentfly.environments.browser.site import (
     PageView,
 )
 from agentfly.errors import ConfigError, EnvError
-from agentfly.runtime.names import look_up
+from agentfly.runtime.names import require_name
 
 HOST = "miniwob.test"
 FAILED = -1.0
@@ -52,10 +52,9 @@ def task_names() -> tuple[str, ...]:
     return tuple(sorted(page.stem for page in (pages_folder() / "miniwob").glob("*.html")))
 
 
-def look_up_task(name: str) -> str:
+def require_task(name: str) -> str:
     """Return the name of a task; ConfigError with the nearest ones if it is unknown."""
-    look_up(name, dict.fromkeys(task_names()), "MiniWoB task")
-    return name
+    return require_name(name, task_names(), "MiniWoB task")
 
 
 class MiniWobSite:
@@ -65,7 +64,7 @@ class MiniWobSite:
     hidden = _HIDDEN
 
     def __init__(self, task: str, seed: int) -> None:
-        self.start = f"http://{HOST}/miniwob/{look_up_task(task)}.html"
+        self.start = f"http://{HOST}/miniwob/{require_task(task)}.html"
         self._seed = seed
 
     def respond(self, request: PageRequest) -> PageResponse:
