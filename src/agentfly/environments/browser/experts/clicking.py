@@ -18,6 +18,10 @@ from agentfly.environments.player import call
 
 LARGE = 15
 """Shapes of MiniWoB are 10 or 20 pixels wide; letters 11 or 22 high."""
+_SHAPES = ("glyph", "rect", "circle", "polygon")
+_COLORS = {"aqua": "cyan"}
+"""Names of colors that pages show under another name."""
+_ROLES = {"rectangle": "rect", "circle": "circle", "triangle": "polygon"}
 
 
 def only_button(goal: str, page: View) -> Play:
@@ -106,12 +110,6 @@ def collapsible(goal: str, page: View) -> Play:
     yield click(page.get("Submit", "button", "tab"))
 
 
-def widget(goal: str, page: View) -> Play:
-    """Click a widget of a kind."""
-    role = {"text": "textbox", "textarea": "textbox"}.get(quoted(goal)[0], quoted(goal)[0])
-    yield click(page.of(role)[0])
-
-
 def color(goal: str, page: View) -> Play:
     """Click the box of a color."""
     wanted = between(goal, "on the ", " colored")
@@ -120,7 +118,7 @@ def color(goal: str, page: View) -> Play:
 
 def count_shapes(goal: str, page: View) -> Play:
     """Count the shapes that fit a description."""
-    shapes = page.of("glyph", "rect", "circle", "polygon")
+    shapes = page.of(*_SHAPES)
     fits = described(between(goal, "How many ", " are there"))
     yield click(page.get(str(sum(map(fits, shapes))), "button"))
 
@@ -133,12 +131,6 @@ def described(text: str) -> Callable[[Item], bool]:
         return item.role in _SHAPES and all(_has(item, word) for word in words)
 
     return fits
-
-
-_SHAPES = ("glyph", "rect", "circle", "polygon")
-_COLORS = {"aqua": "cyan"}
-"""Names of colors that pages show under another name."""
-_ROLES = {"rectangle": "rect", "circle": "circle", "triangle": "polygon"}
 
 
 def _has(item: Item, word: str) -> bool:

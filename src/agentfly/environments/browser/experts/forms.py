@@ -16,6 +16,9 @@ from agentfly.environments.browser.experts.view import (
 from agentfly.environments.browser.snapshot import Item
 from agentfly.environments.player import Say, call
 
+MAX_SCROLLS = 30
+"""Maximum number of scrolls to an end of a text area."""
+
 
 def odd_or_even(goal: str, page: View) -> Play:
     """Mark every number."""
@@ -92,9 +95,6 @@ def scroll_area(goal: str, page: View) -> Play:
         if "already" in said or "is at its" in said:
             break
     yield submit(page)
-
-
-MAX_SCROLLS = 30
 
 
 def visual_addition(goal: str, page: View) -> Play:

@@ -80,16 +80,15 @@ def copy(goal: str, page: View) -> Play:
 
 def table_value(goal: str, page: View) -> Play:
     """Type the value of a row's field."""
-    yield from _table(goal, page, [between(goal, "value of ", " into")])
+    yield from _table(page, [between(goal, "value of ", " into")])
 
 
 def table_values(goal: str, page: View) -> Play:
     """Type the values that the table has for the names beside the fields."""
-    yield from _table(goal, page, re.findall(r'"([^"]+)"', goal))
+    yield from _table(page, re.findall(r'"([^"]+)"', goal))
 
 
-def _table(goal: str, page: View, names: list[str]) -> Play:
-    del goal
+def _table(page: View, names: list[str]) -> Play:
     rows = dict(item.name.split(" | ", 1) for item in page.of("row") if " | " in item.name)
     labels = [item.name.rstrip(":") for item in page.of("text") if item.name.rstrip(":") in rows]
     for field, name in zip(page.of("textbox"), labels or names, strict=False):

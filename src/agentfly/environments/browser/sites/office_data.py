@@ -48,9 +48,9 @@ SIZES: Mapping[str, tuple[int, int]] = {"easy": (5, 5), "medium": (15, 12), "har
 """Number of people and of items by level."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Someone who works in the office; their record can be changed."""
+    """Someone who works in the office."""
 
     name: str
     team: str
@@ -72,7 +72,6 @@ class Item:
 class OfficeTask:
     """What is asked for, and which form of the site answers it."""
 
-    kind: str
     instruction: str
     form: str
     """Path of the form that ends the task."""
@@ -136,7 +135,6 @@ def _lookup(random: Random, people: list[Person], stock: tuple[Item, ...]) -> Of
     value = person.phone if field_name == "phone" else str(person.room)
     what = "phone number" if field_name == "phone" else "room"
     return OfficeTask(
-        kind="lookup",
         instruction=f'What is the {what} of "{person.name}"? Enter it on the page Answer.',
         form="/answer",
         wanted={"answer": value},
@@ -147,7 +145,6 @@ def _extreme(random: Random, people: list[Person], stock: tuple[Item, ...]) -> O
     word, choose = random.choice((("most expensive", max), ("cheapest", min)))
     found = choose(stock, key=lambda item: item.price)
     return OfficeTask(
-        kind="extreme",
         instruction=f"Which item in stock is the {word}? Enter its name on the page Answer.",
         form="/answer",
         wanted={"answer": found.name},
@@ -158,7 +155,6 @@ def _count(random: Random, people: list[Person], stock: tuple[Item, ...]) -> Off
     team = random.choice(people).team
     count = sum(person.team == team for person in people)
     return OfficeTask(
-        kind="count",
         instruction=f'How many people are in the team "{team}"? Enter the number on the page '
         "Answer.",
         form="/answer",
@@ -172,7 +168,6 @@ def _edit(random: Random, people: list[Person], stock: tuple[Item, ...]) -> Offi
     team = random.choice([one for one in TEAMS if one != person.team])
     phone = str(random.randint(1000, 9999))
     return OfficeTask(
-        kind="edit",
         instruction=f'Change the record of "{person.name}": the team is "{team}" now, and the '
         f'phone is "{phone}".',
         form=f"/staff/{place}",
@@ -184,7 +179,6 @@ def _order(random: Random, people: list[Person], stock: tuple[Item, ...]) -> Off
     place = random.randrange(len(stock))
     amount = random.randint(2, 20)
     return OfficeTask(
-        kind="order",
         instruction=f'Order {amount} of the item "{stock[place].name}" from the stock.',
         form=f"/stock/{place}",
         wanted={"amount": str(amount)},
@@ -196,7 +190,6 @@ def _request(random: Random, people: list[Person], stock: tuple[Item, ...]) -> O
     name, urgent = random.choice(people).name, random.random() < 0.5
     amount = random.randint(1, 9)
     return OfficeTask(
-        kind="request",
         instruction=f'Send a request for "{name}": {amount} of kind "{kind}" in color "{color}"'
         + (", urgent." if urgent else ", not urgent."),
         form="/request",
