@@ -11,6 +11,9 @@ from agentfly.errors import ConfigError
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 MAX_URL = 2000
+"""Maximum characters of an address that a model writes; the rest is cut."""
+MAX_SHOWN_URL = 200
+"""Maximum characters of an address in one line of an observation or an error."""
 _HOST = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?|\[[0-9a-f:.]+\]")
 
 

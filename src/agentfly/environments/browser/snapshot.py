@@ -17,11 +17,10 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Any, Literal
 
+from agentfly.environments.browser.address import MAX_SHOWN_URL
+
 Numbers = Literal["before", "after"]
 """Place of an item's number: before its role, or after its name."""
-
-MAX_URL = 200
-"""Maximum characters of an address in one line."""
 
 _LINE = re.compile(
     r'(?:\[(?P<id>\d+)\] ?)?(?P<role>[a-z]+)?(?: ?(?P<name>"(?:[^"\\]|\\.)*"))?'
@@ -221,7 +220,7 @@ def name_page(title: str, url: str) -> str:
     >>> name_page("Log in", "http://site.test/"), name_page("", "http://site.test/")
     ('"Log in" (http://site.test/)', 'http://site.test/')
     """
-    url = shorten(url, MAX_URL)
+    url = shorten(url, MAX_SHOWN_URL)
     return f"{quote(title)} ({url})" if title else url
 
 

@@ -74,14 +74,14 @@ class Connection:
         if session is not None:
             message["sessionId"] = session
         self._waiting[number] = (session, future)
-        # Whoever gives up waiting leaves no entry behind.
+        # A caller that gives up leaves no entry.
         future.add_done_callback(lambda _: self._waiting.pop(number, None))
         self._writer.write(json.dumps(message).encode("utf-8", "surrogatepass") + b"\0")
         return future
 
     def post(self, method: str, params: Params | None = None, *, session: str | None) -> None:
         """Send a call whose answer does not matter."""
-        self.send(method, params, session=session).add_done_callback(_ignore)
+        self.send(method, params, session=session).add_done_callback(ignore_failure)
 
     async def call(
         self,
@@ -143,9 +143,10 @@ class Connection:
 def _fail(future: asyncio.Future[Params], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
-        future.add_done_callback(_ignore)
+        future.add_done_callback(ignore_failure)
 
 
-def _ignore(future: asyncio.Future[Params]) -> None:
+def ignore_failure(future: asyncio.Future[Params]) -> None:
+    """Mark the exception of a call as seen, so that the event loop does not report it."""
     if not future.cancelled():
         future.exception()

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from agentfly.environments.browser.address import Verdict
+from agentfly.environments.browser.address import MAX_SHOWN_URL, Verdict
 from agentfly.environments.browser.chromium.connection import (
     BrowserLostError,
     Connection,
@@ -26,6 +26,8 @@ from agentfly.runtime.threads import shared_threads
 
 MAX_TABS = 4
 """Maximum number of tabs of a chain; further pop-ups are refused."""
+MAX_NOTES = 8
+"""Maximum number of notes with one observation."""
 RESPOND_SECONDS = 30.0
 """Time limit of a site's answer."""
 
@@ -156,7 +158,9 @@ class BrowserContext:
         else:
             document = params.get("resourceType") == "Document"
             if document:
-                self.note(f"This address is not allowed: {params['request']['url'][:200]}")
+                self.note(
+                    f"This address is not allowed: {params['request']['url'][:MAX_SHOWN_URL]}"
+                )
             # An aborted navigation leaves the page as it is.
             reason = "Aborted" if document else "BlockedByClient"
             self._post(tab, "Fetch.failRequest", params, {"errorReason": reason})
@@ -184,7 +188,7 @@ class BrowserContext:
         wanted = PageRequest(
             url=request["url"], method=request["method"], body=request.get("postData", "")
         )
-        doing = f"answering {wanted.method} {wanted.url[:200]}"
+        doing = f"answering {wanted.method} {wanted.url[:MAX_SHOWN_URL]}"
         try:
             with boundary(EnvError, doing):
                 async with asyncio.timeout(RESPOND_SECONDS):
@@ -199,10 +203,6 @@ class BrowserContext:
     def _post(self, tab: Tab, method: str, params: Params, more: Params) -> None:
         sent = {"requestId": params["requestId"], **more}
         self._connection.post(method, sent, session=tab.session)
-
-
-MAX_NOTES = 8
-"""Maximum number of notes with one observation."""
 
 
 def _fulfilled(response: PageResponse) -> Params:

@@ -80,7 +80,7 @@ class PageClock:
 
 
 def _thread_seconds(answer: asyncio.Future[Params]) -> float | None:
-    """Return the processor time of a page's thread; None if this Chromium does not tell."""
+    """Return the processor time of a page's thread; None if this Chromium does not report it."""
     if answer.cancelled() or answer.exception() is not None:
         return None
     metrics = {one["name"]: one["value"] for one in answer.result().get("metrics", ())}

@@ -11,7 +11,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from agentfly.environments.browser.chromium.connection import Connection, Params, ProtocolError
+from agentfly.environments.browser.address import MAX_SHOWN_URL
+from agentfly.environments.browser.chromium.connection import (
+    Connection,
+    Params,
+    ProtocolError,
+    ignore_failure,
+)
 from agentfly.environments.browser.chromium.page_clock import PageClock
 from agentfly.environments.browser.site import ScriptError
 
@@ -34,6 +40,10 @@ SCRIPT_SECONDS = 5.0
 ended."""
 STUCK_SECONDS = 3.0
 """Time for a page to answer after its script was ended; then it is closed."""
+MAX_DIALOGS = 10
+"""Maximum number of dialogs after one action; then the page's script is ended."""
+MAX_SHOWN_DIALOGS = 3
+"""Maximum number of dialogs after one action that are shown to the model."""
 WIDTH, HEIGHT = 1024, 768
 """Size of the window in CSS pixels."""
 
@@ -181,7 +191,7 @@ class Tab:
         self._events.note("Files can't be uploaded.")
 
     def _on_download(self, params: Params) -> None:
-        self._events.note(f"A download was refused: {str(params.get('url', ''))[:200]}")
+        self._events.note(f"A download was refused: {str(params.get('url', ''))[:MAX_SHOWN_URL]}")
 
     def _on_request(self, params: Params) -> None:
         self._events.request(self, params)
@@ -331,7 +341,7 @@ class Tab:
         """Send input events at once, in order; a navigation may swallow their answers."""
         *first, last = calls
         for method, params in first:
-            self._send(method, params).add_done_callback(_ignore)
+            self._send(method, params).add_done_callback(ignore_failure)
         try:
             await self._patiently(*last)
         except ProtocolError:
@@ -364,7 +374,7 @@ class Tab:
     def _ask(self, method: str, params: Params | None = None) -> asyncio.Future[Params]:
         """Send a call whose failure needs no attention."""
         asked = self._send(method, params)
-        asked.add_done_callback(_ignore)
+        asked.add_done_callback(ignore_failure)
         return asked
 
 
@@ -376,11 +386,6 @@ def _script_error(details: Params, world: str) -> ScriptError:
         return ScriptError("its elements can't be listed, so it was closed")
     return ScriptError(thrown)
 
-
-MAX_DIALOGS = 10
-"""Maximum number of dialogs after one action; then the page's script is ended."""
-MAX_SHOWN_DIALOGS = 3
-"""Maximum number of dialogs after one action that the model is told of."""
 
 _HANDLERS: Mapping[str, Callable[[Tab, Params], None]] = {
     "Runtime.executionContextCreated": Tab._on_world,
@@ -394,8 +399,3 @@ _HANDLERS: Mapping[str, Callable[[Tab, Params], None]] = {
     "Fetch.requestPaused": Tab._on_request,
     "Inspector.targetCrashed": Tab._on_crash,
 }
-
-
-def _ignore(future: asyncio.Future[Params]) -> None:
-    if not future.cancelled():
-        future.exception()
