@@ -49,6 +49,8 @@ WIDTH, HEIGHT = 1024, 768
 
 _log = logging.getLogger(__name__)
 
+_SCRIPT_FILES = ("page_items.js", "page_actions.js")
+"""Parts of one function, in this order: the second one uses names of the first."""
 _REQUIRED: tuple[tuple[str, Params], ...] = (
     ("Page.enable", {}),
     ("Runtime.enable", {}),
@@ -81,7 +83,9 @@ class DocumentGoneError(Exception):
 @cache
 def page_script() -> str:
     """Return the script that lists and finds the items of a page."""
-    return Path(__file__).with_name("page_script.js").read_text(encoding="utf-8")
+    folder = Path(__file__).parent
+    parts = [(folder / name).read_text(encoding="utf-8") for name in _SCRIPT_FILES]
+    return "\n".join(["(() => {", *parts, "})();"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,202 @@
+// Follows page_items.js in the same function: waits until a page is quiet, and acts on the item of a
+// number. A function that takes a `documentKey` does nothing in any other document.
+
+// ------------------------------------------------------------------ waiting
+
+const settle = async (quiet, most) => {
+  const began = performance.now();
+  // An action may change the page a moment later: one that was quiet before is still watched for
+  // half the quiet time.
+  const earliest = began - quiet / 2;
+  while (performance.now() - began < most) {
+    await sleep(Math.max(1, Math.min(quiet, quiet - (performance.now() - lastChange))));
+    const still = performance.now() - Math.max(lastChange, earliest);
+    if (still >= quiet) break;
+  }
+};
+
+// ------------------------------------------------------------------ actions
+
+const find = (id, documentKey) => {
+  if (documentKey && documentKey !== DOCUMENT_KEY) return { problem: "other" };
+  const kept = nodes.get(id);
+  if (!kept) return { problem: "unknown" };
+  const node = kept.deref();
+  if (!node || !get(node, "isConnected")) return { problem: "gone" };
+  return { node, el: isText(node) ? parentOf(node) : node };
+};
+
+const inView = (box) => box.top >= 0 && box.left >= 0
+  && box.bottom <= innerHeight && box.right <= innerWidth;
+
+// The offset of a frame in the window.
+const offset = (el) => {
+  let x = 0, y = 0, view = viewOf(el);
+  while (view && view !== window && view.frameElement) {
+    const box = view.frameElement.getBoundingClientRect();
+    x += box.left + view.frameElement.clientLeft;
+    y += box.top + view.frameElement.clientTop;
+    view = view.parent;
+  }
+  return { x, y };
+};
+
+const bringIntoView = (el, where) =>
+  call(el, "scrollIntoView", { ...where, behavior: "instant" });
+
+const locate = (id, documentKey) => {
+  const found = find(id, documentKey);
+  if (found.problem) return found;
+  const { node, el } = found;
+  if (disabled(el)) return { problem: "disabled" };
+  if (!shown(boxOf(node))) return { problem: "hidden" };
+  if (!inView(boxOf(node)) || !hits(node, el)) {
+    bringIntoView(el, { block: "center", inline: "center" });
+  }
+  const at = hits(node, el);
+  if (!at) return { problem: "covered", by: cover(node, el) };
+  const far = offset(el);
+  return { x: at.x + far.x, y: at.y + far.y };
+};
+
+// Where an item is, and whether the page has noticed that the mouse is over it.
+const hover = (id, documentKey) => {
+  const at = locate(id, documentKey);
+  if (at.problem) return at;
+  const { el } = find(id, documentKey);
+  const over = [el, ...labelsOf(el)].some((one) => matches(one, ":hover"));
+  return { ...at, over };
+};
+
+const POINTS = [[0.5, 0.5], [0.25, 0.5], [0.75, 0.5], [0.5, 0.2], [0.5, 0.8], [0.08, 0.5], [0.92, 0.5]];
+const pointsOf = (node) => {
+  const boxes = isText(node) ? [boxOf(node)] : [...call(node, "getClientRects"), boxOf(node)];
+  return boxes.filter(shown).flatMap((box) => POINTS.map(([x, y]) =>
+    ({ x: box.left + box.width * x, y: box.top + box.height * y })));
+};
+const topAt = (el, at) => {
+  let hit = get(el, "ownerDocument").elementFromPoint(at.x, at.y);
+  while (hit && get(hit, "shadowRoot")) {
+    const inner = get(hit, "shadowRoot").elementFromPoint(at.x, at.y);
+    if (!inner || inner === hit) break;
+    hit = inner;
+  }
+  return hit;
+};
+const hits = (node, el) => pointsOf(node).find((at) => {
+  const hit = topAt(el, at);
+  return hit && ([el, ...labelsOf(el)].some((one) => contains(one, hit))
+    || (isText(node) && contains(hit, node)));
+});
+const cover = (node, el) => {
+  const at = pointsOf(node)[0], hit = at && topAt(el, at);
+  return hit ? visibleText(hit).slice(0, 60) || tagOf(hit).toLowerCase() : "something";
+};
+
+const setValue = (el, value) => {
+  const kind = el.tagName === "TEXTAREA" ? HTMLTextAreaElement : HTMLInputElement;
+  Object.getOwnPropertyDescriptor(kind.prototype, "value").set.call(el, value);
+  el.dispatchEvent(new Event("input", { bubbles: true }));
+  el.dispatchEvent(new Event("change", { bubbles: true }));
+};
+
+// Gives an element the focus: keys and text go to whatever has it.
+const takesFocus = (el) => {
+  call(el, "focus");
+  const active = call(el, "getRootNode").activeElement;
+  return Boolean(active) && (contains(el, active) || (editable(active) && contains(active, el)));
+};
+
+// Makes a field ready for typing over its content, or fills in one that can't be typed into.
+const field = (id, text, documentKey) => {
+  const found = find(id, documentKey);
+  if (found.problem) return found;
+  const { el } = found;
+  if (!matches(el, "input,textarea") && !editable(el)) return { problem: "no field" };
+  if (disabled(el)) return { problem: "disabled" };
+  if (get(el, "readOnly")) return { problem: "read only" };
+  const type = get(el, "type");
+  if (type === "file") return { problem: "file" };
+  if (["checkbox", "radio", "button", "submit", "reset", "image"].includes(type)) {
+    return { problem: "no field" };
+  }
+  if (!visible(el)) return { problem: "hidden" };
+  bringIntoView(el, { block: "nearest" });
+  if (!takesFocus(el)) return { problem: "no focus" };
+  if (["date", "time", "color", "range", "month", "week", "datetime-local"].includes(type)) {
+    setValue(el, text);
+    return el.value === text || type === "range" ? { done: true }
+      : { problem: "not a value", kind: type };
+  }
+  if (editable(el)) {
+    getSelection().selectAllChildren(el);
+  } else {
+    el.select();
+  }
+  return { done: false, empty: editable(el) ? !textOf(el) : !el.value };
+};
+
+const choose = (id, option, documentKey) => {
+  const found = find(id, documentKey);
+  if (found.problem) return found;
+  const { el } = found;
+  if (tagOf(el) !== "SELECT") return { problem: "no list" };
+  if (disabled(el)) return { problem: "disabled" };
+  if (!visible(el)) return { problem: "hidden" };
+  const wanted = clean(option), all = [...el.options];
+  const same = (one) => [clean(one.text), clean(one.value)];
+  const hit = all.find((one) => same(one).includes(wanted))
+    || all.find((one) => same(one).some((x) => x.toLowerCase() === wanted.toLowerCase()));
+  if (!hit) return { problem: "no option" };
+  if (hit.disabled) return { problem: "disabled" };
+  if (!takesFocus(el)) return { problem: "no focus" };
+  if (el.multiple) hit.selected = !hit.selected; else el.value = hit.value;
+  if (!el.multiple) hit.selected = true;
+  el.dispatchEvent(new Event("input", { bubbles: true }));
+  el.dispatchEvent(new Event("change", { bubbles: true }));
+  return {};
+};
+
+const focus = (id, documentKey) => {
+  const found = find(id, documentKey);
+  if (found.problem) return found;
+  if (disabled(found.el)) return { problem: "disabled" };
+  if (!visible(found.el)) return { problem: "hidden" };
+  return takesFocus(found.el) ? {} : { problem: "no focus" };
+};
+
+const scroll = (id, down, documentKey) => {
+  const found = find(id, documentKey);
+  if (found.problem) return found;
+  let { el } = found;
+  const hidden = () => get(el, "scrollHeight") - get(el, "clientHeight");
+  while (el && hidden() <= 1) el = parentOf(el);
+  if (!el) return { problem: "no scroll" };
+  const before = get(el, "scrollTop"), far = 0.9 * get(el, "clientHeight");
+  call(el, "scrollBy", { top: down ? far : -far, behavior: "instant" });
+  const now = get(el, "scrollTop");
+  const end = now >= hidden() - 1 ? "bottom" : now <= 1 ? "top" : "";
+  return { moved: Math.abs(now - before) > 0.5, end };
+};
+
+const show = (id) => {
+  const { el } = find(id);
+  if (el) bringIntoView(el, { block: "start" });
+  return {};
+};
+
+const text = (id, documentKey) => {
+  if (id === null) return { text: document.body ? textOf(document.body).slice(0, 200000) : "" };
+  const found = find(id, documentKey);
+  if (found.problem) return found;
+  const { el } = found;
+  const value = get(el, "value");
+  const whole = typeof value === "string" && isField(el) ? value : textOf(el);
+  return { text: (whole || "").slice(0, 200000) };
+};
+
+const title = () => ({ title: clean(document.title), url: location.href.slice(0, MAX_NAME) });
+
+globalThis.agentfly = {
+  list, settle, locate, hover, field, choose, focus, scroll, show, text, title,
+};
