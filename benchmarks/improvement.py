@@ -5,8 +5,8 @@
     python -m benchmarks.improvement webshop --greedy
     make improvement ENV=webshop GREEDY=1
 
-A scripted expert demonstrates (and a random player, where the warm start should not be too good),
-a small model imitates the chains, and is trained by reward from there.
+A scripted expert demonstrates (in alfworld a random player, too, so that the warm start is not too
+good), a small model imitates the chains, and is trained by reward from there.
 Held-out reward of a random player, of the warm start, after training and of the expert, each with
 a 95% interval, goes to docs/results/NAME with the training curve, in place of what is there;
 further seeds are added to the same table. The exit code is 1 if the gain is not clear: less than
@@ -55,11 +55,15 @@ DEMONSTRATIONS = {
     "browser": {"expert": 60},
     "scienceworld": {"expert": 150},
     "search": {"expert": 480},
-    "webshop": {"expert": 96},
+    "webshop": {"expert": 192},
 }
 """Number of chains that the warm start imitates, by player."""
 CLEAR_GAIN = 0.25
 """Gain in the share of solved tasks that is clear; half the gap to the expert is, too."""
+WORK = ("step", "evaluating", "saving", "publishing")
+"""Parts of a run's time that follow each other."""
+COLUMNS = {"greedy": "solved greedily", "invalid": "invalid calls", "unknown": "unknown tools"}
+"""Shares in a table, by their field in a level; one that nobody has is left out."""
 FIELDS = {"browser": "task", "scienceworld": "task", "search": "hops"}
 """Field of the tasks by whose values the share of solved ones is listed."""
 
@@ -109,6 +113,10 @@ class Example:
         return self.folder / f"trained{self.suffix}"
 
     @property
+    def demonstrations(self) -> Mapping[str, int]:
+        return DEMONSTRATIONS.get(self.name, DEFAULT_DEMONSTRATIONS)
+
+    @property
     def settings(self) -> dict[str, Any]:
         return tomllib.loads((EXAMPLES / f"{self.name}.toml").read_text())
 
@@ -144,8 +152,7 @@ def agentfly(*arguments: str) -> None:
 
 def improve(example: Example, *, greedy: bool = False) -> list[Level]:
     """Demonstrate, imitate, train; return who does how well."""
-    counts = DEMONSTRATIONS.get(example.name, DEFAULT_DEMONSTRATIONS)
-    chains = [str(example.demonstrate(who, count)) for who, count in counts.items()]
+    chains = [str(example.demonstrate(*one)) for one in example.demonstrations.items()]
     model = example.warm / "model"
     if not model.exists():
         run("sft", example, example.warm, {"data.files": chains})
@@ -160,7 +167,7 @@ def improve(example: Example, *, greedy: bool = False) -> list[Level]:
 
 
 def problems(levels: list[Level]) -> list[str]:
-    """Say what the numbers do not show."""
+    """Return why the gain is not clear; nothing if it is."""
     by_who = {level.who: level for level in levels}
     warm, after, expert = (by_who[who] for who in ("warm start", "after RL", "expert"))
     found = []
@@ -228,8 +235,8 @@ def _held_out_chains(run: Path) -> list[list[Trajectory]]:
 
 
 def _level(example: Example, who: str, chains: list[Trajectory]) -> Level:
-    range = declared_range(example.kit.reward)
-    counting = Counting(ranges=dict.fromkeys([one.task.source for one in chains], range))
+    rewards, field = declared_range(example.kit.reward), FIELDS.get(example.name)
+    counting = Counting(ranges=dict.fromkeys([one.task.source for one in chains], rewards))
     metrics: Mapping[str, Any] = evaluation_metrics(collect_groups(chains), counting)
     calls = summarize(chains)
     return Level(
@@ -244,10 +251,9 @@ def _level(example: Example, who: str, chains: list[Trajectory]) -> Level:
         unknown=calls.unknown_share,
         parts=_means(one.score.parts.items() for one in chains if one.score),
         solved_by=_means(
-            [(str(one.task.fields[name]), float(is_solved(one)))]
+            [(str(one.task.fields[field]), float(is_solved(one)))]
             for one in chains
-            for name in [FIELDS.get(example.name)]
-            if name is not None and one.score is not None
+            if field is not None and one.score is not None
         ),
     )
 
@@ -272,6 +278,7 @@ def write(example: Example, levels: list[Level]) -> None:
     record = {
         "command": _command(example, greedy=any(one.greedy is not None for one in levels)),
         "seed": example.seed,
+        "demonstrations": example.demonstrations,
         "seconds": _seconds(metrics),
         "warm_seconds": _seconds(example.warm / "metrics.jsonl"),
         "levels": [asdict(one) for one in levels],
@@ -294,25 +301,30 @@ def _command(example: Example, *, greedy: bool) -> str:
 
 
 def _seconds(metrics: Path) -> float:
-    records = read_metrics(metrics)
-    return records[-1].time - records[0].time
+    """Return how long a run worked, without pauses in which it was interrupted.
+
+    The evaluation after the last step is not in it: a step's record has the time of the one before.
+    """
+    return sum(
+        record.metrics.get(f"time/{part}", 0.0) for record in read_metrics(metrics) for part in WORK
+    )
 
 
 def table(reports: list[dict[str, Any]]) -> str:
     """Return the table of all seeds; random player and expert are those of the first."""
     first, *others = reports
-    rows = [_row(level["who"], level) for level in first["levels"]]
+    rows = {level["who"]: level for level in first["levels"]}
     for report in others:
         learned = [one for one in report["levels"] if one["who"] in ("warm start", "after RL")]
-        rows += [_row(f"{level['who']}, seed {report['seed']}", level) for level in learned]
+        rows |= {f"{level['who']}, seed {report['seed']}": level for level in learned}
     warm, trained = (first[key] / 60 for key in ("warm_seconds", "seconds"))
     caption = f"`{first['command']}`; warm start {warm:.1f} minutes, training {trained:.1f} minutes"
-    names = (
-        "who | held-out reward (95% interval) | solved (95% interval) | solved greedily "
-        "| invalid calls | unknown"
-    )
-    head = f"{caption}\n\n| {names} |\n|---|---|---|---|---|---|\n"
-    return head + "\n".join(rows) + "\n" + _details(first["levels"])
+    known = [key for key in COLUMNS if any(one.get(key) is not None for one in rows.values())]
+    names = ["who", "held-out reward (95% interval)", "solved (95% interval)"]
+    names += [COLUMNS[key] for key in known]
+    head = f"{caption}\n\n| {' | '.join(names)} |\n|{'---|' * len(names)}\n"
+    body = "\n".join(_row(who, level, known) for who, level in rows.items())
+    return head + body + "\n" + _details(first["levels"])
 
 
 def _details(levels: Sequence[Mapping[str, Any]]) -> str:
@@ -329,14 +341,15 @@ def _details(levels: Sequence[Mapping[str, Any]]) -> str:
     return head + "\n".join(rows) + "\n"
 
 
-def _row(who: str, level: Mapping[str, Any]) -> str:
+def _row(who: str, level: Mapping[str, Any], shares: Sequence[str]) -> str:
     reward = f"{level['reward']:.2f} ({level['low']:.2f} to {level['high']:.2f})"
     solved = f"{level['solved']:.0%} ({level['solved_low']:.0%} to {level['solved_high']:.0%})"
-    shares = {"greedy": ".0%", "invalid": ".1%", "unknown": ".1%"}
-    others = [
-        "–" if level.get(key) is None else format(level[key], form) for key, form in shares.items()
-    ]
-    return f"| {' | '.join([who, reward, solved, *others])} |"
+    cells = [_share(level.get(key), digits=0 if key == "greedy" else 1) for key in shares]
+    return f"| {' | '.join([who, reward, solved, *cells])} |"
+
+
+def _share(value: float | None, *, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}%}"
 
 
 def example_names() -> list[str]:

@@ -2,10 +2,12 @@
 
 import json
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.improvement import Example
 
 from agentfly.observe import read_metrics
 
@@ -18,6 +20,8 @@ ROW = re.compile(
 """A row of a table of an environment's results."""
 BARE = re.compile(r"(?:rises?|rose|from|was) (?:from )?0?\.\d+ to (?:over )?[01]\.\d+")
 """A gain in a sentence: it has no interval, and no file that it comes from."""
+SHARE = re.compile(r"\d+% \(\d+% to \d+%\)")
+"""A share of solved tasks with its interval."""
 OTHERS = {"PPO": "ppo", "REINFORCE++": "reinforce++", "GRPO": "grpo", "RLOO": "rloo"}
 
 
@@ -30,6 +34,31 @@ def recorded_rows() -> set[str]:
 def test_every_row_of_results_is_recorded(page: Path) -> None:
     said = set(ROW.findall(page.read_text()))
     assert said <= recorded_rows()
+
+
+def recorded_shares() -> set[str]:
+    reports = [json.loads(file.read_text()) for file in RESULTS.glob("*/*.json")]
+    curves = [read_metrics(file) for file in RESULTS.glob("*/metrics*.jsonl")]
+    evaluations = [record.metrics for curve in curves for record in curve]
+    return {*_shares(reports, ""), *_shares(evaluations, "eval/")}
+
+
+def _shares(value: Any, prefix: str) -> Iterator[str]:
+    """Yield all shares of solved tasks that are anywhere in a value."""
+    if isinstance(value, Mapping):
+        keys = [f"{prefix}solved{end}" for end in ("", "_low", "_high")]
+        if all(isinstance(value.get(key), float) for key in keys):
+            solved, low, high = (value[key] for key in keys)
+            yield f"{solved:.0%} ({low:.0%} to {high:.0%})"
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _shares(one, prefix)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_share_with_an_interval_is_recorded(page: Path) -> None:
+    assert set(SHARE.findall(page.read_text())) <= recorded_shares()
 
 
 def test_rows_are_found_and_have_intervals() -> None:
@@ -52,6 +81,17 @@ def test_the_table_of_code_blocks_is_recorded() -> None:
     assert "intervals of the code blocks overlap" in page
 
 
+@pytest.mark.parametrize(
+    "name", ["code_interpreter", "search", "webshop", "alfworld", "scienceworld", "browser"]
+)
+def test_results_are_of_the_recipe_that_is_there(name: str) -> None:
+    example = Example(name=name, folder=RESULTS)
+    for report in (RESULTS / name).glob("report*.json"):
+        assert json.loads(report.read_text())["demonstrations"] == example.demonstrations
+    for metrics in (RESULTS / name).glob("metrics*.jsonl"):
+        assert read_metrics(metrics)[-1].step == example.settings["train"]["steps"]
+
+
 OVERVIEW = {"code": "code_interpreter"}
 """Folders of results that are not named as their environment."""
 
@@ -69,6 +109,16 @@ def test_the_overview_of_environments_is_recorded(name: str) -> None:
     page = (ROOT / "docs" / "builtin.md").read_text()
     (row,) = [line for line in page.splitlines() if line.startswith(f"| [{name}](")]
     assert row.endswith(f"| {before} | {after} | {levels['expert']['solved']:.0%} |")
+
+
+def test_the_time_of_the_recipes_is_recorded() -> None:
+    names = ["code_interpreter", "search", "webshop", "alfworld", "scienceworld", "browser"]
+    reports = {one: json.loads((RESULTS / one / "report.json").read_text()) for one in names}
+    minutes = {one: (of["seconds"] + of["warm_seconds"]) / 60 for one, of in reports.items()}
+    *most, last = sorted(one for one in names if minutes[one] > 45)
+    shortest = min(minutes.values())
+    page = (ROOT / "docs" / "builtin.md").read_text()
+    assert f"in {shortest:.0f} to 45 minutes ({', '.join(most)} and {last} take longer)" in page
 
 
 def test_what_was_tried_in_search_is_recorded() -> None:

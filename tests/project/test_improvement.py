@@ -1,5 +1,6 @@
 """The benchmark that measures what reinforcement learning adds to imitation."""
 
+import json
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ def test_further_seeds_are_rows_of_the_same_table() -> None:
         "`python -m benchmarks.improvement search`; warm start 5.0 minutes, training 10.0 minutes",
         "",
         "| who | held-out reward (95% interval) | solved (95% interval) | solved greedily "
-        "| invalid calls | unknown |",
+        "| invalid calls | unknown tools |",
         "|---|---|---|---|---|---|",
         "| warm start | 1.00 (0.98 to 1.00) | 30% (25% to 35%) | 28% | 0.0% | 0.0% |",
         "| after RL | 1.00 (0.98 to 1.00) | 60% (55% to 65%) | – | 0.0% | 0.0% |",
@@ -72,6 +73,29 @@ def test_further_seeds_are_rows_of_the_same_table() -> None:
         "| warm start, seed 1 | 1.00 (0.98 to 1.00) | 35% (30% to 40%) | – | 12.5% | – |",
         "| after RL, seed 1 | 1.00 (0.98 to 1.00) | 65% (60% to 70%) | – | 0.0% | 0.0% |",
     ]
+
+
+def test_columns_that_nobody_has_are_left_out() -> None:
+    levels = [replace(level(who, 0.3), unknown=None) for who in ("warm start", "after RL")]
+    head, rule, *rows = table([report(0, *levels)]).splitlines()[2:]
+    assert head.endswith("| solved (95% interval) | invalid calls |")
+    assert rule == "|---|---|---|---|"
+    assert rows[0] == "| warm start | 1.00 (0.98 to 1.00) | 30% (25% to 35%) | 0.0% |"
+
+
+def test_the_time_of_a_run_has_no_pauses(tmp_path: Path) -> None:
+    metrics = tmp_path / "metrics.jsonl"
+    parts: list[dict[str, float]] = [
+        {"eval/reward": 0.5},
+        {"time/evaluating": 3.0, "time/step": 10.0, "time/sampling": 7.0},
+        {"time/step": 20.0, "time/saving": 1.0, "time/publishing": 0.5},
+    ]
+    lines = [
+        {"v": 1, "kind": "metrics", "step": step, "time": 5000.0 * step, "metrics": part}
+        for step, part in enumerate(parts)
+    ]
+    metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert improvement._seconds(metrics) == 34.5
 
 
 def test_parts_of_the_reward_and_kinds_of_tasks_have_a_table_of_their_own() -> None:

@@ -99,7 +99,7 @@ class ScienceWorldOptions(EnvironmentOptions):
     """Whether to add tools that list objects and valid actions."""
     partial_credit: bool = True
     """Whether the points of an unsolved task are rewarded; otherwise only a solved one is, with 1.
-    With them, a chain that never focuses is worth more than one that focuses on the wrong thing."""
+    With points, never focusing is worth more than focusing on the wrong thing."""
     penalty: bool = False
     """Whether a wrong focus gives a reward of -1, as in the simulator, instead of 0."""
     max_moves: int = Field(default=100, ge=1)
