@@ -92,6 +92,76 @@ def test_demonstrations_are_scored_and_saved(tmp_path: Path, kind: str) -> None:
     assert all(chain.tools for chain in chains)
 
 
+FRAGILE = """
+from agentfly import reward
+from agentfly.config import Settings
+from agentfly.environments import EnvironmentDefinition, Kit, Say
+from agentfly.errors import EngineError, RewardError
+
+
+class Options(Settings):
+    broken: tuple[int, ...] = ()
+    judge: bool = True
+
+
+def make(options):
+    @reward
+    def judged(final_response: str) -> float:
+        if not options.judge:
+            raise RewardError("the judge is out")
+        return float(final_response == "yes")
+
+    def play(scene):
+        if int(scene.task.id) in options.broken:
+            raise EngineError(f"no hint for task {scene.task.id}")
+        yield Say("yes")
+
+    def rows():
+        return [{"id": str(number), "question": "Agreed?"} for number in range(3)]
+
+    return Kit(tasks=rows, eval_tasks=rows, tools=(), reward=judged, expert=play)
+
+
+FRAGILE = EnvironmentDefinition(name="fragile", summary="Fails.", options=Options, make=make)
+"""
+
+
+@pytest.fixture
+def fragile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "fragile_game.py").write_text(FRAGILE)
+    monkeypatch.syspath_prepend(tmp_path)
+    return "fragile_game:FRAGILE"
+
+
+def test_demonstrations_that_all_fail_are_an_error_and_leave_no_file(
+    fragile: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "chains.jsonl"
+    failed = envs("demonstrate", fragile, "broken=[0,1,2]", "--out", str(out))
+    assert failed.exit_code == 1
+    assert "EngineError: no hint for task 0" in failed.output.splitlines()
+    assert "no hint for task 1" not in failed.output
+    assert "chains are in" not in failed.output
+    assert not out.exists()
+
+
+def test_demonstrations_of_which_some_fail_are_kept_with_the_cause(
+    fragile: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "chains.jsonl"
+    shown = envs("demonstrate", fragile, "broken=[1]", "--out", str(out))
+    assert shown.exit_code == 0
+    assert "EngineError: no hint for task 1" in shown.output.splitlines()
+    assert len(list(read_trajectories(out))) == 3
+
+
+def test_a_failed_game_is_an_error(fragile: str) -> None:
+    played = CliRunner().invoke(app, ["envs", "play", fragile, "judge=false"], input="yes\n")
+    assert "the judge is out" in played.output
+    assert played.exit_code == 1
+    assert envs("play", fragile).exit_code == 0, "it was left by Ctrl-D"
+
+
 def test_a_person_plays_in_a_terminal() -> None:
     with agentfly("envs", "play", "code") as (terminal, process):
         question = terminal.wait_for(r"What is [^\n]*\n(?s:.*)> ")

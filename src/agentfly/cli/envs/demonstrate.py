@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,6 +17,7 @@ from agentfly.cli.envs.selection import HeldOut, Kind, Name, Options, select_env
 from agentfly.environments import Player
 from agentfly.errors import ConfigError
 from agentfly.observe import summarize
+from agentfly.observe.summary import failure_cause
 from agentfly.types import Trajectory
 
 Who = Literal["expert", "gold", "random"]
@@ -39,6 +41,8 @@ def demonstrate(
     \b
         agentfly envs demonstrate code --count 200 --out expert.jsonl
         agentfly sft warm.toml          # with data.files = ["expert.jsonl"], data.retokenize = true
+
+    If every chain fails, no file is left and the exit code is 1.
     """  # noqa: D301 - a real \\b keeps lines apart
     with cli_errors(), ExitStack() as stack:
         parts = select_environment(name, options, kind=kind)
@@ -55,8 +59,28 @@ def demonstrate(
             run(parts, player_of(parts, by), tasks, seed=seed, on_trajectory=ended)
         )
     typer.echo(summarize(chains))
+    for cause, message in _first_errors(chains).items():
+        typer.secho(f"{cause}: {message}", fg=typer.colors.RED, err=True)
+    if all(chain.error is not None and chain.reward is None for chain in chains):
+        _remove(out)
+        raise typer.Exit(1)
     if out:
         typer.echo(f"{len(chains)} chains are in {out}")
+
+
+def _first_errors(chains: Sequence[Trajectory]) -> dict[str, str]:
+    """Return the first message of each cause of failed chains."""
+    found: dict[str, str] = {}
+    for chain in chains:
+        if (cause := failure_cause(chain)) and chain.error is not None:
+            found.setdefault(cause, chain.error.removeprefix(f"{cause}: "))
+    return found
+
+
+def _remove(out: Path | None) -> None:
+    """Remove a file that holds failed chains only; never a device or a link."""
+    if out is not None and out.is_file() and not out.is_symlink():
+        out.unlink()
 
 
 def player_of(parts: SourceParts, who: Who) -> Player:

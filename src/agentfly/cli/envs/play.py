@@ -38,7 +38,10 @@ def play(
         bool, typer.Option("--headed", help="Show the browser's window: the same as headed=true.")
     ] = False,
 ) -> None:
-    """Play an environment yourself: you see what a model sees, and get the reward it would get."""
+    """Play an environment yourself: you see what a model sees, and get the reward it would get.
+
+    The exit code is 1 if the environment fails.
+    """
     with cli_errors():
         chosen = [*(options or []), "headed=true"] if headed else options
         parts = select_environment(name, chosen)
@@ -48,6 +51,8 @@ def play(
         person = Person()
         result = asyncio.run(_agent(parts, person).run(tasks[task - 1], retries=0))
         _show_end(result.trajectories[0], person)
+        if result.trajectories[0].error is not None and not person.left:
+            raise typer.Exit(1)
 
 
 def _agent(parts: SourceParts, person: "Person") -> Agent:
