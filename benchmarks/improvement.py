@@ -145,9 +145,11 @@ class Example:
 
 
 def agentfly(*arguments: str) -> None:
-    """Run a command as a person would."""
+    """Run a command as a person would; exit with its code if it fails, as it has said why."""
     print(f"$ agentfly {shlex.join(arguments)}", flush=True)
-    subprocess.run([sys.executable, "-m", "agentfly.cli", *arguments], check=True, cwd=ROOT)
+    ended = subprocess.run([sys.executable, "-m", "agentfly.cli", *arguments], cwd=ROOT)
+    if ended.returncode:
+        sys.exit(ended.returncode)
 
 
 def improve(example: Example, *, greedy: bool = False) -> list[Level]:

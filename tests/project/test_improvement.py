@@ -1,6 +1,7 @@
 """The benchmark that measures what reinforcement learning adds to imitation."""
 
 import json
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -170,3 +171,43 @@ def test_players_are_compared_on_the_tasks_that_the_model_was_evaluated_on(
     played.pop(0)
     with pytest.raises(SystemExit, match="it lacks a"):
         improvement._played(example, "expert")
+
+
+def test_failed_demonstrations_end_the_benchmark_and_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lost_game.py").write_text(LOST)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(Example, "environment", ["lost_game:LOST"])
+    example = Example(name="search", folder=tmp_path / "runs")
+    example.folder.mkdir()
+    with pytest.raises(SystemExit) as ended:
+        example.demonstrate("expert", 2)
+    assert ended.value.code == 1
+    assert not list(example.folder.iterdir())
+
+
+LOST = """
+from agentfly import reward
+from agentfly.config import Settings
+from agentfly.environments import EnvironmentDefinition, Kit
+from agentfly.errors import EngineError
+
+
+def make(options):
+    @reward
+    def none(final_response: str) -> float:
+        return 0.0
+
+    def rows():
+        return [{"question": "Where?"}]
+
+    def play(scene):
+        raise EngineError("there is no way")
+        yield
+
+    return Kit(tasks=rows, eval_tasks=rows, tools=(), reward=none, expert=play)
+
+
+LOST = EnvironmentDefinition(name="lost", summary="Fails.", options=Settings, make=make)
+"""
