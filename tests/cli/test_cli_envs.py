@@ -21,7 +21,7 @@ import pytest
 from tests.cli.terminal import WAIT_SECONDS, agentfly
 from typer.testing import CliRunner, Result
 
-from agentfly.cli.envs.play import leaves, read_line
+from agentfly.cli.envs.play import help_text, leaves, read_line
 from agentfly.cli.main import app
 from agentfly.cli.serving import until_interrupted
 from agentfly.environments import ENVIRONMENTS
@@ -321,6 +321,12 @@ def spec(name: str, *parameters: str, optional: tuple[str, ...] = ()) -> ToolSpe
         ("add 7", ("add", {"number": 7})),
         ("type 3 hello you", ("type", {"id": 3, "text": "hello you"})),
         ("press =", ("press", {"key": "="})),
+        ("add number=7", ("add", {"number": 7})),
+        ("search query=red shoes", ("search", {"query": "red shoes"})),
+        ("search query='red shoes'", ("search", {"query": "red shoes"})),
+        ("search query='red' or 'blue'", ("search", {"query": "'red' or 'blue'"})),
+        ("search color=red", ("search", {"query": "color=red"})),
+        ("press Enter id=3", ("press", {"key": "Enter", "id": 3})),
         ("press a b", ("press", {"key": "a b"})),
         ("press key=Enter id=3", ("press", {"key": "Enter", "id": 3})),
         ("scroll up", ("scroll", {"direction": "up"})),
@@ -344,10 +350,23 @@ def test_a_line_names_the_tool_and_its_arguments(line: str, called: tuple[str, o
 
 
 def test_with_one_tool_the_whole_line_is_its_argument() -> None:
-    for line in ("x = 1\nx + 1", "print(1)", "python(1) + 2"):
+    for line in ("x = 1\nx + 1", "print(1)", "python(1) + 2", "code=1"):
         message = read_line(line, [spec("python", "code")]).message
         assert message is not None
         assert json.loads(message.tool_calls[0].arguments) == {"code": line}
+
+
+@pytest.mark.parametrize(
+    ("tool", "usage"),
+    [
+        (spec("back"), "back"),
+        (spec("select", "id", "option"), "select ID OPTION"),
+        (spec("press", "key", optional=("id",)), "press KEY [id=ID]"),
+        (spec("scroll", optional=("direction", "id")), "scroll [DIRECTION] [ID]"),
+    ],
+)
+def test_the_banner_shows_the_arguments_of_each_tool(tool: ToolSpec, usage: str) -> None:
+    assert f"{usage}: " in help_text([tool, spec("open", "url")]).splitlines()
 
 
 def test_a_line_that_names_no_tool_goes_to_the_one_that_acts() -> None:

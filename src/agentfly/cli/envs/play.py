@@ -25,6 +25,7 @@ LEAVING = (QUIT, "quit", "exit")
 """Lines that leave the game, unless a tool has that name."""
 MAIN_TOOL = "act"
 """Tool that gets the lines which name no tool, besides a tool that is the only one."""
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 _NAMED = re.compile(r"([^\s\[(]+)(?:\s+(.*)|\[(.*)\]|\((.*)\))?", re.DOTALL)
 
 
@@ -89,7 +90,7 @@ class Person:
         """Show what is new and ask for the next move."""
         del params, deadline
         if not self._shown:
-            typer.secho(_help(tools), dim=True)
+            typer.secho(help_text(tools), dim=True)
         for message in messages[self._shown :]:
             if message.role != "assistant":
                 typer.secho(f"\n{message.content}", fg=typer.colors.CYAN)
@@ -111,7 +112,7 @@ class Person:
                 case Typed(message=Message() as message):
                     return message
                 case Typed(problem=problem):
-                    typer.secho(problem or _help(tools), fg=typer.colors.YELLOW)
+                    typer.secho(problem or help_text(tools), fg=typer.colors.YELLOW)
 
 
 def _ask() -> str:
@@ -127,13 +128,37 @@ def _ask() -> str:
         signal.signal(signal.SIGINT, before)
 
 
-def _help(tools: Sequence[ToolSpec]) -> str:
+def help_text(tools: Sequence[ToolSpec]) -> str:
+    """Return what can be typed, a line for each tool."""
     lines = ["quit or Ctrl-D leaves. A line that ends with \\ continues in the next one."]
     main = _main_tool(tools)
     if main is not None:
         lines.append(f"What you type goes to {main.name}: {main.description}")
-    lines += [f"{tool.name} …: {tool.description}" for tool in tools if tool is not main]
+    lines += [f"{_usage(tool)}: {tool.description}" for tool in tools if tool is not main]
     return "\n".join([*lines, "/say … gives your answer in words, and ends the task."])
+
+
+def _usage(tool: ToolSpec) -> str:
+    """Return a tool's name and arguments as they are typed: `press KEY [id=ID]`."""
+    required = _required(tool)
+    arguments = [
+        name.upper()
+        if name in required
+        else f"[{name}={name.upper()}]"
+        if required
+        else f"[{name.upper()}]"
+        for name in (*required, *(one for one in _properties(tool) if one not in required))
+    ]
+    return " ".join([tool.name, *arguments])
+
+
+def _properties(tool: ToolSpec) -> Mapping[str, Any]:
+    properties: Mapping[str, Any] = tool.parameters.get("properties", {})
+    return properties
+
+
+def _required(tool: ToolSpec) -> list[str]:
+    return list(tool.parameters.get("required", ()))
 
 
 def _show_end(trajectory: Trajectory, person: Person) -> None:
@@ -180,8 +205,9 @@ def read_line(line: str, tools: Sequence[ToolSpec]) -> Typed:
 
     With one tool, the line goes to its parameter; with several, the first word names the tool:
     `search red mug`, `search[red mug]` or `search(red mug)`, and other lines go to a tool `act`,
-    if there is one. Several parameters are given in their order, `type 3 two words`, or by name,
-    `type id=3 text="two words"`. Without tools an environment takes the words.
+    if there is one. Parameters are given in their order, `type 3 two words`, or by name,
+    `type id=3 text="two words"`; optional ones by name at the end, `press Enter id=3`, unless all
+    are optional. Without tools an environment takes the words.
     """
     text = line.strip()
     if not text:
@@ -193,7 +219,7 @@ def read_line(line: str, tools: Sequence[ToolSpec]) -> Typed:
     by_name = {tool.name: tool for tool in tools}
     first, rest = _parted(text)
     if first in by_name:
-        return _call(by_name[first], rest)
+        return _call(by_name[first], _without_name(by_name[first], rest))
     if (main := _main_tool(tools)) is not None:
         return _call(main, text)
     known = ", ".join(by_name)
@@ -214,6 +240,15 @@ def _parted(text: str) -> tuple[str, str]:
     return name, "".join(inside).strip()
 
 
+def _without_name(tool: ToolSpec, text: str) -> str:
+    """Return `3` for the text `id=3`, if `id` is the tool's only parameter."""
+    parameters = list(_properties(tool))
+    if len(parameters) != 1 or not text.startswith(f"{parameters[0]}="):
+        return text
+    value = text.removeprefix(f"{parameters[0]}=").strip()
+    return value[1:-1] if _QUOTED.fullmatch(value) else value
+
+
 def _said(words: str) -> Typed:
     return Typed(message=Message(role="assistant", content=words))
 
@@ -228,15 +263,15 @@ def _call(tool: ToolSpec, text: str) -> Typed:
 
 
 def _arguments(tool: ToolSpec, text: str) -> Mapping[str, Any]:
-    parameters = list(tool.parameters.get("properties", {}))
+    parameters = list(_properties(tool))
     if not text:
         return {}
     if not parameters:
         raise ValueError(f"it takes nothing, got {text!r}")
     if len(parameters) == 1:
         return {parameters[0]: _value(tool, parameters[0], text)}
-    required = list(tool.parameters.get("required", ()))
-    given = _by_name(text, parameters) or _by_position(text, required or parameters)
+    required = _required(tool)
+    given = _by_name(text, parameters) or _by_position_then_name(text, parameters, required)
     if len(given) < len(required):
         raise ValueError(f"write {' '.join(f'{name}=…' for name in parameters)}")
     return {key: _value(tool, key, value) for key, value in given.items()}
@@ -247,6 +282,23 @@ def _by_name(text: str, parameters: Sequence[str]) -> dict[str, str]:
     pairs = [part.partition("=") for part in _words(text)]
     is_named = all(equals and key in parameters for key, equals, _ in pairs)
     return {key: value for key, _, value in pairs} if is_named else {}
+
+
+def _by_position_then_name(
+    text: str, parameters: Sequence[str], required: Sequence[str]
+) -> dict[str, str]:
+    """Return the arguments of a line such as `Enter id=3`, whose last ones are optional.
+
+    >>> _by_position_then_name("Enter id=3", ["key", "id"], ["key"])
+    {'key': 'Enter', 'id': '3'}
+    """
+    optional = [name for name in parameters if name not in required] if required else []
+    named: dict[str, str] = {}
+    rest, _, last = text.rpartition(" ")
+    while rest and (found := _by_name(last, optional)):
+        named, text = found | named, rest.rstrip()
+        rest, _, last = text.rpartition(" ")
+    return _by_position(text, required or parameters) | named
 
 
 def _by_position(text: str, parameters: Sequence[str]) -> dict[str, str]:
@@ -271,7 +323,7 @@ def _words(text: str) -> list[str]:
 
 def _value(tool: ToolSpec, parameter: str, text: str) -> Any:
     """Return the JSON value of a text where the parameter takes one; the tool checks it."""
-    kind = tool.parameters["properties"].get(parameter, {}).get("type")
+    kind = _properties(tool).get(parameter, {}).get("type")
     if kind == "string":
         return text
     try:
