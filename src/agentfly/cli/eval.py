@@ -145,7 +145,7 @@ def eval_(  # noqa: PLR0913 - each is an option of the command
 
     \b
         agentfly eval tiny sums.jsonl --tools calculator --reward numeric_match -n 4
-        agentfly eval smollm2-135m-instruct code tasks=sums --by level
+        agentfly eval smollm2-135m-instruct code tasks=math --by level
         agentfly eval http://localhost:8000/v1 webshop alfworld --temperature 0
         agentfly eval runs/sums@best                 # on the run's own held-out tasks
         agentfly eval runs/sums@all                  # a curve over its checkpoints

@@ -84,8 +84,8 @@ def checkpoint_settings(found: NamedCheckpoints | None) -> tuple[EvaluatedCheckp
 def default_name(given: list[str]) -> str:
     """Return a name for the results.
 
-    >>> default_name(["runs/sums@best", "code", "tasks=sums"])
-    'eval-sums-best-code-tasks-sums'
+    >>> default_name(["runs/sums@best", "code", "tasks=math"])
+    'eval-sums-best-code-tasks-math'
     """
     words = [Path(word).stem if Path(word).suffix else Path(word).name for word in given]
     return re.sub(r"[^\w.]+", "-", "-".join(["eval", *words])).strip("-")[:100]
