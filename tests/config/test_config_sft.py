@@ -12,6 +12,7 @@ WARM = {"name": "warm", "model": {"name": "tiny"}, "data": {"files": ["chats.jso
     ("change", "said"),
     [
         ({"data": {"files": []}}, "data.files: must be a list of at least 1, got []"),
+        ({"data": {"files": [3]}}, "data.files.0: must be a text in quotes, got 3"),
         ({"train": {"steps": 3}}, "train.steps: unknown key. Known: conversations_per_step, "),
         ({"lr": 1e-5}, "lr: unknown key. Did you mean train.lr?"),
     ],

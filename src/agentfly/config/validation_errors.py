@@ -1,6 +1,6 @@
 """Problems in settings: collected, translated from pydantic's errors, raised together."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, TypeVar
 
@@ -124,13 +124,24 @@ def problems_of(error: ValidationError, table: type[Settings], prefix: str = "")
         table: Class of the table.
         prefix: Path of the table, such as `algorithm`.
     """
+    all_found = error.errors(include_url=False)
     return [
         Problem(
             key=".".join(map(str, (*([prefix] if prefix else ()), *found["loc"]))),
             text=_sentence(found, table),
         )
-        for found in error.errors(include_url=False)
+        for found in all_found
+        if not _follows_from_items(found, all_found)
     ]
+
+
+def _follows_from_items(found: ErrorDetails, others: Sequence[ErrorDetails]) -> bool:
+    """Return whether a list is too short only because pydantic left its invalid items out."""
+    path, given = found["loc"], found["input"]
+    if found["type"] != "too_short" or not isinstance(given, Sized):
+        return False
+    has_invalid_items = any(one["loc"][: len(path)] == path and one is not found for one in others)
+    return has_invalid_items and len(given) >= found["ctx"]["min_length"]
 
 
 def _sentence(found: ErrorDetails, table: type[Settings]) -> str:
