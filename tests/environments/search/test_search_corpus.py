@@ -169,6 +169,9 @@ def test_a_broken_file_is_named_with_its_line(
 
 
 def test_what_is_no_document_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"there is no file or folder '.*/notes'"):
+        list(read_documents([tmp_path / "notes"]))
+    (tmp_path / "a.exe").touch()
     with pytest.raises(ConfigError, match=r"unknown kind of document '\.exe'"):
         list(read_documents([tmp_path / "a.exe"]))
     with pytest.raises(ConfigError, match="there is no file"):

@@ -174,6 +174,8 @@ def read_documents(sources: Iterable[str | Path]) -> Iterator[Document]:
             yield from read_hub(str(source))
         elif Path(source).is_dir():
             yield from _read_folder(Path(source))
+        elif not Path(source).exists():
+            raise ConfigError(f"there is no file or folder {str(source)!r}")
         else:
             yield from look_up(document_suffix(Path(source)), READERS, "kind of document")(
                 Path(source)
