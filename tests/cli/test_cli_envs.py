@@ -155,6 +155,20 @@ def test_demonstrations_of_which_some_fail_are_kept_with_the_cause(
     assert len(list(read_trajectories(out))) == 3
 
 
+@pytest.mark.parametrize("command", ["info", "play", "demonstrate"])
+@pytest.mark.parametrize("option", [[], ["tasks=rows.jsonl"]])
+def test_a_class_without_tasks_is_refused_alike(
+    command: str, option: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "box_game.py").write_text("class Box:\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    refused = envs(command, "box_game:Box", *option)
+    assert refused.exit_code == 2
+    assert refused.output.startswith(
+        "error: the environment 'box_game:Box' brings no tasks of its own: name it in a [[source]]"
+    )
+
+
 def test_a_failed_game_is_an_error(fragile: str) -> None:
     played = CliRunner().invoke(app, ["envs", "play", fragile, "judge=false"], input="yes\n")
     assert "the judge is out" in played.output

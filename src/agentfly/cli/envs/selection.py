@@ -7,6 +7,7 @@ import typer
 from agentfly.agents.source_parts import SourceParts, resolve_source
 from agentfly.cli.command import read_options
 from agentfly.config import SourceSettings
+from agentfly.environments import find_definition
 from agentfly.errors import ConfigError
 from agentfly.tasks import load_tasks
 from agentfly.types import Task
@@ -25,6 +26,7 @@ HeldOut = Annotated[bool, typer.Option("--held-out", help="Use the held-out task
 
 def select_environment(name: str, options: list[str] | None, *, kind: str = "tools") -> SourceParts:
     """Return the parts of an environment, resolved as in a run's settings."""
+    find_definition(name)  # A class without tasks is an error of its own, before any option.
     chosen = read_options(options)
     return resolve_source(SourceSettings(environment=name, options=chosen, kind=kind))
 
