@@ -182,3 +182,53 @@ def test_a_reward_on_the_state_of_an_environment_needs_a_player(tmp_path: Path) 
     assert "PlayerModel" in run.output
     assert "no field" not in run.output.replace("have no field", "")
     assert "full marks" not in run.output
+
+
+def test_tasks_that_no_player_knows_are_not_checked_and_not_called_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "half_known.py").write_text(HALF_KNOWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    some = validate("half_known:GAME")
+    assert some.exit_code == 2
+    lines = some.output.splitlines()
+    assert "there is no expert for the task 'drag': 3 tasks were not checked" in lines
+    assert lines[-1] == "2 of 2 tasks get full marks with their right answers"
+    wrong = validate("half_known:GAME", "answer=no")
+    assert wrong.exit_code == 1
+    assert "0 of 2 tasks get full marks" in wrong.output
+    none = validate("half_known:GAME", "--count", "1")
+    assert none.exit_code == 2
+    assert "1 task was not checked" in none.output
+
+
+HALF_KNOWN = """
+from agentfly import reward
+from agentfly.config import Settings
+from agentfly.environments import EnvironmentDefinition, Kit, Say
+from agentfly.environments.player import NoPlayerError
+
+
+class Options(Settings):
+    answer: str = "yes"
+
+
+def make(options):
+    @reward
+    def agreed(final_response: str) -> float:
+        return float(final_response == "yes")
+
+    def play(scene):
+        if scene.task.fields["task"] == "drag":
+            raise NoPlayerError("there is no expert for the task 'drag'")
+        yield Say(options.answer)
+
+    def rows():
+        names = ["drag", "click", "drag", "click", "drag"]
+        return [{"id": str(i), "question": "?", "task": name} for i, name in enumerate(names)]
+
+    return Kit(tasks=rows, eval_tasks=tuple, tools=(), reward=agreed, gold=play)
+
+
+GAME = EnvironmentDefinition(name="half", summary="Half known.", options=Options, make=make)
+"""

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,14 +17,19 @@ from agentfly.cli.envs.selection import Options
 from agentfly.cli.trust import Trust, require_trust
 from agentfly.config import SourceSettings, import_named, is_import_path, load_settings
 from agentfly.environments import EnvironmentDefinition, Player, Say, Scene, environment_names
+from agentfly.environments.player import NoPlayerError
 from agentfly.errors import ConfigError
-from agentfly.observe.summary import SOLVED
+from agentfly.observe.summary import SOLVED, failure_cause
 from agentfly.runtime.names import suggestion
 from agentfly.tasks import load_tasks
 from agentfly.types import EnvSpec, Task, Trajectory
+from agentfly.types.short_text import count as count_of
 
 NOT_VALIDATED = 2
 """Exit code where nothing is known to be wrong, but some tasks could not be attempted."""
+
+_NO_PLAYER = NoPlayerError.__name__
+"""Cause of a chain that its player could not attempt."""
 
 _NEEDS_A_PLAYER = (
     "source {source!r} can't be validated by answers: its reward is on the state of its "
@@ -59,7 +65,8 @@ def validate(
     A built-in environment plays its own solutions; otherwise the correct answer of the task is the
     final response. A model can't learn a task whose correct answer does not get the full reward.
     The exit code is 1 if a task fails, and 2 if tasks could not be attempted: a reward that reads
-    the state of an environment of your own needs a scripted player, not an answer.
+    the state of an environment of your own needs a scripted player, not an answer, and a player may
+    not know every task.
 
     \b
         agentfly validate code tasks=programs
@@ -79,18 +86,30 @@ def validate(
             lacking = {task.id: text for task in tasks if (text := _lacks(task, parts, answer))}
             _print_reasons(lacking)
             whole = [task for task in tasks if task.id not in lacking]
-            bad, refused = _attempt(parts, _gold(parts, answer), whole, concurrent)
+            unsolved, refused = _attempt(parts, _gold(parts, answer), whole, concurrent)
+            unchecked = [chain for chain in unsolved if failure_cause(chain) == _NO_PLAYER]
+            bad = [chain for chain in unsolved if failure_cause(chain) != _NO_PLAYER]
             _print_failures(bad)
             _print_reasons(refused)
+            _print_unchecked(unchecked)
             unplayed = lacking | refused
             failed += len(bad) + sum(task.id in unplayed for task in tasks)
-            total += len(tasks)
+            total += len(tasks) - len(unchecked)
+            unplayable += len(unchecked)
         if not total and unplayable:
             raise typer.Exit(NOT_VALIDATED)
         if not total:
             raise ConfigError(f"{target} has no tasks: there is nothing to validate")
     typer.echo(f"{total - failed} of {total} tasks get full marks with their right answers")
     raise typer.Exit(1 if failed else NOT_VALIDATED if unplayable else 0)
+
+
+def _print_unchecked(chains: Sequence[Trajectory]) -> None:
+    """Print why tasks were not attempted, once for all tasks of the same reason."""
+    reasons = Counter((chain.error or "").removeprefix(f"{_NO_PLAYER}: ") for chain in chains)
+    for reason, number in reasons.items():
+        were = "was" if number == 1 else "were"
+        typer.echo(f"{reason}: {count_of(number, 'task')} {were} not checked", err=True)
 
 
 def _sources(

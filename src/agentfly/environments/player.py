@@ -105,6 +105,10 @@ class PlayerModel:
                 ) from None
 
 
+class NoPlayerError(EngineError):
+    """A task that a scripted player was not written for: nothing is known to be wrong with it."""
+
+
 def _since_last_turn(messages: Sequence[Message]) -> list[str]:
     """Return the messages since the player's last turn; at the start, the last message."""
     spoken = [place for place, m in enumerate(messages) if m.role == "assistant"]

@@ -10,12 +10,11 @@ from agentfly.environments.browser.experts.office import solve_office
 from agentfly.environments.browser.experts.view import FIELDS, Play, View
 from agentfly.environments.browser.options import ToolName
 from agentfly.environments.browser.snapshot import Item
-from agentfly.environments.player import Player, Say, Scene, call
-from agentfly.errors import EngineError
+from agentfly.environments.player import NoPlayerError, Player, Say, Scene, call
 
 
 def expert(scene: Scene) -> Play:
-    """Solve a task by what its pages show; EngineError if there is no expert for it."""
+    """Solve a task by what its pages show; NoPlayerError if there is no expert for it."""
     goal, _, page = scene.observation.partition("\n")
     goal = goal.removeprefix("Task: ")
     fields = scene.task.fields
@@ -30,7 +29,8 @@ def expert(scene: Scene) -> Play:
 
             yield from solve_shop(goal, View(page))
         case _:
-            raise EngineError(f"there is no expert for the task {scene.task.id!r}")
+            name = fields.get("task", scene.task.id)
+            raise NoPlayerError(f"there is no expert for the task {name!r}")
     yield Say("That should have been it.")
 
 
