@@ -324,3 +324,10 @@ def test_problems_of_several_files_name_them_all(tmp_path: Path) -> None:
         f"there is no file {str(tmp_path / 'gone.toml')!r}"
         in mistakes(base, str(tmp_path / "gone.toml"))[0]
     )
+
+
+def test_a_long_line_is_cut_after_the_caret(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"text": "' + "a" * 3000 + '"}')
+    with pytest.raises(ConfigError, match="is not TOML") as caught:
+        load_settings(tmp_path / "rows.jsonl")
+    assert max(map(len, str(caught.value).splitlines())) < 200

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 _HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]#]+?)\s*\]\]?")
 _PART = r"""(?:[\w-]+|"[^"]*"|'[^']*')"""
 _ASSIGNMENT = re.compile(rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=")
+_SHOWN = 100
+"""Maximum number of characters of a line that are shown after the caret."""
 _MULTILINE = ('"""', "'''")
 
 
@@ -25,6 +27,8 @@ def quote_line(text: str, number: int, column: int, length: int = 1) -> str:
     lines = text.splitlines() or [""]
     line = lines[min(number, len(lines)) - 1].rstrip()
     before = f"line {number} | "
+    end = column + length + _SHOWN
+    line = line if len(line) <= end else f"{line[:end]}…"
     return f"{before}{line}\n{' ' * (len(before) + column - 1)}{'^' * max(1, length)}"
 
 
