@@ -357,6 +357,7 @@ def test_a_model_that_never_saw_the_tools_is_reported_once(
     agent.with_engine(engine("Done."))
     (said,) = caplog.messages
     assert "The model 'tiny' never saw the tools polish, and will not call them" in said
+    assert "`agentfly models info tiny`" in said
     assert "agentfly sft" in said
     caplog.clear()
     Agent("tiny", tools=[calculator])

@@ -276,7 +276,8 @@ def diagnose_unseen_tools(model: str, tools: Sequence[str]) -> Diagnosis:
     return Diagnosis(
         FindingKind.UNSEEN_TOOLS,
         f"The model {model!r} never saw the tools {', '.join(tools)}, and will not call "
-        "them: it was pre-trained with a few other tools, which `agentfly models info` lists.",
+        "them: it was pre-trained with a few other tools, which "
+        f"`agentfly models info {model}` lists.",
         "Train it on some calls first (agentfly sft), or use a general model such as "
         "smollm2-135m-instruct.",
     )

@@ -132,7 +132,7 @@ class Findings:
             f"Nothing was learned: no update changed the weights in {count(step, 'step')}.",
             f"Other findings say why: {others}."
             if others
-            else "Look at the chains: agentfly show RUN.",
+            else f"Look at the chains: agentfly show {self.path.parent}",
         )
         self._report(step, "default", nothing_learned)
 
