@@ -52,7 +52,8 @@ def read_options(options: Sequence[str] | None) -> dict[str, Any]:
     >>> read_options(["enable_thinking=false", "level=easy", "levels=[1,2]"])
     {'enable_thinking': False, 'level': 'easy', 'levels': [1, 2]}
     """
-    read = override({}, options or ())
+    written = "an option is written key=value, such as site=office or enable_thinking=false"
+    read = override({}, options or (), written=written)
     refuse_if_any(read.problems, None)
     return read.data
 

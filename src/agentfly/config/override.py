@@ -19,11 +19,21 @@ class Overridden:
     problems: list[Problem]
 
 
-def override(data: Mapping[str, Any], overrides: Sequence[str]) -> Overridden:
+def override(
+    data: Mapping[str, Any],
+    overrides: Sequence[str],
+    *,
+    written: str = "an override is written key=value, such as train.lr=1e-5",
+) -> Overridden:
     """Apply overrides to a copy of the tables; for the same key the last one wins.
 
     >>> override({"train": {"steps": 3}}, ["train.lr=1e-5", "name=mine"]).data
     {'train': {'steps': 3, 'lr': 1e-05}, 'name': 'mine'}
+
+    Args:
+        data: Tables of a file.
+        overrides: Texts such as `train.lr=1e-5`.
+        written: Message for a text of another form.
     """
     changed = copy.deepcopy(dict(data))
     problems = []
@@ -32,7 +42,7 @@ def override(data: Mapping[str, Any], overrides: Sequence[str]) -> Overridden:
         key = key.strip()
         try:
             if not equals or not key:
-                raise _NoPlaceError("an override is written key=value, such as train.lr=1e-5")
+                raise _NoPlaceError(written)
             _put(changed, key.split("."), _value(key, value.strip()))
         except _NoPlaceError as error:
             problems.append(Problem(key=key or text, text=str(error)))
