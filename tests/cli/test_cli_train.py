@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 import agentfly.training
 from agentfly.agents import RunParts
 from agentfly.cli.train import train
-from agentfly.config import RunSettings, load_settings
+from agentfly.config import RolloutSettings, RunSettings, load_settings
 from agentfly.tasks import task_loading
-from agentfly.training import Checkpoints, StoppedBy, TrainResult
+from agentfly.training import Checkpoints, StoppedBy, TrainResult, trainer
 from agentfly.training.task_mix import read_sources
 
 SETTINGS = """\
@@ -290,6 +290,48 @@ def test_a_dry_run_says_how_many_chains_an_evaluation_takes(file: Path) -> None:
     _, said = rehearse(file, 'reward = "numeric_match"\neval_tasks = "sums.jsonl"')
     expected = "1 held out (each evaluation takes 4 chains: 1 held-out task, eval.num_chains = 4)"
     assert expected in said[0]
+
+
+NO_EFFECT = (
+    "rollout.max_turns = 1 has no effect on source 'default': code's own limit is 4; set max_turns "
+    "in the [[source]]"
+)
+
+
+def test_a_dry_run_warns_of_a_turn_limit_that_an_environment_overrides(file: Path) -> None:
+    code, said = rehearse(file, 'environment = "code"\n', "rollout.max_turns=1")
+    assert (code, said[0]) == (0, f"warning: {NO_EFFECT}")
+
+
+@pytest.mark.parametrize(
+    ("source", "limit"),
+    [
+        ('environment = "code"', RolloutSettings().max_turns),
+        ('environment = "code"', 4),
+        ('environment = "code"\nmax_turns = 2', 1),
+        ('tools = ["calculator"]\nreward = "numeric_match"', 1),
+    ],
+)
+def test_no_warning_of_a_turn_limit_that_is_meant_or_has_an_effect(
+    file: Path, source: str, limit: int
+) -> None:
+    _, said = rehearse(file, f"{source}\n", f"rollout.max_turns={limit}")
+    assert not [line for line in said if "max_turns" in line]
+
+
+def test_a_run_begins_with_a_warning_of_a_turn_limit_without_effect(
+    file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    file.write_text(SETTINGS.partition("tasks")[0] + 'environment = "code"\n')
+    settings = load_settings(file, ["rollout.max_turns=1"])
+
+    async def stop(*_: object, **__: object) -> None:
+        raise LookupError("the run would begin here")
+
+    monkeypatch.setattr(trainer, "_run", stop)
+    with pytest.raises(LookupError):
+        trainer.train(settings, base=file.parent)
+    assert NO_EFFECT in caplog.text
 
 
 def test_a_dry_run_warns_of_tools_that_the_model_never_saw(file: Path) -> None:

@@ -23,7 +23,13 @@ from agentfly.agents.registry import find_mask
 from agentfly.agents.source import Source, require_trainable
 from agentfly.agents.source_parts import SourceParts, resolve_source
 from agentfly.chat import MaskPolicy
-from agentfly.config import AlgorithmSettings, Problem, RunSettings, SourceSettings
+from agentfly.config import (
+    AlgorithmSettings,
+    Problem,
+    RolloutSettings,
+    RunSettings,
+    SourceSettings,
+)
 from agentfly.config.validation_errors import Problems, refuse_if_any
 from agentfly.engines.factory import ENGINES, EngineMaker, engine_problems
 from agentfly.errors import ConfigError
@@ -117,6 +123,24 @@ def resolve_run(
         engine=engine or (ENGINES.find(settings.engine.name, base=base) if own_engine else None),
         base=base,
     )
+
+
+def ignored_turn_limits(parts: RunParts) -> Iterator[str]:
+    """Yield where a `rollout.max_turns` that is not the default gives way to an environment's."""
+    limit = parts.settings.rollout.max_turns
+    if limit == RolloutSettings().max_turns:
+        return
+    named = {source.name: source for source in parts.settings.source}
+    for source in parts.sources:
+        table, agent = named.get(source.name), source.agent
+        if table is None or table.environment is None or table.max_turns is not None:
+            continue
+        if "max_turns" in agent.own_settings and agent.limits.max_turns != limit:
+            yield (
+                f"rollout.max_turns = {limit} has no effect on source {source.name!r}: "
+                f"{table.environment}'s own limit is {agent.limits.max_turns}; set max_turns in "
+                "the [[source]]"
+            )
 
 
 def _setting_problems(settings: RunSettings) -> Iterator[Problem]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentfly.agents import RunParts, resolve_run
+from agentfly.agents.run_parts import ignored_turn_limits
 from agentfly.cli.command import (
     DryRun,
     Overrides,
@@ -128,6 +129,8 @@ def _print_verdict(parts: RunParts) -> None:
     """Print what a run takes on stderr and, last, whether it is ready; exit with 2 if it is not."""
     from agentfly.agents.rehearsal import rehearse
 
+    for ignored in ignored_turn_limits(parts):
+        warn(ignored)
     rehearsals = asyncio.run(rehearse(parts))
     for one in rehearsals:
         typer.echo(f"source {one.source!r}: {one.summary}", err=True)

@@ -191,7 +191,8 @@ class RolloutSettings(Settings):
     max_tokens: int = Field(default=512, ge=1)
     """Maximum number of sampled tokens per turn."""
     max_turns: int = Field(default=8, ge=1)
-    """Maximum number of turns per chain."""
+    """Maximum number of turns per chain; an environment's own limit, or the source's, comes
+    first."""
     context_length: int | None = Field(default=None, ge=1)
     """Maximum tokens of a whole chain; by default the model's context length."""
     chain_seconds: float = Field(default=600.0, gt=0)

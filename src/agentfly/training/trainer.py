@@ -2,10 +2,11 @@
 
 import asyncio
 import gc
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from agentfly.agents.run_parts import RunParts, resolve_run
+from agentfly.agents.run_parts import RunParts, ignored_turn_limits, resolve_run
 from agentfly.agents.source import Source
 from agentfly.algorithms import Algorithm
 from agentfly.chat import MaskPolicy
@@ -19,6 +20,8 @@ from agentfly.training.learner.peers import attempt, torchrun_rank
 from agentfly.training.learner_processes import serve_learner
 from agentfly.training.task_mix import TaskMix, read_sources, warn_ignored_settings
 from agentfly.training.train_result import TrainResult
+
+_log = logging.getLogger(__name__)
 
 
 class Trainer:
@@ -87,6 +90,8 @@ def train(
         progress: Where the run shows how far it is; by default the terminal.
     """
     parts = resolve_run(run, base=base) if isinstance(run, RunSettings) else run
+    for ignored in ignored_turn_limits(parts):
+        _log.warning("%s", ignored)
     task_mix = read_sources(parts.sources, parts.settings.eval)
     with exit_on_stop_signals():
         return asyncio.run(_run(parts, task_mix, progress or RunProgress(), resume=resume))
