@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from agentfly import Agent, ScriptedEngine
-from agentfly.agents.source_parts import find_source_environment
+from agentfly.agents.source_parts import find_source_environment, resolve_source
 from agentfly.chat import CHATML_TOKENS, ByteTokenizer
 from agentfly.config import SourceSettings
 from agentfly.environments import Kit, PlayerModel, Say, Scene, call
@@ -35,7 +35,8 @@ from agentfly.environments.search.builtin import make
 from agentfly.environments.search.corpus import write_corpus
 from agentfly.environments.search.environment import NO_RESULTS, PART_CHARS
 from agentfly.environments.search.players import NOT_FOUND, gold
-from agentfly.errors import ToolError
+from agentfly.errors import ConfigError, ToolError
+from agentfly.tasks import load_tasks
 from agentfly.testing import check_environment
 from agentfly.tools import Toolbox
 from agentfly.types import EnvSpec, Seed, Task, ToolStatus, Trajectory
@@ -280,6 +281,25 @@ def test_paths_of_a_run_are_looked_for_beside_its_file(
 def test_a_kit_is_made_without_any_work() -> None:
     nowhere = SearchOptions(index="/nowhere", questions=Path("/nowhere.json"))
     assert SEARCH.make(nowhere).system_prompt
+
+
+@pytest.mark.parametrize("index", ["/notes", "http://here:8001", "web:serper"])
+def test_an_index_is_not_asked_the_questions_of_the_generated_world(index: str) -> None:
+    kit = SEARCH.make(SearchOptions(index=index))
+    for rows in (kit.tasks, kit.eval_tasks):
+        with pytest.raises(
+            ConfigError, match=f"index = '{index}' needs questions of its own: `que"
+        ):
+            rows()
+    assert kit.expert is None
+
+
+def test_a_source_with_tasks_of_its_own_needs_no_questions_for_its_index(tmp_path: Path) -> None:
+    (tmp_path / "own.jsonl").write_text('{"question": "Who barks?", "answer": "dogs"}\n')
+    source = SourceSettings(environment="search", tasks="own.jsonl", options={"index": "notes"})
+    parts = resolve_source(source, base=tmp_path)
+    assert [task.fields["answer"] for task in load_tasks(parts.tasks)] == ["dogs"]
+    assert load_tasks(parts.eval_tasks) == []
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="needs SQuAD")

@@ -31,6 +31,7 @@ from agentfly.environments.search.retrieval import RetrievalMethod
 from agentfly.environments.search.reward import Correct, search_reward
 from agentfly.environments.search.web.page import PER_MINUTE
 from agentfly.environments.search.world import held_out_rows, train_rows
+from agentfly.errors import ConfigError
 from agentfly.types import EnvSpec
 
 PROMPT = "Answer the question by searching for facts. End with the answer alone, nothing else."
@@ -53,7 +54,7 @@ class SearchOptions(EnvironmentOptions):
     """Options of the environment `search`."""
 
     questions: Path | None = None
-    """A file of questions; by default those of a generated world."""
+    """A file of questions; by default those of a generated world, which an `index` can't answer."""
     form: QuestionFormat = "squad"
     """Format of the file of questions."""
     eval_questions: Path | None = None
@@ -122,7 +123,7 @@ def make(options: SearchOptions) -> Kit:
         ),
         system_prompt=PROMPT,
         max_turns=_max_turns(options),
-        expert=_player(players.expert, options) if options.questions is None else None,
+        expert=_player(players.expert, options) if _is_world(options) else None,
         gold=_player(players.gold, options),
         random=_player(players.random, options),
     )
@@ -176,8 +177,22 @@ def _world(options: SearchOptions) -> WorldSpec:
     return WorldSpec(options.people, options.short, options.seed, options.by, options.quoted)
 
 
+def _is_world(options: SearchOptions) -> bool:
+    return options.index is None and options.questions is None
+
+
+def _require_questions(options: SearchOptions) -> None:
+    """Raise ConfigError if the world's questions would be asked about another index."""
+    if options.index is not None:
+        raise ConfigError(
+            f"index = {str(options.index)!r} needs questions of its own: `questions` and `form`, "
+            "or `tasks` in the [[source]]"
+        )
+
+
 def _train(options: SearchOptions) -> list[dict[str, Any]]:
     if options.questions is None:
+        _require_questions(options)
         return train_rows(get_world(_world(options)), options.hops, options.num_tasks)
     rows = load_questions(str(options.questions), options.form).rows
     return split_rows(rows)[0] if options.eval_questions is None else list(rows)
@@ -188,6 +203,7 @@ def _held_out(options: SearchOptions) -> list[dict[str, Any]]:
         return list(load_questions(str(options.eval_questions), options.form).rows)
     if options.questions is not None:
         return split_rows(load_questions(str(options.questions), options.form).rows)[1]
+    _require_questions(options)
     return held_out_rows(
         get_world(_world(options)),
         options.hops,
