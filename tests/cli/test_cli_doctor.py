@@ -51,6 +51,7 @@ def test_a_sound_machine_passes() -> None:
         "sandbox",
         "disk",
         "java",
+        "chromium",
     ):
         assert f" {what}" in run.stdout
     assert "extra dev" not in run.stdout
@@ -85,6 +86,29 @@ def test_programs_that_hang_or_say_nothing_are_not_waited_for(
     a_program(tmp_path / "java", "echo 'openjdk 17' >&2")
     (java,) = examination._java()
     assert (java.state, java.detail) == ("ok", "openjdk 17")
+
+
+def test_chromium_is_named_with_its_path_or_the_way_to_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "chromium"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path))
+    monkeypatch.delenv("AGENTFLY_CHROMIUM", raising=False)
+    (absent,) = examination._chromium()
+    assert (absent.state, absent.detail) == ("missing", "needed by the browser only")
+    assert absent.fix.startswith("sudo apt-get install chromium")
+    monkeypatch.setenv("AGENTFLY_CHROMIUM", "/nowhere/chromium")
+    (wrong,) = examination._chromium()
+    assert (wrong.state, wrong.fix) == (
+        "missing",
+        "name one that can be run, or unset AGENTFLY_CHROMIUM",
+    )
+    assert "AGENTFLY_CHROMIUM names '/nowhere/chromium'" in wrong.detail
+    a_program(own, "exit 0")
+    monkeypatch.setenv("AGENTFLY_CHROMIUM", str(own))
+    (found,) = examination._chromium()
+    assert (found.state, found.detail) == ("ok", str(own))
 
 
 def test_the_sandbox_in_force_is_named_with_its_layers(monkeypatch: pytest.MonkeyPatch) -> None:

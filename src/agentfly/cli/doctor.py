@@ -3,6 +3,7 @@
 import asyncio
 import importlib.metadata
 import importlib.util
+import os
 import platform
 import re
 import shutil
@@ -17,6 +18,7 @@ import typer
 
 from agentfly.cli.command import cli_errors
 from agentfly.cli.openmp import NUM_THREADS, WAIT_POLICY, given_by_user
+from agentfly.environments.chromium_path import INSTALL, VARIABLE, find_chromium
 from agentfly.models import cache_folder
 from agentfly.resources import ask
 from agentfly.runtime.cores import affine_cores, usable_cores
@@ -220,6 +222,19 @@ def _java() -> Iterator[Finding]:
         yield Finding("java", "missing", f"{java} does not print its version", fix)
 
 
+def _chromium() -> Iterator[Finding]:
+    found = find_chromium()
+    if found is not None:
+        yield Finding("chromium", "ok", str(found))
+    elif chosen := os.environ.get(VARIABLE):
+        detail = f"needed by the browser only, and {VARIABLE} names {chosen!r}, no program"
+        yield Finding(
+            "chromium", "missing", detail, f"name one that can be run, or unset {VARIABLE}"
+        )
+    else:
+        yield Finding("chromium", "missing", "needed by the browser only", INSTALL)
+
+
 def _output_of(command: list[str]) -> str | None:
     """Return a program's output; None if it is missing, fails or does not end."""
     try:
@@ -241,4 +256,5 @@ _CHECKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     _sandbox,
     _disk,
     _java,
+    _chromium,
 )

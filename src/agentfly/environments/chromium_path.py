@@ -15,10 +15,11 @@ COMMANDS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY")
 """Environment variables that name the display of a person at a Linux machine."""
 
-_INSTALL = (
+INSTALL = (
     "sudo apt-get install chromium, or python -m playwright install chromium, or set "
     f"{VARIABLE} to the path of one"
 )
+"""How to get a Chromium."""
 
 
 def find_chromium() -> Path | None:
@@ -37,7 +38,7 @@ def missing_chromium() -> str | None:
         return None
     if chosen := os.environ.get(VARIABLE):
         return f"{VARIABLE} names {chosen!r}, which is no program that can be run"
-    return f"it needs Chromium: {_INSTALL}"
+    return f"it needs Chromium: {INSTALL}"
 
 
 def require_chromium() -> Path:
