@@ -56,7 +56,7 @@ test-vllm: $(INSTALLED) $(VLLM)/.installed ## run the tests that need a real vLL
 REQUIRE_CHROMIUM = $(BIN)/python -c 'from agentfly.environments.chromium_path import missing_chromium as missing; raise SystemExit(missing())'
 
 # The Chromium of AGENTFLY_CHROMIUM, of the system or of Playwright; a missing one is taken from the distribution.
-test-browser: $(INSTALLED) ## run the tests that need a real Chromium, which is installed where apt-get can
+test-browser: $(INSTALLED) ## run the tests that need a real Chromium; as root, a missing one is installed by apt-get install
 	@$(REQUIRE_CHROMIUM) || { test -z "$$AGENTFLY_CHROMIUM" && test "$$(id -u)" = 0 \
 		&& command -v apt-get >/dev/null && apt-get install --yes chromium && $(REQUIRE_CHROMIUM); }
 	$(BIN)/python -m pytest -m browser -rP
@@ -77,8 +77,8 @@ learning: $(INSTALLED) ## train tiny with four algorithms on three seeds each; c
 learning-async: $(INSTALLED) ## does learning reach the synchronous reward ahead of the learner? three seeds
 	$(BIN)/python -m benchmarks.learning --algorithms grpo --max-staleness 0 1 2 --out docs/results/async
 
-ENV ?= webshop
-improvement: $(INSTALLED) ## imitation, then reinforcement learning in one environment: make improvement ENV=webshop SEED=1 GREEDY=1
+ENV ?= code_interpreter
+improvement: $(INSTALLED) ## imitation, then reinforcement learning: make improvement ENV=webshop SEED=1 GREEDY=1; 17 to 110 minutes, writes docs/results/ENV and runs/ENV_example
 	$(BIN)/python -m benchmarks.improvement $(ENV)$(if $(SEED), --seed $(SEED))$(if $(GREEDY), --greedy)
 
 TEMPLATES ?=

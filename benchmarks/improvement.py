@@ -363,7 +363,8 @@ def example_names() -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", choices=example_names(), help="name of an example")
-    parser.add_argument("--folder", type=Path, default=ROOT / "runs")
+    folder_help = "folder of NAME_example, where an interrupted call continues (default: runs)"
+    parser.add_argument("--folder", type=Path, default=ROOT / "runs", help=folder_help)
     parser.add_argument("--seed", type=int, default=0, help="of imitation and of training")
     parser.add_argument("--greedy", action="store_true", help="evaluate at temperature 0, too")
     given = parser.parse_args()
