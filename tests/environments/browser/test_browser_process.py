@@ -268,6 +268,16 @@ async def test_closing_the_pool_ends_every_process(site: LocalSite) -> None:
     await session.close()
 
 
+async def test_a_server_that_does_not_run_is_named() -> None:
+    with LocalSite() as stopped:
+        task = stopped.task("/", "")
+    server = stopped.address.removeprefix("http://")
+    session = BrowserSession()
+    with pytest.raises(EnvError, match=rf"{server} refuses the connection: is the server running"):
+        await start(session, task)
+    await session.close()
+
+
 async def test_a_site_that_can_not_be_reached_fails_the_chain(site: LocalSite) -> None:
     session = BrowserSession()
     row = {"start": "http://127.0.0.1:9/", "instruction": "x", "check": "true"}

@@ -66,6 +66,7 @@ class BrowserSession:
         self._resources = AsyncExitStack()
         self._context: BrowserContext | None = None
         self._browser: Browser | None = None
+        self._proxy: FilterProxy | None = None
         self._site: Site | None = None
         self._tab: Tab | None = None
         self._display = self._new_display()
@@ -103,10 +104,10 @@ class BrowserSession:
         """Lease a context in which only this site can be reached."""
         browser = self._browser = browser_pool().acquire(headed=self.options.headed)
         self._resources.callback(browser_pool().release, browser)
-        proxy = None
         if site.rules.allowed:
-            proxy = await self._resources.enter_async_context(FilterProxy(site.rules))
-        context = await browser.open_context(proxy.address if proxy else None)
+            proxy = FilterProxy(site.rules)
+            self._proxy = await self._resources.enter_async_context(proxy)
+        context = await browser.open_context(self._proxy.address if self._proxy else None)
         self._resources.push_async_callback(browser.close_context, context)
         context.site, self._context, self._tab = site, context, context.tabs[0]
 
@@ -124,11 +125,13 @@ class BrowserSession:
         finally:
             tab.patience = 1.0
         self._raise_failure()
+        if self._proxy is not None and (server := self._proxy.refused):
+            problem = f"{server} refuses the connection: is the server running?"
         raise EnvError(f"the task's first page {site.start} can't be opened: {problem}")
 
     async def _leave(self) -> None:
         resources, self._resources = self._resources, AsyncExitStack()
-        self._context = self._site = self._tab = self._browser = None
+        self._context = self._site = self._tab = self._browser = self._proxy = None
         self._display, self.outcome = self._new_display(), Outcome()
         await resources.aclose()
 

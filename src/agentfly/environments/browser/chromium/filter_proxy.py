@@ -30,6 +30,8 @@ class FilterProxy:
     def __init__(self, rules: AddressRules) -> None:
         self._rules = rules
         self._server: asyncio.Server | None = None
+        self.refused: str | None = None
+        """The last server, as host:port, that refused a connection."""
 
     @property
     def address(self) -> str:
@@ -83,7 +85,11 @@ class FilterProxy:
             addresses = await resolve_host(host, port)
             if not self._rules.names_server(host, port) and not all(map(is_public, addresses)):
                 raise ValueError(f"{host} is in a local network")
-            return await asyncio.open_connection(str(addresses[0]), port)
+            try:
+                return await asyncio.open_connection(str(addresses[0]), port)
+            except ConnectionRefusedError:
+                self.refused = f"{host}:{port}"
+                raise
 
 
 def read_head(head: bytes) -> tuple[str, tuple[str, int], bytes]:
