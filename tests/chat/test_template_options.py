@@ -95,6 +95,6 @@ def test_a_warm_start_takes_them_from_its_settings(folder: Path) -> None:
             "data": {"files": [str(folder / "data.jsonl")]},
         }
     )
-    sample, *_ = sft._demonstrations(settings, None).train
+    sample, *_ = sft._demonstrations(settings, resolve_model(settings.model.name), None).train
     text = TemplateRenderer.from_folder(folder).decode(sample.token_ids)
     assert text.startswith("<|im_start|>user\n?<|im_end|>\n<|im_start|>assistant\n<think></think>!")

@@ -1,6 +1,7 @@
 """`agentfly sft`, up to the call that trains."""
 
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ model.name = "tiny"
 [data]
 files = ["chats.jsonl"]
 """
+CHAT = (
+    '{"messages": [{"role": "user", "content": "%s"}, {"role": "assistant", "content": "Hello"}]}\n'
+)
 
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command()(sft)
@@ -27,7 +31,7 @@ app.command()(sft)
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "chats.jsonl").write_text('{"messages": []}\n')
+    (tmp_path / "chats.jsonl").write_text("".join(CHAT % word for word in ("Hi", "Hey", "Ho")))
     path = tmp_path / "warm.toml"
     path.write_text(SETTINGS)
     return path
@@ -41,6 +45,63 @@ def test_a_dry_run_prints_what_gives_the_same_run_again(file: Path) -> None:
     settings = load_sft_settings(again)
     assert (settings.train.lr, settings.data.keep_best) == (3e-5, 2)
     assert CliRunner().invoke(app, [str(again), "--dry-run"]).stdout == run.stdout
+
+
+READY = "VERDICT: ready, nothing is in the way of this run"
+NOT_READY = "VERDICT: not ready, see the problem above"
+
+
+def rehearse(file: Path, *arguments: str) -> tuple[int, list[str]]:
+    """Return the exit code of a dry run and what it reports; its stdout is always TOML."""
+    run = CliRunner().invoke(app, [str(file), *arguments, "--dry-run"])
+    assert tomllib.loads(run.stdout)["name"] == "warm"
+    blank, heading, *said = run.stderr.splitlines()
+    assert (blank, heading) == ("", "dry run of warm:")
+    return run.exit_code, said
+
+
+def test_a_dry_run_counts_the_conversations(file: Path) -> None:
+    expected = ["conversations: 2 to learn from, 1 held out", READY]
+    assert rehearse(file) == (0, expected)
+
+
+@pytest.mark.parametrize(
+    ("override", "why"),
+    [
+        ("train.tokens_per_microbatch=1", "there is nothing to learn from; conversations: 0 to"),
+        ("train.warmup_steps=1000", "train.warmup_steps is 1000, but 2 conversations give only"),
+    ],
+)
+def test_a_dry_run_says_that_a_run_could_not_begin(file: Path, override: str, why: str) -> None:
+    code, (problem, verdict) = rehearse(file, override)
+    assert (code, verdict) == (2, NOT_READY)
+    assert problem.startswith(f"problem: {why}")
+
+
+def test_a_folder_that_holds_a_run_is_refused_before_anything_is_read(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    RunFolder.create(Path("runs/warm"), config="").close()
+    code, (problem, verdict) = rehearse(file)
+    assert (code, verdict) == (2, NOT_READY)
+    assert problem.startswith("problem: runs/warm holds a run already.")
+    assert rehearse(file, "--resume")[0] == 0
+
+    calls: list[SftSettings] = []
+    monkeypatch.setattr(
+        agentfly.training.supervised.sft, "sft", lambda settings, **_: calls.append(settings)
+    )
+    run = CliRunner().invoke(app, [str(file)])
+    assert (run.exit_code, calls) == (2, [])
+    assert "runs/warm holds a run already" in run.stderr
+
+
+def test_a_dry_run_fetches_nothing(file: Path) -> None:
+    for override, why in (
+        ("model.name=nobody/nothing", "the tokenizer of nobody/nothing is not here"),
+        ("data.files=['hub:nobody/chats']", "those of a hub are not fetched"),
+    ):
+        assert rehearse(file, override) == (0, [f"conversations: not read, {why}", READY])
 
 
 def test_training_is_one_call_with_the_settings(

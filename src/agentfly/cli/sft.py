@@ -17,8 +17,10 @@ from agentfly.cli.command import (
 )
 from agentfly.cli.trust import Trust, require_trust
 from agentfly.config import to_toml
-from agentfly.config.sft_settings import load_sft_settings
+from agentfly.config.sft_settings import SftSettings, load_sft_settings
 from agentfly.config.validation_errors import refuse_if_any
+from agentfly.errors import AgentFlyError
+from agentfly.observe.run_folder import require_new
 
 
 def sft(
@@ -53,11 +55,33 @@ def sft(
         require_trust(settings, file, overrides=overrides or (), trust=trust)
         with require_train_extra():
             refuse_if_any([*check_sft_settings(settings, base=file.parent)], str(file))
+        folder = settings.folder / settings.name
         if dry_run:
             typer.echo(to_toml(settings), nl=False)
+            typer.secho(f"\ndry run of {settings.name}:", bold=True, err=True)
+            _print_verdict(settings, folder, file.parent, resume=resume)
             return
+        if not resume:
+            require_new(folder)
         with require_train_extra():
             from agentfly.training.supervised.sft import sft as run
         command = command_line("sft", file, overrides or (), trust=trust)
-        with resumable(command, settings.folder / settings.name):
+        with resumable(command, folder):
             run(settings, resume=resume, base=file.parent)
+
+
+def _print_verdict(settings: SftSettings, folder: Path, base: Path, *, resume: bool) -> None:
+    """Print the number of conversations on stderr, and whether a run could begin; else exit 2."""
+    with require_train_extra():
+        from agentfly.training.supervised.sft import rehearse_sft
+    try:
+        if not resume:
+            require_new(folder)
+        typer.echo(rehearse_sft(settings, base=base), err=True)
+    except AgentFlyError as error:
+        typer.secho(f"problem: {error}", fg=typer.colors.RED, err=True)
+        text = "VERDICT: not ready, see the problem above"
+        typer.secho(text, fg=typer.colors.RED, bold=True, err=True)
+        raise typer.Exit(2) from error
+    text = "VERDICT: ready, nothing is in the way of this run"
+    typer.secho(text, fg=typer.colors.GREEN, bold=True, err=True)

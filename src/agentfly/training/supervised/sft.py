@@ -25,9 +25,12 @@ from agentfly.config.sft_settings import SftSettings
 from agentfly.config.validation_errors import refuse_if_any
 from agentfly.errors import ConfigError
 from agentfly.models import context_length, resolve_model
+from agentfly.models.zoo import config_folder
 from agentfly.observe import MetricsRecord, RunProgress, Trackers, read_metrics
 from agentfly.observe.run_folder import RunFolder
 from agentfly.runtime.stop_signals import exit_on_stop_signals
+from agentfly.tasks import find_rows
+from agentfly.tasks.task_loading import HubDataset
 from agentfly.training.checkpoint import Checkpoints, export_model
 from agentfly.training.learner.memory import free_memory, report_memory
 from agentfly.training.learner.policy import Policy
@@ -94,7 +97,10 @@ def sft(
     progress.message(f"reading {', '.join(settings.data.files)}")
     # Read first: a mistake in the data should leave no folder behind.
     with fetching(settings, progress):
-        demonstrations = _demonstrations(settings, base)
+        folder = resolve_model(
+            settings.model.name, trust_remote_code=settings.model.trust_remote_code
+        )
+        demonstrations = _demonstrations(settings, folder, base)
     with (
         exit_on_stop_signals(),
         _open_run(settings, demonstrations, progress, resume=resume) as run,
@@ -103,8 +109,23 @@ def sft(
         return SftResult(folder=run.folder.path, steps=run.learner.step)
 
 
-def _demonstrations(settings: SftSettings, base: Path | None) -> Demonstrations:
-    folder = resolve_model(settings.model.name, trust_remote_code=settings.model.trust_remote_code)
+def rehearse_sft(settings: SftSettings, *, base: Path | None = None) -> str:
+    """Read the conversations as a run would, and return how many there are; nothing is fetched.
+
+    Raise ConfigError if the run could not begin with them.
+    """
+    data, folder = settings.data, config_folder(settings.model.name)
+    if folder is None or not any(folder.glob("tokenizer*")):
+        return f"conversations: not read, the tokenizer of {settings.model.name} is not here"
+    names = (*data.files, *data.held_out)
+    if any(isinstance(find_rows(name, base=base), HubDataset) for name in names):
+        return "conversations: not read, those of a hub are not fetched"
+    demonstrations = _demonstrations(settings, folder, base)
+    _plan(settings, demonstrations)
+    return str(demonstrations)
+
+
+def _demonstrations(settings: SftSettings, folder: Path, base: Path | None) -> Demonstrations:
     return read_demonstrations(
         settings.data,
         TemplateRenderer.from_folder(folder, template_options=settings.model.template_options),
@@ -113,6 +134,19 @@ def _demonstrations(settings: SftSettings, base: Path | None) -> Demonstrations:
         seed=Seed(settings.seed),
         base=base,
     )
+
+
+def _plan(settings: SftSettings, demonstrations: Demonstrations) -> BatchOrder:
+    """Return the batches of all steps; ConfigError if the settings don't fit them."""
+    plan = BatchOrder(
+        samples=demonstrations.train,
+        per_step=settings.train.conversations_per_step,
+        epochs=settings.train.epochs,
+        seed=Seed(settings.seed),
+    )
+    _require_warmup_fits(settings, plan)
+    _require_measured_target(settings, demonstrations)
+    return plan
 
 
 @dataclass(slots=True, kw_only=True)
@@ -217,14 +251,7 @@ def _open_run(
     settings: SftSettings, demonstrations: Demonstrations, progress: RunProgress, *, resume: bool
 ) -> Iterator[_SftRun]:
     """Open what a run needs; a resumed one stands exactly where its last checkpoint was."""
-    plan = BatchOrder(
-        samples=demonstrations.train,
-        per_step=settings.train.conversations_per_step,
-        epochs=settings.train.epochs,
-        seed=Seed(settings.seed),
-    )
-    _require_warmup_fits(settings, plan)
-    _require_measured_target(settings, demonstrations)
+    plan = _plan(settings, demonstrations)
     if resume:
         _require_unfinished(settings)
     with ExitStack() as stack:
