@@ -141,14 +141,10 @@ def help_text(tools: Sequence[ToolSpec]) -> str:
 def _usage(tool: ToolSpec) -> str:
     """Return a tool's name and arguments as they are typed: `press KEY [id=ID]`."""
     required = _required(tool)
-    arguments = [
-        name.upper()
-        if name in required
-        else f"[{name}={name.upper()}]"
-        if required
-        else f"[{name.upper()}]"
-        for name in (*required, *(one for one in _properties(tool) if one not in required))
-    ]
+    optional = [name for name in _properties(tool) if name not in required]
+    form = "[{0}={1}]" if required else "[{1}]"
+    arguments = [name.upper() for name in required]
+    arguments += [form.format(name, name.upper()) for name in optional]
     return " ".join([tool.name, *arguments])
 
 
