@@ -13,7 +13,6 @@ from agentfly.environments import find_definition
     [
         ("browser", "held_out", "click-link", ("click-link",)),
         ("browser", "tools", "click", ("click",)),
-        ("browser", "allow", "a.test", ("a.test",)),
         ("browser", "tasks", "click-test,enter-text", ("click-test", "enter-text")),
         ("browser", "tasks", "all", "all"),
         ("alfworld", "task_types", "pick_and_place_simple", ("pick_and_place_simple",)),
@@ -29,6 +28,11 @@ def test_one_value_or_several_between_commas_are_a_list(
 ) -> None:
     options: Any = find_definition(name).options
     assert getattr(options(**{key: given}), key) == taken
+
+
+def test_one_allowed_address_is_a_list() -> None:
+    options: Any = find_definition("browser").options
+    assert options(site="own", allow="a.test").allow == ("a.test",)
 
 
 @pytest.mark.parametrize(
