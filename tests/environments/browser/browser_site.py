@@ -1,7 +1,7 @@
 """A small web server for tests: pages by path, and what was asked for."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
@@ -10,6 +10,19 @@ from agentfly.environments.browser import BrowserSession
 from agentfly.types import Seed, Step, Task
 
 Body = str | bytes | Callable[[BaseHTTPRequestHandler], None]
+
+
+def answer(body: bytes, headers: Mapping[str, str]) -> Body:
+    """Return a page that is sent with these headers."""
+
+    def send(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        for name, value in headers.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return send
 
 
 class LocalSite:

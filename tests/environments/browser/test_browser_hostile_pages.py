@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.environments.browser.browser_site import LocalSite, ids_of, redirect, start
+from tests.environments.browser.browser_site import LocalSite, answer, ids_of, redirect, start
 
 from agentfly.chat import ByteTokenizer, TemplateRenderer
 from agentfly.environments.browser import BrowserSession
@@ -149,13 +149,8 @@ async def test_forbidden_addresses_are_never_asked(
 async def test_popups_downloads_and_permissions_are_bounded(
     session: BrowserSession, site: LocalSite
 ) -> None:
-    def download(handler: http.server.BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Disposition", "attachment; filename=virus.exe")
-        handler.end_headers()
-        handler.wfile.write(b"MZ")
-
-    site.pages["/virus.exe"] = download
+    attached = {"Content-Disposition": "attachment; filename=virus.exe"}
+    site.pages["/virus.exe"] = answer(b"MZ", attached)
     body = """<p>Here</p><button onclick='for (let n = 0; n < 50; n++) window.open("/form")'>Pop
         </button><a href="/virus.exe">Get</a><button onclick='
         navigator.permissions.query({name: "geolocation"}).then((r) => { document.title = r.state;

@@ -1,10 +1,9 @@
 """Pages in a real Chromium: what is shown, and what can be done."""
 
-import http.server
 import json
 
 import pytest
-from tests.environments.browser.browser_site import LocalSite, ids_of, start
+from tests.environments.browser.browser_site import LocalSite, answer, ids_of, start
 
 from agentfly.environments.browser import BrowserSession
 from agentfly.environments.browser.chromium import tab as tabs
@@ -292,13 +291,8 @@ async def test_keys_tabs_and_screenshots(session: BrowserSession, site: LocalSit
 async def test_a_check_that_can_not_be_compiled_is_a_mistake_in_its_row(
     session: BrowserSession, site: LocalSite
 ) -> None:
-    def strict(handler: http.server.BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Type", "text/html")
-        handler.send_header("Content-Security-Policy", "script-src 'none'")
-        handler.end_headers()
-        handler.wfile.write(b"<p>Calm</p>")
-
+    headers = {"Content-Type": "text/html", "Content-Security-Policy": "script-src 'none'"}
+    strict = answer(b"<p>Calm</p>", headers)
     with pytest.raises(ConfigError, match=r"'1 \+' of http.* is no JavaScript: SyntaxError"):
         await start(session, site.task("/strict", strict, check="1 +"))
     for check in ("1 > 2", "nothing.here > 0"):  # An error on a page means 0.

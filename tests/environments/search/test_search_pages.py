@@ -1,4 +1,4 @@
-"""Pages of the web: fetched within a time and at a pace, and told apart when they can't be."""
+"""Pages of the web: fetched within a time limit and at a pace; each failure says its cause."""
 
 import asyncio
 import ipaddress
