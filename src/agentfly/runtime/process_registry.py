@@ -269,7 +269,7 @@ def _living(doomed: Collection[Record]) -> Iterator[tuple[Record, Identity]]:
     groups = {child.pid: record for child, record in children.items() if child.alive}
     for pid, group, start in _processes():
         process = Identity(pid=pid, start=start)
-        record = children.get(process) or groups.get(group) or tokens.get(_token(pid))
+        record = children.get(process) or groups.get(group) or tokens.get(read_token(pid))
         if record:
             yield record, process
 
@@ -286,7 +286,7 @@ def _processes() -> Iterator[tuple[int, int, int]]:
             yield int(folder.name), int(stat[2]), int(stat[19])
 
 
-def _token(pid: int) -> str:
+def read_token(pid: int) -> str:
     """Read a process's token from its environment, if that is open to this user."""
     try:
         environment = _environment(pid)
@@ -300,8 +300,7 @@ def _token(pid: int) -> str:
 def _environment(pid: int) -> bytes:
     """Read the environment of a process; one in the middle of an exec shows none for a moment.
 
-    psutil's `environ` returns {} in that moment, and so loses a process that execs all the time: it
-    missed the token in 199 of 1,500 readings of such a process, this one in none.
+    psutil's `environ` returns {} in that moment, and so loses a process that execs all the time.
     """
     patience = time.monotonic() + EXEC_SECONDS
     while True:
@@ -312,9 +311,13 @@ def _environment(pid: int) -> bytes:
 
 
 def _has_none(pid: int) -> bool:
-    """Return whether an environment is empty, not missing: an empty one has an address."""
+    """Return whether an environment is empty, not missing: an empty one has an address.
+
+    So has, for a moment, one that an exec is about to fill. An exec runs or waits for a disk: only
+    a process that does neither is known to have none.
+    """
     stat = read_stat(pid)
-    return stat is None or stat[47] == stat[48] != "0"
+    return stat is None or (stat[47] == stat[48] != "0" and stat[0] not in "RD")
 
 
 def _kill(process: Identity) -> None:
