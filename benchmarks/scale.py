@@ -102,10 +102,15 @@ class WatchedPool:
 
     @asynccontextmanager
     async def lease(
-        self, specs: Sequence[EnvSpec], *, owner: str, deadline: float, priority: int = 0
+        self,
+        specs: Sequence[EnvSpec],
+        *,
+        owner: str,
+        deadline: float,
+        patience: float = math.inf,
     ) -> AsyncIterator[Mapping[EnvSpec, Any]]:
         async with self._manager.lease(
-            specs, owner=owner, deadline=deadline, priority=priority
+            specs, owner=owner, deadline=deadline, patience=patience
         ) as leased:
             members = [id(handle._lease.member) for handle in leased.values()]
             now = time.perf_counter()

@@ -69,6 +69,28 @@ def test_the_time_for_a_lease_begins_with_its_first_need() -> None:
     assert trajectory.stop is StopReason.ANSWERED
 
 
+def run_chains(count: int, *, taking_seconds: float, lease_seconds: float) -> list[StopReason]:
+    """Run chains that share one environment, and return how they ended."""
+    agent = Agent(
+        taking(taking_seconds, [call("poke"), "done"]),
+        tools=[poke],
+        pool=EnvironmentManager({Counter: Pooling(max_instances=1)}),
+        limits=Limits(lease_seconds=lease_seconds),
+    )
+    tasks = [{"id": str(number), "question": "Go."} for number in range(count)]
+    result = run_in_virtual_time(agent.run(tasks, retries=0))
+    return sorted(trajectory.stop for trajectory in result.trajectories)
+
+
+def test_a_chain_waits_for_a_lease_as_long_as_others_get_theirs() -> None:
+    assert run_chains(9, taking_seconds=15, lease_seconds=20) == [StopReason.ANSWERED] * 9
+
+
+def test_a_chain_gives_up_waiting_when_nobody_gets_a_lease() -> None:
+    stops = run_chains(3, taking_seconds=25, lease_seconds=20)
+    assert stops == [StopReason.ANSWERED, StopReason.LEASE_TIMEOUT, StopReason.LEASE_TIMEOUT]
+
+
 class Queueing:
     """An engine in which every request waits before it is begun."""
 

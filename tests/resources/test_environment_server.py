@@ -543,7 +543,9 @@ async def test_an_instance_that_does_not_come_back_takes_nothing_with_it(
         """A pool that fails whenever something is given back."""
 
         @asynccontextmanager
-        async def lease(self, specs: Any, *, owner: str, deadline: float) -> AsyncIterator[Any]:
+        async def lease(
+            self, specs: Any, *, owner: str, deadline: float, patience: float = 0
+        ) -> AsyncIterator[Any]:
             yield {spec: Box() for spec in specs}
             raise RuntimeError(f"nothing comes back from {owner}")
 

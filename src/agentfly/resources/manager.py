@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -54,17 +54,20 @@ class Dispatcher:
         self._is_closed = False
 
     async def take(
-        self, specs: Iterable[EnvSpec], *, owner: str, deadline: float, priority: int
+        self,
+        specs: Iterable[EnvSpec],
+        *,
+        owner: str,
+        deadline: float,
+        patience: float,
+        priority: int,
     ) -> dict[EnvSpec, Lease]:
-        """Wait for one instance of each, together; raise LeaseTimeout at the deadline."""
+        """Wait for one instance of each, together, as `EnvironmentManager.lease` says."""
         waiter = self._join(tuple(dict.fromkeys(specs)), owner, priority)
         received = False
         try:
-            async with self.clock.timeout_at(deadline):
-                leases = await waiter.granted
+            leases = await self._granted(waiter, deadline=deadline, patience=patience)
             received = True
-        except TimeoutError as error:
-            raise LeaseTimeout(self._timeout_message(waiter)) from error
         finally:
             if not received:
                 self._withdraw(waiter)
@@ -128,6 +131,19 @@ class Dispatcher:
         self.serve()
         return waiter
 
+    async def _granted(
+        self, waiter: Waiter, *, deadline: float, patience: float
+    ) -> dict[EnvSpec, Lease]:
+        while not waiter.is_done:
+            now = self.clock.now()
+            end = min(deadline, waiter.last_progress(now) + patience)
+            if now >= end:
+                raise LeaseTimeout(self._timeout_message(waiter))
+            with suppress(TimeoutError):
+                async with self.clock.timeout_at(end):
+                    await asyncio.shield(waiter.granted)
+        return await waiter.granted
+
     def _require_affordable(self, pools: Iterable[InstancePool]) -> None:
         needed = Cost()
         for pool in pools:
@@ -145,6 +161,7 @@ class Dispatcher:
         for pool in waiter.pools:
             lease = Lease(pool, pool.warm.pop(), waiter.owner, now)
             pool.leases.add(lease)
+            pool.lent_at = now
             pool.latencies.append(now - waiter.since)
             leases[pool.spec] = lease
         waiter.granted.set_result(leases)
@@ -265,14 +282,23 @@ class EnvironmentManager:
 
     @asynccontextmanager
     async def lease(
-        self, specs: Sequence[EnvSpec], *, owner: str, deadline: float, priority: int = 0
+        self,
+        specs: Sequence[EnvSpec],
+        *,
+        owner: str,
+        deadline: float,
+        patience: float = math.inf,
+        priority: int = 0,
     ) -> AsyncIterator[Mapping[EnvSpec, Any]]:
-        """Lease one instance of each spec together; raise LeaseTimeout at the deadline.
+        """Lease one instance of each spec together.
 
-        Those with a smaller `priority` come first; within one, those who came first.
+        Those with a smaller `priority` come first; within one, those who came first. LeaseTimeout
+        is raised at the deadline, or once nobody was lent what is missing for `patience` seconds.
         """
         dispatcher = await self._dispatcher()
-        leases = await dispatcher.take(specs, owner=owner, deadline=deadline, priority=priority)
+        leases = await dispatcher.take(
+            specs, owner=owner, deadline=deadline, patience=patience, priority=priority
+        )
         try:
             yield {spec: leases[spec].value for spec in dict.fromkeys(specs)}
         finally:

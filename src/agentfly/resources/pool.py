@@ -5,6 +5,7 @@ another chain's. So instances that may be used again are lent through a handle, 
 the lease.
 """
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -60,6 +61,8 @@ class InstancePool:
     """Broken, hung, unhealthy, or failed to be made."""
     latencies: deque[float] = field(default_factory=lambda: deque(maxlen=LATENCIES))
     """Seconds that each of the last leases waited."""
+    lent_at: float = -math.inf
+    """When an instance was last lent."""
     can_be_made: bool = True
     """False after a failure without waiters, until a chain needs one."""
 

@@ -39,6 +39,11 @@ class Waiter:
         """
         return self.granted.done()
 
+    def last_progress(self, now: float) -> float:
+        """Return when this or another waiter was last lent what is missing, or came to wait."""
+        missing = [pool.lent_at for pool in self.pools if not pool.warm]
+        return max(self.since, min(missing, default=now))
+
     @property
     def place(self) -> tuple[int, int]:
         """Smaller is earlier."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import math
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -80,9 +81,13 @@ class ChainEnvironments:
 
     async def _lease(self) -> dict[EnvSpec, Any]:
         names = ", ".join(spec.name for spec in self.specs)
-        deadline = self.clock.now() + self.lease_seconds
         with self.stopwatch.span(SpanKind.QUEUE, f"lease {names}"), self.time.stopped():
-            lease = self.pool.lease(self.specs, owner=self.attempt.chain_id, deadline=deadline)
+            lease = self.pool.lease(
+                self.specs,
+                owner=self.attempt.chain_id,
+                deadline=math.inf,
+                patience=self.lease_seconds,
+            )
             instances = dict(await self._stack.enter_async_context(lease))
         for spec, instance in instances.items():
             with self.stopwatch.span(SpanKind.ENVIRONMENT, f"reset {spec.name}"):

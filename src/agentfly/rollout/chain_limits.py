@@ -29,8 +29,9 @@ class Limits:
     an engine that reports when it starts."""
     reward_seconds: float = 300.0
     """For the reward, after the last turn; a reward made by `@reward` also has its own timeout."""
-    lease_seconds: float = 120.0
-    """Maximum wait for an environment, from the first call that needs one."""
+    lease_seconds: float = 600.0
+    """Maximum wait for an environment in which no chain is lent one, from the first call on that
+    needs it."""
     queue_seconds: float = 600.0
     """Maximum wait of a turn in an engine's queue; after it the engine counts as failed."""
 

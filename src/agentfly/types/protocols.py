@@ -1,5 +1,6 @@
 """Protocols between packages. Any class that fits one can be used; inheriting is not needed."""
 
+import math
 import random
 from asyncio import Timeout
 from collections.abc import Callable, Mapping, Sequence
@@ -225,9 +226,18 @@ class Pool(Protocol):
     """Central manager that leases environment instances."""
 
     def lease(
-        self, specs: Sequence[EnvSpec], *, owner: str, deadline: float
+        self,
+        specs: Sequence[EnvSpec],
+        *,
+        owner: str,
+        deadline: float,
+        patience: float = math.inf,
     ) -> AbstractAsyncContextManager[Mapping[EnvSpec, Any]]:
-        """Lease one instance of each spec together; raise LeaseTimeout at the deadline."""
+        """Lease one instance of each spec together.
+
+        LeaseTimeout is raised at the deadline, or once nobody was lent what is missing for
+        `patience` seconds.
+        """
 
 
 class Tool(Protocol):
