@@ -27,6 +27,7 @@ from agentfly.errors import ConfigError
 from agentfly.models import context_length, resolve_model
 from agentfly.models.zoo import config_folder
 from agentfly.observe import MetricsRecord, RunProgress, Trackers, read_metrics
+from agentfly.observe.heartbeat import Heartbeat
 from agentfly.observe.run_folder import RunFolder
 from agentfly.runtime.stop_signals import exit_on_stop_signals
 from agentfly.tasks import find_rows
@@ -94,12 +95,12 @@ def sft(
     """
     refuse_if_any([*missing_requirements(settings.model, settings.track)], None)
     progress = progress or RunProgress()
-    progress.message(f"reading {', '.join(settings.data.files)}")
-    # Read first: a mistake in the data should leave no folder behind.
     with fetching(settings, progress):
         folder = resolve_model(
             settings.model.name, trust_remote_code=settings.model.trust_remote_code
         )
+    # Read first: a mistake in the data should leave no folder behind.
+    with _reading(settings, progress):
         demonstrations = _demonstrations(settings, folder, base)
     with (
         exit_on_stop_signals(),
@@ -123,6 +124,15 @@ def rehearse_sft(settings: SftSettings, *, base: Path | None = None) -> str:
     demonstrations = _demonstrations(settings, folder, base)
     _plan(settings, demonstrations)
     return str(demonstrations)
+
+
+@contextmanager
+def _reading(settings: SftSettings, progress: RunProgress) -> Iterator[None]:
+    """Print at once, and every thirty seconds, that the conversations are read."""
+    files = ", ".join(settings.data.files)
+    progress.message(f"reading {files}")
+    with Heartbeat(lambda: progress.message(f"still reading {files}")):
+        yield
 
 
 def _demonstrations(settings: SftSettings, folder: Path, base: Path | None) -> Demonstrations:
