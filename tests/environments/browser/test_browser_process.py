@@ -215,6 +215,25 @@ async def test_a_page_that_takes_too_much_memory_is_left(
     await session.close()
 
 
+async def test_a_page_that_fills_the_browsers_own_process_is_left(
+    site: LocalSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "BROWSER_MB", 300.0)
+    calm, greedy = BrowserSession(), BrowserSession()
+    await start(calm, site.task("/calm", "<p>Calm</p>"))
+    body = """<p>Here</p><button onclick='window.kept = [];
+        setInterval(() => kept.push(new Blob([new Uint8Array(2e7).fill(1)])), 40)'>Keep</button>"""
+    first = await start(greedy, site.task("/blobs", body))
+    seen = (await greedy.click(ids_of(first)("Keep"))).observation
+    while "The page was left: it crashed or took too much memory" not in seen:
+        seen = (await greedy.read()).observation
+    assert "Calm" in (await calm.read()).observation
+    assert "Calm" in (await greedy.open(f"{site.address}/calm")).observation
+    assert [browser.lost for browser in browser_pool().browsers] == [None]
+    await calm.close()
+    await greedy.close()
+
+
 OWNER = """
 import asyncio
 from agentfly.environments.browser import BrowserSession

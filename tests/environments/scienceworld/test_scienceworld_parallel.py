@@ -122,7 +122,7 @@ def test_without_the_lock_some_are_wrong(monkeypatch: pytest.MonkeyPatch) -> Non
         del lock
         yield
 
-    monkeypatch.setattr(ReadersWriterLock, "alone", free)
+    monkeypatch.setattr(ReadersWriterLock, "exclusive", free)
     monkeypatch.setattr(ReadersWriterLock, "shared", free)
     points = (score for _ in range(10) for score in scores(episodes) if isinstance(score, int))
     assert any(score != 100 for score in points)

@@ -276,15 +276,17 @@ class Browser:
 
     async def _watch(self, connection: Connection, group: int) -> None:
         while True:
-            found = await connection.call("SystemInfo.getProcessInfo", seconds=HANG_SECONDS)
-            pages = [one["id"] for one in found["processInfo"] if one["type"] == "renderer"]
-            self._memory.check(group, pages)
+            self._memory.check(group, await _processes(connection))
             await asyncio.sleep(WATCH_SECONDS)
 
     async def process_ids(self) -> dict[int, str]:
         """Return the kinds of its processes by their numbers."""
-        found = await self._require_connection().call("SystemInfo.getProcessInfo")
-        return {one["id"]: one["type"] for one in found["processInfo"]}
+        return await _processes(self._require_connection())
+
+
+async def _processes(connection: Connection) -> dict[int, str]:
+    found = await connection.call("SystemInfo.getProcessInfo", seconds=HANG_SECONDS)
+    return {one["id"]: one["type"] for one in found["processInfo"]}
 
 
 def _describe_exit(child: Child, errors: Path) -> str:

@@ -3,15 +3,20 @@
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+
+from agentfly.runtime.launch import read_stat
 
 PAGE_MB = 512.0
 """Maximum private memory of one page's process."""
 TOTAL_MB = 6144.0
 """Maximum private memory of the pages of all browsers of this process; beyond it the largest page
 is ended."""
+BROWSER_MB = 768.0
+"""Maximum private memory of a browser's own process, in which pages keep Blobs and databases.
+Beyond it the page that has computed most since the last check is ended."""
 DATA_LIMIT_KB = 2 << 20
 """The kernel's own limit of a process's memory, for what grows too fast to be watched."""
 
@@ -24,6 +29,12 @@ def private_mb(pid: int) -> float:
     return 0.0
 
 
+def processor_ticks(pid: int) -> int:
+    """Return the processor time of a process in the kernel's ticks; 0 for one that has ended."""
+    stat = read_stat(pid)
+    return int(stat[11]) + int(stat[12]) if stat else 0
+
+
 def proportional_mb(pid: int) -> float:
     """Return the memory of a process in MB, shared pages divided among those that share them."""
     with suppress(OSError):
@@ -34,19 +45,25 @@ def proportional_mb(pid: int) -> float:
 
 
 class PageMemory:
-    """Memory of the pages of several browsers, with one bound for all of them."""
+    """Memory of several browsers and their pages, with one bound for all pages."""
 
     def __init__(self) -> None:
-        self._pages: dict[int, list[int]] = {}
-        """Processes of pages by the process group of their browser."""
+        self._pages: dict[int, dict[int, int]] = {}
+        """Processes of pages with their processor time, by the process group of their browser."""
 
-    def check(self, group: int, pages: Iterable[int]) -> None:
-        """Record a browser's pages, and end those above the bounds, in any browser."""
+    def check(self, group: int, processes: Mapping[int, str]) -> None:
+        """Record a browser's processes by kind; end pages above the bounds, in any browser."""
         if sys.platform != "linux":
             return
-        self._pages[group] = list(pages)
+        before = self._pages.get(group, {})
+        pages = [pid for pid, kind in processes.items() if kind == "renderer"]
+        times = self._pages[group] = {pid: processor_ticks(pid) for pid in pages}
         owners = {pid: owner for owner, pids in self._pages.items() for pid in pids}
-        for pid in too_large((pid, private_mb(pid)) for pid in owners):
+        ended = too_large((pid, private_mb(pid)) for pid in owners)
+        own = [private_mb(pid) for pid, kind in processes.items() if kind == "browser"]
+        if times and sum(own) > BROWSER_MB:
+            ended.append(max(times, key=lambda pid: times[pid] - before.get(pid, 0)))
+        for pid in ended:
             # The number may have been given to another process meanwhile.
             with suppress(ProcessLookupError, PermissionError):
                 if os.getpgid(pid) == owners[pid]:
