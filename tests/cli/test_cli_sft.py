@@ -65,6 +65,12 @@ def test_a_dry_run_counts_the_conversations(file: Path) -> None:
     assert rehearse(file) == (0, expected)
 
 
+def test_a_run_that_does_not_exist_is_not_ready_to_be_resumed(file: Path) -> None:
+    code, (problem, verdict) = rehearse(file, "--resume")
+    assert (code, verdict) == (2, NOT_READY)
+    assert problem.startswith("problem: there is no run to resume in runs/warm")
+
+
 @pytest.mark.parametrize(
     ("override", "why"),
     [
@@ -86,6 +92,10 @@ def test_a_folder_that_holds_a_run_is_refused_before_anything_is_read(
     assert (code, verdict) == (2, NOT_READY)
     assert problem.startswith("problem: runs/warm holds a run already.")
     assert rehearse(file, "--resume")[0] == 0
+    Path("runs/warm/model").mkdir()
+    code, (problem, verdict) = rehearse(file, "--resume")
+    assert (code, verdict) == (2, NOT_READY)
+    assert problem.startswith("problem: the run 'warm' is done")
 
     calls: list[SftSettings] = []
     monkeypatch.setattr(

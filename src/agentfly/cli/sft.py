@@ -59,7 +59,7 @@ def sft(
         if dry_run:
             typer.echo(to_toml(settings), nl=False)
             typer.secho(f"\ndry run of {settings.name}:", bold=True, err=True)
-            _print_verdict(settings, folder, file.parent, resume=resume)
+            _print_verdict(settings, file.parent, resume=resume)
             return
         if not resume:
             require_new(folder)
@@ -70,14 +70,12 @@ def sft(
             run(settings, resume=resume, base=file.parent)
 
 
-def _print_verdict(settings: SftSettings, folder: Path, base: Path, *, resume: bool) -> None:
+def _print_verdict(settings: SftSettings, base: Path, *, resume: bool) -> None:
     """Print the number of conversations on stderr, and whether a run could begin; else exit 2."""
     with require_train_extra():
         from agentfly.training.supervised.sft import rehearse_sft
     try:
-        if not resume:
-            require_new(folder)
-        typer.echo(rehearse_sft(settings, base=base), err=True)
+        typer.echo(rehearse_sft(settings, resume=resume, base=base), err=True)
     except AgentFlyError as error:
         typer.secho(f"problem: {error}", fg=typer.colors.RED, err=True)
         text = "VERDICT: not ready, see the problem above"

@@ -183,7 +183,7 @@ class Dispatcher:
     def _withdraw(self, waiter: Waiter) -> None:
         """Leave the queue; what was granted at the moment of giving up goes back unused."""
         self.queue.leave(waiter)
-        if not waiter.granted.done() or waiter.granted.cancelled():
+        if not waiter.is_done:
             self.serve()
         elif waiter.granted.exception() is None:
             self.give_back(waiter.granted.result().values(), used=False)
@@ -206,7 +206,8 @@ class Dispatcher:
         names = " and ".join(pool.spec.name for pool in waiter.pools)
         states = "; ".join(_state(pool, now) for pool in waiter.pools)
         return (
-            f"{names} did not become free for {waiter.owner} within {now - waiter.since:.1f} s: "
+            f"{names} did not become free for {waiter.owner} within {now - waiter.since:.1f} s, "
+            f"and nobody was lent one for {now - waiter.last_progress(now):.1f} s: "
             f"{states}. {_way_out(waiter.pools)}"
         )
 
@@ -225,7 +226,10 @@ def _way_out(pools: Iterable[InstancePool]) -> str:
     if not slow:
         return "Raise max_instances or the budget, or end those chains sooner"
     name, where = slow[0].spec.name, slow[0].pooling.where
-    return f"Making {name} (where={where!r}) takes longer than that: see if it starts, or wait more"
+    return (
+        f"Making {name} (where={where!r}) takes longer than that: see if it starts, or wait longer "
+        "(Limits.lease_seconds)"
+    )
 
 
 def _state(pool: InstancePool, now: float) -> str:

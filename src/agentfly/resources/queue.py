@@ -33,14 +33,17 @@ class Waiter:
 
     @property
     def is_done(self) -> bool:
-        """Whether it is served, refused, too late or cancelled.
+        """Whether it is served or refused.
 
         A moment may pass before it leaves the queue: nothing must be lent to it in that time.
         """
         return self.granted.done()
 
     def last_progress(self, now: float) -> float:
-        """Return when this or another waiter was last lent what is missing, or came to wait."""
+        """Return when what it misses was last lent to anyone, or when it came to wait.
+
+        If all is there but kept for others, it waits for these, and they have their own patience.
+        """
         missing = [pool.lent_at for pool in self.pools if not pool.warm]
         return max(self.since, min(missing, default=now))
 

@@ -118,6 +118,12 @@ def read_stat(pid: int) -> list[str] | None:
     return None if fields[0] in "ZX" else fields
 
 
+def processor_ticks(pid: int) -> int:
+    """Return the processor time of a process in the kernel's ticks; 0 for one that has ended."""
+    stat = read_stat(pid)
+    return int(stat[11]) + int(stat[12]) if stat else 0
+
+
 def _start_by_ps(pid: int) -> int | None:
     import subprocess
     import time

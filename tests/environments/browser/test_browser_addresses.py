@@ -121,6 +121,31 @@ async def test_only_a_host_that_is_named_itself_may_be_in_a_local_network(
             assert said.startswith(b"HTTP/1.1 " + status), (allow, host)
 
 
+async def test_a_server_is_tried_at_all_of_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def resolve_to_two(*_: object) -> list[IPv4Address]:
+        return [IPv4Address("127.0.0.2"), IPv4Address("127.0.0.1")]
+
+    monkeypatch.setattr(filter_proxy, "resolve_host", resolve_to_two)
+    async with await asyncio.start_server(_echo, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        url = f"http://shop.example:{port}/"
+        async with FilterProxy(AddressRules(allowed=parse_rules([url]))) as proxy:
+            assert (await _ask(proxy, f"GET {url} HTTP/1.1")).startswith(b"HTTP/1.1 200")
+            assert proxy.refusal(url) is None
+
+
+async def test_a_server_that_does_not_run_is_answered_by_nobody() -> None:
+    async with await asyncio.start_server(_echo, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+    url, other = f"http://127.0.0.1:{port}/", "http://127.0.0.1:9/"
+    async with FilterProxy(AddressRules(allowed=parse_rules([url, other]))) as proxy:
+        assert await _ask(proxy, f"GET {url} HTTP/1.1") == b""
+        assert proxy.refusal(url) == (
+            f"127.0.0.1:{port} refuses the connection: is the server running?"
+        )
+        assert proxy.refusal(other) is None
+
+
 async def _ask(proxy: FilterProxy, line: str) -> bytes:
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", int(proxy.address.rpartition(":")[2])

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from agentfly.environments.browser.chromium import memory
-from agentfly.environments.browser.chromium.memory import PageMemory, private_mb, processor_ticks
+from agentfly.environments.browser.chromium.memory import PageMemory, private_mb
+from agentfly.runtime.launch import processor_ticks
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is bounded on Linux")
 

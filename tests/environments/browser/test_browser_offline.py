@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import shutil
+import string
 import subprocess
 import sys
 from dataclasses import replace
@@ -248,6 +249,15 @@ def test_every_named_key_is_found_by_any_spelling() -> None:
     assert [parse_key(name) for name in ("", "  ", "Control+", "Hyper+a", "Nokey")] == [None] * 5
     assert parse_key(" ") == parse_key("Space")
     assert parse_key("Control+ ") == parse_key("Control+Space")
+
+
+@pytest.mark.parametrize("character", string.punctuation)
+def test_a_punctuation_mark_is_no_other_key(character: str) -> None:
+    named = {code for _, code in NAMED_KEYS.values()}
+    found = parse_key(character)
+    assert found is not None
+    assert found.text == character
+    assert found.code not in named
 
 
 @pytest.mark.parametrize("kind", TASKS)

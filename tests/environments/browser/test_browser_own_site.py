@@ -152,6 +152,7 @@ async def test_a_check_that_throws_scores_nothing_and_is_logged_once(
 
 async def test_only_a_check_in_javascript_may_give_nothing() -> None:
     assert (await own_site(None).check(FakePage(None))).reward == 0.0
+    assert (await own_site(None).check(FakePage("-0"))).reward == 0.0
     assert (await own_site(None).check(FakePage(value=True))).done
 
     def forgotten(page: CheckedPage) -> None:

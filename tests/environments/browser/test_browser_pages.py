@@ -7,7 +7,7 @@ from tests.environments.browser.browser_site import LocalSite, answer, ids_of, s
 
 from agentfly.environments.browser import BrowserSession
 from agentfly.environments.browser.chromium import tab as tabs
-from agentfly.errors import ConfigError
+from agentfly.errors import ConfigError, EnvError
 from agentfly.runtime.background import run_blocking
 
 pytestmark = pytest.mark.browser
@@ -288,6 +288,17 @@ async def test_keys_tabs_and_screenshots(session: BrowserSession, site: LocalSit
     assert (await session.screenshot()).startswith(b"\x89PNG")
 
 
+async def test_punctuation_is_typed_by_its_key(session: BrowserSession, site: LocalSite) -> None:
+    body = '<input aria-label="Box" onkeyup="document.title = this.value">'
+    find = ids_of(await start(session, site.task("/keys", body)))
+    await session.type(find("Box"), "ab")
+    await session.press("Home")
+    for key in (".", "'", "("):
+        await session.press(key)
+    seen = await session.press("Shift+c")
+    assert 'Page: ".\'(Cab" (' in seen.observation
+
+
 async def test_a_check_that_can_not_be_compiled_is_a_mistake_in_its_row(
     session: BrowserSession, site: LocalSite
 ) -> None:
@@ -299,6 +310,15 @@ async def test_a_check_that_can_not_be_compiled_is_a_mistake_in_its_row(
         first = await start(session, site.task("/strict", strict, check=check))
         assert "Calm" in first.observation
         assert session.outcome.reward == 0.0
+
+
+@pytest.mark.parametrize(("check", "value"), [("0 / 0", "NaN"), ("1n", "1n"), ("'1'", "1")])
+async def test_a_check_that_gives_no_number_fails_its_chain(
+    session: BrowserSession, site: LocalSite, check: str, value: str
+) -> None:
+    expected = f"must give a number from 0 to 1, got '{value}'"
+    with pytest.raises(EnvError, match=expected):
+        await start(session, site.task("/", "<p>Calm</p>", check=check))
 
 
 async def test_a_check_may_declare_names_each_time_it_is_evaluated(

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from tests.environments.browser.browser_site import LocalSite, ids_of, start
 from tests.environments.kit_play import play
 from tests.patience import until, wait_until
 
-from agentfly.environments import Scene, call
+from agentfly.environments import Say, Scene, call
 from agentfly.environments.browser import BROWSER, BrowserOptions, BrowserSession
 from agentfly.environments.browser.chromium import browser as browsers
+from agentfly.environments.browser.chromium import context as contexts
 from agentfly.environments.browser.chromium import memory
 from agentfly.environments.browser.chromium import tab as tabs
 from agentfly.environments.browser.chromium.connection import (
@@ -169,6 +171,32 @@ async def test_only_what_a_tab_can_do_without_may_be_refused(
     with pytest.raises(BrowserLostError, match=r"could not be prepared: 'No.method'"):
         await start(session, task)
     await session.close()
+
+
+async def test_a_tab_that_does_not_open_names_its_own_limit(
+    site: LocalSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = BrowserSession()
+    monkeypatch.setattr(contexts, "OPEN_SECONDS", 0.0)
+    run_blocking(browser_pool().close())
+    with pytest.raises(BrowserLostError, match=r"its tab was not ready within 0 s"):
+        await start(session, site.task("/calm", "<p>Calm</p>"))
+    await session.close()
+
+
+async def test_the_model_is_shown_screenshots_by_option() -> None:
+    def look(scene: Scene) -> Generator[Say, str, None]:
+        del scene
+        yield call("read")
+        yield Say("I have looked.")
+
+    for wanted in (True, False):
+        options = BrowserOptions(tasks=("click-test",), episodes=1, screenshots=wanted)
+        kit = BROWSER.make(options)
+        (row,) = kit.tasks()
+        looked = await play(kit, row, look)
+        images = looked.turns[0].results[0].images
+        assert [one.data[:4] for one in images] == [b"\x89PNG"] * wanted
 
 
 @pytest.mark.parametrize("doing", ["read", "open"])

@@ -95,8 +95,8 @@ class BrowserSession:
             self._site = await shared_threads().run(making, name="make a site")
             await self._enter(self._site)
             instruction = await self._first_page(self._site)
-            self.outcome = await self._site.check(self._view)
             shown = await self._observe()
+            self.outcome = await self._site.check(self._view)
             lines = [f"Task: {instruction}", *self._notes(), shown]
             return Step(observation="\n".join(lines), state_key=self._display.state_key)
 
@@ -118,16 +118,19 @@ class BrowserSession:
         try:
             problem = await tab.navigate(site.start)
             await tab.settled()
+            problem = self._refusal(site.start) or problem
             if problem is None:
                 return await site.begin(self._view)
         except _PAGE_ERRORS as error:
-            problem = str(error)
+            problem = self._refusal(site.start) or str(error)
         finally:
             tab.patience = 1.0
         self._raise_failure()
-        if self._proxy is not None and (server := self._proxy.refused):
-            problem = f"{server} refuses the connection: is the server running?"
         raise EnvError(f"the task's first page {site.start} can't be opened: {problem}")
+
+    def _refusal(self, url: str) -> str | None:
+        """Return that the server of an address does not run, None if that is not known."""
+        return self._proxy.refusal(url) if self._proxy else None
 
     async def _leave(self) -> None:
         resources, self._resources = self._resources, AsyncExitStack()

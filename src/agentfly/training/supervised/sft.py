@@ -28,7 +28,7 @@ from agentfly.models import context_length, resolve_model
 from agentfly.models.zoo import config_folder
 from agentfly.observe import MetricsRecord, RunProgress, Trackers, read_metrics
 from agentfly.observe.heartbeat import Heartbeat
-from agentfly.observe.run_folder import RunFolder
+from agentfly.observe.run_folder import RunFolder, require_new
 from agentfly.runtime.stop_signals import exit_on_stop_signals
 from agentfly.tasks import find_rows
 from agentfly.tasks.task_loading import HubDataset
@@ -110,11 +110,17 @@ def sft(
         return SftResult(folder=run.folder.path, steps=run.learner.step)
 
 
-def rehearse_sft(settings: SftSettings, *, base: Path | None = None) -> str:
+def rehearse_sft(settings: SftSettings, *, resume: bool = False, base: Path | None = None) -> str:
     """Read the conversations as a run would, and return how many there are; nothing is fetched.
 
-    Raise ConfigError if the run could not begin with them.
+    Raise ConfigError if the run could not begin, or not go on, with them.
     """
+    run = settings.folder / settings.name
+    if resume:
+        _require_unfinished(settings)
+        RunFolder.open(run).close()
+    else:
+        require_new(run)
     data, folder = settings.data, config_folder(settings.model.name)
     if folder is None or not any(folder.glob("tokenizer*")):
         return f"conversations: not read, the tokenizer of {settings.model.name} is not here"

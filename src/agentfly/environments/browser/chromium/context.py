@@ -70,9 +70,12 @@ class BrowserContext:
         self._first.clear()
         self._refusal = None
         params = {"url": "about:blank", "browserContextId": self.id}
-        async with asyncio.timeout(OPEN_SECONDS):
-            await self._connection.send("Target.createTarget", params)
-            await self._first.wait()
+        try:
+            async with asyncio.timeout(OPEN_SECONDS):
+                await self._connection.send("Target.createTarget", params)
+                await self._first.wait()
+        except TimeoutError:
+            raise ProtocolError(f"its tab was not ready within {OPEN_SECONDS:g} s") from None
         if not self.tabs:
             raise ProtocolError(f"its tab could not be prepared: {self._refusal}")
 
@@ -95,8 +98,7 @@ class BrowserContext:
             self.note(f"A new tab opened: {len(self.tabs)}.")
         try:
             await tab.open()
-        except TimeoutError:
-            self._refusal = f"it was not ready within {OPEN_SECONDS:g} s"
+        except TimeoutError:  # Who asked for the tab has given up before.
             self.drop(tab)
         except (ProtocolError, BrowserLostError) as error:
             self._refusal = str(error)

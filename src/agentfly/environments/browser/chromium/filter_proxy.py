@@ -30,8 +30,8 @@ class FilterProxy:
     def __init__(self, rules: AddressRules) -> None:
         self._rules = rules
         self._server: asyncio.Server | None = None
-        self.refused: str | None = None
-        """The last server, as host:port, that refused a connection."""
+        self._refused: set[tuple[str, int]] = set()
+        """Host and port of the servers that refused a connection."""
 
     @property
     def address(self) -> str:
@@ -52,6 +52,13 @@ class FilterProxy:
         if self._server is not None:
             self._server.close()
 
+    def refusal(self, url: str) -> str | None:
+        """Return that the server of an address refused a connection, None if it did not."""
+        host, port = host_and_port(url)
+        if (host, port) not in self._refused:
+            return None
+        return f"{host}:{port} refuses the connection: is the server running?"
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection; whatever goes wrong with it ends only this one."""
         try:
@@ -59,8 +66,10 @@ class FilterProxy:
                 head = await reader.readuntil(b"\r\n\r\n")
             method, target, first = read_head(head)
             there, back = await self._connect(*target)
-        except (OSError, ValueError, EOFError, TimeoutError, asyncio.LimitOverrunError):
-            writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+        except (OSError, ValueError, EOFError, asyncio.LimitOverrunError) as error:
+            # Where a server can't be reached, an answer of ours would be shown as its page.
+            if not isinstance(error, OSError):
+                writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
             writer.close()
             return
         if method == "CONNECT":
@@ -85,11 +94,11 @@ class FilterProxy:
             addresses = await resolve_host(host, port)
             if not self._rules.names_server(host, port) and not all(map(is_public, addresses)):
                 raise ValueError(f"{host} is in a local network")
-            try:
-                return await asyncio.open_connection(str(addresses[0]), port)
-            except ConnectionRefusedError:
-                self.refused = f"{host}:{port}"
-                raise
+            for address in addresses:
+                with suppress(ConnectionRefusedError):
+                    return await asyncio.open_connection(str(address), port)
+        self._refused.add((host, port))
+        raise ConnectionRefusedError(f"{host}:{port}")
 
 
 def read_head(head: bytes) -> tuple[str, tuple[str, int], bytes]:
@@ -101,14 +110,20 @@ def read_head(head: bytes) -> tuple[str, tuple[str, int], bytes]:
     line, *headers = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     method, url, version = line.split(" ")
     parts = urlsplit(f"//{url}" if method == "CONNECT" else url)
-    host = parts.hostname
-    port = parts.port or DEFAULT_PORTS.get(parts.scheme)
-    if not host or port is None:
-        raise ValueError(f"no server in {url!r}")
+    server = host_and_port(parts.geturl())
     path = parts._replace(scheme="", netloc="").geturl() or "/"
     kept = [one for one in headers if not one.lower().startswith(("connection:", "proxy-"))]
     sent = "\r\n".join([f"{method} {path} {version}", *kept, "Connection: close", "", ""])
-    return method, (host, port), sent.encode("latin-1")
+    return method, server, sent.encode("latin-1")
+
+
+def host_and_port(url: str) -> tuple[str, int]:
+    """Return the server of an address; ValueError if it names none."""
+    parts = urlsplit(url)
+    port = parts.port or DEFAULT_PORTS.get(parts.scheme)
+    if not parts.hostname or port is None:
+        raise ValueError(f"no server in {url!r}")
+    return parts.hostname, port
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_MODIFIERS = {"alt": 1, "control": 2, "ctrl": 2, "meta": 4, "shift": 8}
+_SHIFT = 8
+_MODIFIERS = {"alt": 1, "control": 2, "ctrl": 2, "meta": 4, "shift": _SHIFT}
 NAMED_KEYS = {
     "Enter": ("\r", 13),
     "Tab": ("", 9),
@@ -56,6 +57,8 @@ def parse_key(name: str) -> Key | None:
 
     >>> parse_key("Control+a").commands, parse_key("down").key, parse_key("Hyper")
     (('selectAll',), 'ArrowDown', None)
+    >>> parse_key("Shift+a").text
+    'A'
     """
     *held, last = name.split("+") if name.strip() != "+" else ["+"]
     last = "Space" if last == " " else last.strip()
@@ -69,11 +72,13 @@ def parse_key(name: str) -> Key | None:
 
 def _key(name: str, modifiers: int) -> Key | None:
     if len(name) == 1:
-        text = "" if modifiers & ~8 else name
+        key = name.upper() if modifiers & _SHIFT else name
+        text = "" if modifiers & ~_SHIFT else key
         command = _COMMANDS.get((name.lower(), modifiers))
         commands = (command,) if command else ()
-        code = ord(name.upper()) if name.isascii() else 0
-        return Key(key=name, code=code, text=text, modifiers=modifiers, commands=commands)
+        # The codes of other characters are those of keys without text: 46, a full stop, is Delete.
+        code = ord(name.upper()) if name.isascii() and name.isalnum() else 0
+        return Key(key=key, code=code, text=text, modifiers=modifiers, commands=commands)
     known = {one.lower().removeprefix("arrow"): one for one in _NAMED}
     known |= {one.lower(): one for one in _NAMED} | {"esc": "Escape"}
     found = known.get(name.lower().replace(" ", ""))
@@ -81,4 +86,4 @@ def _key(name: str, modifiers: int) -> Key | None:
         return None
     text, code = _NAMED[found]
     key = " " if found == "Space" else found
-    return Key(key=key, code=code, text="" if modifiers & ~8 else text, modifiers=modifiers)
+    return Key(key=key, code=code, text="" if modifiers & ~_SHIFT else text, modifiers=modifiers)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from agentfly.runtime.launch import read_stat
+from agentfly.runtime.launch import processor_ticks
 
 PAGE_MB = 512.0
 """Maximum private memory of one page's process."""
@@ -27,12 +27,6 @@ def private_mb(pid: int) -> float:
         fields = Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()
         return (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGESIZE") / (1 << 20)
     return 0.0
-
-
-def processor_ticks(pid: int) -> int:
-    """Return the processor time of a process in the kernel's ticks; 0 for one that has ended."""
-    stat = read_stat(pid)
-    return int(stat[11]) + int(stat[12]) if stat else 0
 
 
 def proportional_mb(pid: int) -> float:

@@ -219,7 +219,7 @@ class Tab:
         return await self._evaluate(f"agentfly.{function}({written})", WORLD)
 
     async def evaluate(self, expression: str) -> Any:
-        """Evaluate an expression in the page's own world."""
+        """Evaluate an expression in the page's own world; NaN and the like come as their text."""
         return await self._evaluate(expression, "page")
 
     async def syntax_error(self, expression: str) -> str | None:
@@ -244,7 +244,8 @@ class Tab:
             raise DocumentGoneError(str(error)) from None
         if "exceptionDetails" in answer:
             raise _script_error(answer["exceptionDetails"], world)
-        return answer["result"].get("value")
+        result = answer["result"]
+        return result.get("value", result.get("unserializableValue"))
 
     async def _patiently(self, method: str, params: Params) -> Params:
         """Call; a page that does not answer has its script ended, and then gets one more chance."""

@@ -88,7 +88,7 @@ class OwnSite:
         except ScriptError as error:
             _warn_once(str(self._row["check"]), self.start, str(error))
             return 0.0  # A check may use what is only on some pages.
-        return 0.0 if value is None else value  # undefined or null
+        return 0.0 if value in (None, "-0") else value  # undefined, null, or minus zero
 
 
 _reported: set[str] = set()

@@ -217,6 +217,9 @@ def _undefined_names(tree: ast.Module) -> set[str]:
     >>> source = "import math\nfor n in (1, 2): assert f(n) == abs(math.sqrt(n))"
     >>> sorted(_undefined_names(ast.parse(source)))
     ['abs', 'f']
+    >>> source = "match f():\n    case [a, *b] | {'a': a, **b}: assert a in b"
+    >>> sorted(_undefined_names(ast.parse(source)))
+    ['f']
     """
     used = {name for statement in tree.body for name in _used_names(statement)}
     return used - _top_level_names(tree)
@@ -258,6 +261,10 @@ def _assigned_names(nodes: Iterable[ast.AST]) -> set[str]:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 assigned.add(name)
             case ast.ClassDef(name=name) | ast.ExceptHandler(name=str(name)):
+                assigned.add(name)
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                assigned.add(name)
+            case ast.MatchMapping(rest=str(name)):
                 assigned.add(name)
             case ast.alias(name=name, asname=other):
                 assigned.add(other or name.partition(".")[0])
