@@ -86,6 +86,14 @@ def test_info_lists_the_values_of_options_and_takes_some() -> None:
     assert "[≥ 1]" in shown
     assert "[true | false]" in shown
     assert "reward hidden_tests" in shown, "the reward of programs"
+    (hops,) = [line for line in envs("info", "search").output.splitlines() if " hops = " in line]
+    assert hops.endswith("[≥ 1 and ≤ 3]"), "limits of a list's items"
+    (repeat,) = [
+        line
+        for line in envs("info", "webshop").output.splitlines()
+        if " repeat_instruction = " in line
+    ]
+    assert repeat.endswith("[true | false]"), "a truth value, or none"
 
 
 @pytest.mark.parametrize("kind", ["tools", "code"])

@@ -13,7 +13,7 @@ from agentfly.observe import read_metrics
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "docs" / "results"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 ROW = re.compile(
     r"^\| (?:random|warm start|after RL|expert)(?:, seed \d+)? \| -?\d.*$", re.MULTILINE
 )

@@ -1,7 +1,7 @@
 """The published reward, worked out a second time by a plain reference, for random purchases.
 
-The reference shares no code with the package: similarity is counted by hand, from the longest
-common subsequence of two texts.
+The reference shares the lists of words with the package, but no code: similarity is counted by
+hand, from the longest common subsequence of two texts.
 """
 
 import random

@@ -63,10 +63,10 @@ def _options(
 
 def _allowed(field: FieldInfo) -> str:
     """Return the values that an option takes, where they are limited."""
-    values = ["true", "false"] if field.annotation is bool else list(_choices(field.annotation))
+    values = list(_choices(field.annotation))
     bounds = [
         f"{sign} {getattr(limit, name)}"
-        for limit in field.metadata
+        for limit in (*field.metadata, *_limits_of_items(field.annotation))
         for name, sign in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
         if hasattr(limit, name)
     ]
@@ -74,9 +74,20 @@ def _allowed(field: FieldInfo) -> str:
     return f" [{found}]" if found else ""
 
 
+def _limits_of_items(annotation: Any) -> Iterator[Any]:
+    """Yield the limits of a list's items."""
+    for part in get_args(annotation):
+        if isinstance(part, FieldInfo):
+            yield from part.metadata
+        else:
+            yield from _limits_of_items(part)
+
+
 def _choices(annotation: Any) -> Iterator[str]:
-    """Yield the values of all literals in a type, which may be a list of them."""
-    if get_origin(annotation) is Literal:
+    """Yield the values of all literals and truth values in a type, which may be a list of them."""
+    if annotation is bool:
+        yield from ("true", "false")
+    elif get_origin(annotation) is Literal:
         yield from (json.dumps(value) for value in get_args(annotation))
     else:
         for part in get_args(annotation):
