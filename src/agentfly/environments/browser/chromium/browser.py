@@ -293,7 +293,10 @@ def _describe_exit(child: Child, errors: Path) -> str:
     code = child.returncode
     if code is None:
         return f"the browser (process {child.pid}) closed its pipe"
-    how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+    # A script that starts Chromium, such as Debian's, reports a signal as 128 and its number.
+    number = -code if code < 0 else code - 128
+    known = {one.value: one.name for one in signal.Signals}
+    how = f"by {known[number]}" if number in known else f"with exit code {code}"
     tail = " ".join(errors.read_bytes()[-ERROR_BYTES:].decode(errors="replace").split())
     return f"the browser (process {child.pid}) ended {how}" + (f": {tail}" if tail else "")
 
