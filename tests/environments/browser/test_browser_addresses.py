@@ -2,7 +2,7 @@
 
 import asyncio
 from ipaddress import IPv4Address
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -121,11 +121,22 @@ async def test_only_a_host_that_is_named_itself_may_be_in_a_local_network(
             assert said.startswith(b"HTTP/1.1 " + status), (allow, host)
 
 
-async def test_a_server_is_tried_at_all_of_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("problem", [ConnectionRefusedError(), OSError("no IPv6 here")])
+async def test_a_server_is_tried_at_all_of_its_addresses(
+    monkeypatch: pytest.MonkeyPatch, problem: OSError
+) -> None:
+    connect = asyncio.open_connection
+
+    async def connect_to_the_second(host: str, port: int) -> Any:
+        if host == "127.0.0.2":
+            raise problem
+        return await connect(host, port)
+
     async def resolve_to_two(*_: object) -> list[IPv4Address]:
         return [IPv4Address("127.0.0.2"), IPv4Address("127.0.0.1")]
 
     monkeypatch.setattr(filter_proxy, "resolve_host", resolve_to_two)
+    monkeypatch.setattr(asyncio, "open_connection", connect_to_the_second)
     async with await asyncio.start_server(_echo, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         url = f"http://shop.example:{port}/"

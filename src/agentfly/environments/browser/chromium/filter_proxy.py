@@ -94,11 +94,15 @@ class FilterProxy:
             addresses = await resolve_host(host, port)
             if not self._rules.names_server(host, port) and not all(map(is_public, addresses)):
                 raise ValueError(f"{host} is in a local network")
+            problems = list[OSError]()
             for address in addresses:
-                with suppress(ConnectionRefusedError):
+                try:
                     return await asyncio.open_connection(str(address), port)
-        self._refused.add((host, port))
-        raise ConnectionRefusedError(f"{host}:{port}")
+                except OSError as error:
+                    problems.append(error)
+        if any(isinstance(problem, ConnectionRefusedError) for problem in problems):
+            self._refused.add((host, port))
+        raise OSError(f"{host}:{port} can't be reached: {problems}")
 
 
 def read_head(head: bytes) -> tuple[str, tuple[str, int], bytes]:
