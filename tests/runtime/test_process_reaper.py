@@ -228,10 +228,10 @@ def test_a_process_that_is_changing_its_program_is_found(world: World, tmp_path:
     restless = tmp_path / "restless"
     restless.write_text('#!/bin/sh\nexec "$0"\n')
     restless.chmod(0o700)
-    process = world.popen(str(restless), env={**world.env, TOKEN_VARIABLE: "abc123"})
+    process = world.popen(str(restless), env={**world.env, TOKEN_VARIABLE: "ec5ec5"})
     # In one of some 2,000 moments its environment is there, but empty.
-    assert {read_token(process.pid) for _ in range(20_000)} == {"abc123"}
-    put_on_record(dead_process(), owner=dead_process(), token="abc123")
+    assert {read_token(process.pid) for _ in range(20_000)} == {"ec5ec5"}
+    put_on_record(dead_process(), owner=dead_process(), token="ec5ec5")
     assert [reaped.processes for reaped in reap()] == [1]
     assert process.wait() == -signal.SIGKILL
 
