@@ -82,7 +82,7 @@ class Level:
     greedy: float | None = None
     """Share of solved tasks at temperature 0; None for players, which are not models."""
     invalid: float | None = None
-    """Share of the tool calls that were made wrongly; None without any call."""
+    """Share of the tool calls, or of actions in text, that were made wrongly."""
     unknown: float | None = None
     """Share of the tool calls that name no tool of the task."""
     parts: dict[str, float] = field(default_factory=dict)
@@ -249,7 +249,7 @@ def _level(example: Example, who: str, chains: list[Trajectory]) -> Level:
         solved=metrics["eval/solved"],
         solved_low=metrics["eval/solved_low"],
         solved_high=metrics["eval/solved_high"],
-        invalid=calls.invalid_share,
+        invalid=calls.invalid_share if calls.tool_calls else calls.invalid_actions_share,
         unknown=calls.unknown_share,
         parts=_means(one.score.parts.items() for one in chains if one.score),
         solved_by=_means(

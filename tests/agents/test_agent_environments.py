@@ -7,6 +7,7 @@ from tests.agents.scripts import Counter, call, engine
 
 from agentfly import Agent, Context, EnvSpec, Limits, Score, Step, StopReason, tool
 from agentfly.engines import ScriptedTurn
+from agentfly.observe import summarize
 from agentfly.resources import EnvironmentManager, Pooling
 from agentfly.rewards import group_reward, reward
 from agentfly.testing import run_in_virtual_time
@@ -48,6 +49,38 @@ async def test_a_tool_may_answer_with_an_environments_step() -> None:
     assert [result.state_key for turn in trajectory.turns for result in turn.results] == ["1", "2"]
     assert [turn.reward for turn in trajectory.turns] == [0.5, 0.5]
     assert trajectory.stop is StopReason.TOOL_ENDED
+
+
+class Picky(Counter):
+    """Refuses every action but `go`."""
+
+    def step(self, action: str) -> Step:
+        if action == "go":
+            return super().step(action)
+        return Step(observation="NO.", info={"invalid": True, "got": {action}}, state_key="0")
+
+
+async def test_actions_that_an_environment_refuses_are_recorded_and_counted() -> None:
+    agent = Agent(engine(["fly", "go", "go", "unused"]), environment=Picky)
+    run = await agent.run({"id": "t", "goal": 2})
+    turns = run.trajectories[0].turns
+    assert [turn.info for turn in turns] == [{"invalid": True, "got": ["fly"]}, {}, {}]
+    summary = summarize(run.trajectories)
+    assert summary.invalid_actions_share == 1 / 3
+    assert summary.invalid_share is None, "there are no calls"
+
+
+async def test_a_refusal_that_a_tool_passes_on_is_an_invalid_call() -> None:
+    @tool
+    def act(action: str, env: Picky) -> Step:
+        """Do it."""
+        return env.step(action)
+
+    calls = [call("act", action="fly"), call("act", action="go"), "done"]
+    agent = Agent(engine(calls), tools=[act], environment=Picky)
+    summary = summarize((await agent.run({"id": "t"})).trajectories)
+    assert summary.invalid_share == 1 / 2
+    assert summary.invalid_actions_share is None, "all actions were calls"
 
 
 async def test_tools_and_reward_of_a_chain_share_one_instance_and_chains_share_none() -> None:

@@ -46,6 +46,8 @@ METRICS: Mapping[str, str] = {
     "tools/timeout_share": "Share of the calls in which the tool ran out of time.",
     "tools/failed_share": "Share of the calls that did not succeed, for any reason.",
     "tools/repaired_share": "Share of the calls whose JSON was repaired before they ran.",
+    "actions/invalid_share": "Share of the actions in text that the environment marked as "
+    "impossible (`Step.info`).",
     "turns/mean": "Turns per chain, on average.",
     "turns/max": "Turns of the chain with the most.",
     "tokens/sampled": "Tokens that the model sampled, over all chains.",

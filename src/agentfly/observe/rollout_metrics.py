@@ -131,6 +131,7 @@ def _tools(chains: Sequence[Trajectory], summary: Summary) -> Measured:
         "tools/timeout_share": ratio(statuses.count(ToolStatus.TIMEOUT), calls),
         "tools/failed_share": ratio(calls - statuses.count(ToolStatus.OK), calls),
         "tools/repaired_share": ratio(summary.repaired, calls),
+        "actions/invalid_share": summary.invalid_actions_share,
     }
 
 

@@ -34,6 +34,8 @@ class Summary:
     """Share of calls that the model made wrongly: malformed, unknown tool, bad arguments."""
     unknown_share: float | None
     """Share of calls of a tool that does not exist."""
+    invalid_actions_share: float | None
+    """Share of text actions that the environment marked as impossible; None without any."""
     repaired: int
     """Number of calls whose JSON was repaired."""
     seconds: Mapping[SpanKind, float]
@@ -105,6 +107,7 @@ def summarize(trajectories: Iterable[Trajectory]) -> Summary:
         unknown_share=ratio(
             sum(call.status is ToolStatus.UNKNOWN_TOOL for call in calls), len(calls)
         ),
+        invalid_actions_share=_invalid_actions_share(turns),
         repaired=sum(map(_repaired, turns)),
         seconds=_seconds(chains),
     )
@@ -114,6 +117,12 @@ def is_solved(chain: Trajectory) -> bool:
     """Return whether a chain got full marks; one that ran out of time never does."""
     full = chain.reward is not None and chain.reward >= SOLVED
     return full and chain.stop is not StopReason.TIME_LIMIT
+
+
+def _invalid_actions_share(turns: Iterable[Turn]) -> float | None:
+    # An environment replies to text; replies to calls have results beside them.
+    actions = [turn for turn in turns if turn.replies and not turn.results]
+    return ratio(sum(bool(turn.info.get("invalid")) for turn in actions), len(actions))
 
 
 def _repaired(turn: Turn) -> int:

@@ -20,7 +20,7 @@ from agentfly.observe.whole_file import whole_file
 from agentfly.runtime.journal import Journal, plain, read_record, whole_lines
 from agentfly.types import Group, Trajectory
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Increased when a field is added, removed or changes its meaning; earlier ones stay readable."""
 MEMBER_BYTES = 1 << 20
 """Text in a member of a compacted file, beyond which the next one begins."""
@@ -89,6 +89,7 @@ def _user_values(trajectory: Trajectory) -> Iterator[tuple[str, object]]:
     for spec in trajectory.tools:
         yield f"tool {spec.name!r} parameters", spec.parameters
     for turn in trajectory.turns:
+        yield f"turn {turn.index} info", turn.info
         for position, result in enumerate(turn.results):
             yield f"turn {turn.index} results[{position}].info", result.info
 

@@ -29,6 +29,7 @@ from agentfly.rollout.chain_setup import ChainSetup
 from agentfly.rollout.chain_time import Stopwatch, TimeLimit
 from agentfly.rollout.model_session import ModelTurn
 from agentfly.rollout.scoring import score_chain, sum_step_rewards
+from agentfly.tools.tool_result import plain_info
 from agentfly.types import (
     Attempt,
     ChainStarted,
@@ -237,6 +238,7 @@ class _Chain:
         answered = self.turn_with(
             replies=(Message(role="user", content=step.observation),),
             reward=None if step.reward is None else float(step.reward),
+            info=plain_info(step.info),
         )
         return answered, StopReason.ENV_ENDED if step.done else None
 

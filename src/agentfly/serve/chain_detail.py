@@ -186,6 +186,7 @@ def _turn(turn: Turn) -> dict[str, Any]:
         "replies": [_message(reply) for reply in turn.replies],
         "reward": turn.reward,
         "state": _text(turn.state_key),
+        "info": _pretty(turn.info),
         "temperature": turn.temperature,
         "finish": str(turn.completion.finish_reason) if turn.completion else None,
     }

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_core import from_json, to_json, to_jsonable_python
 
-from agentfly.types import Image, Step, ToolResult
+from agentfly.types import Image, Step, ToolResult, ToolStatus
 
 DONE = "done"
 """Observation of a tool that returned nothing."""
@@ -58,6 +58,7 @@ def clean_observation(result: ToolResult, max_length: int | None = None) -> Tool
 def _from_step(step: Step) -> ToolResult:
     return ToolResult(
         observation=step.observation,
+        status=ToolStatus.BAD_ARGUMENTS if step.is_invalid else ToolStatus.OK,
         reward=step.reward,
         ends_chain=step.done,
         info=step.info,
@@ -72,7 +73,7 @@ def _checked(result: ToolResult) -> ToolResult:
     return replace(
         result,
         observation=_text(result.observation),
-        info=_plain_info(result.info),
+        info=plain_info(result.info),
         images=images,
         reward=None if result.reward is None else float(result.reward),
     )
@@ -83,7 +84,7 @@ def _from_dict(value: Mapping[str, Any]) -> ToolResult:
     pictures = {key: read_images(value[key]) for key in _PICTURE_KEYS if key in value}
     found = tuple(image for images in pictures.values() for image in images or ())
     rest = {k: v for k, v in value.items() if k != "observation" and pictures.get(k) is None}
-    return replace(said, images=(*said.images, *found), info={**said.info, **_plain_info(rest)})
+    return replace(said, images=(*said.images, *found), info={**said.info, **plain_info(rest)})
 
 
 def _text(value: object) -> str:
@@ -111,7 +112,8 @@ def _numpy_to_list(value: Any) -> Any:
     raise ValueError(f"{type(value).__name__} is unknown to JSON")
 
 
-def _plain_info(info: Mapping[str, Any]) -> dict[str, Any]:
+def plain_info(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON form of an `info`; a value that has none becomes its `repr`."""
     return {str(key): _plain_or_repr(value) for key, value in info.items()}
 
 

@@ -17,11 +17,17 @@ class Step:
     reward: float | None = None
     done: bool = False
     info: Mapping[str, Any] = field(default_factory=dict)
+    """Anything for people to read. `{"invalid": True}` marks an action that was impossible."""
     state_key: str | None = None
     """Key of the state reached: equal keys mean equal states, for turn-level credit."""
 
     def __post_init__(self) -> None:
         require_finite_reward(self.reward, "a step")
+
+    @property
+    def is_invalid(self) -> bool:
+        """Whether the environment marked the action as impossible."""
+        return bool(self.info.get("invalid"))
 
 
 @dataclass(frozen=True, slots=True)

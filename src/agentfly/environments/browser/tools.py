@@ -1,12 +1,14 @@
 """The browser as nine tools."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from agentfly.environments.browser.environment import STEP_SECONDS, BrowserSession
 from agentfly.environments.browser.options import ToolName
 from agentfly.tools import tool
-from agentfly.types import EnvSpec, Image, Step, Tool, ToolResult, ToolStatus
+from agentfly.tools.tool_result import to_result
+from agentfly.types import EnvSpec, Image, Step, Tool, ToolResult
 
 TOOL_SECONDS = 2 * STEP_SECONDS
 """Timeout of a tool: longer than a step can take, so that a hang ends as a failure of the
@@ -121,15 +123,7 @@ def browser_tools(spec: EnvSpec, names: Sequence[ToolName]) -> tuple[Tool, ...]:
 
 
 async def _result(env: BrowserSession, step: Step) -> ToolResult:
-    images: tuple[Image, ...] = ()
+    result = to_result(step)
     if env.options.screenshots and not step.done:
-        images = (Image(data=await env.screenshot()),)
-    return ToolResult(
-        observation=step.observation,
-        status=ToolStatus.BAD_ARGUMENTS if "invalid" in step.info else ToolStatus.OK,
-        info=step.info,
-        images=images,
-        reward=step.reward,
-        state_key=step.state_key,
-        ends_chain=step.done,
-    )
+        return replace(result, images=(Image(data=await env.screenshot()),))
+    return result

@@ -2,34 +2,34 @@
 
 from agentfly.environments.webshop.environment import WebShop
 from agentfly.tools import tool
-from agentfly.types import EnvSpec, Step, Tool, ToolResult, ToolStatus
+from agentfly.types import EnvSpec, Step, Tool
 
 
 def three_tools(shop: EnvSpec) -> tuple[Tool, ...]:
     """Return one tool for each kind of action in the shop."""
 
     @tool(env=shop)
-    def search(query: str, env: WebShop) -> ToolResult:  # noqa: D417 - the model fills no env
+    def search(query: str, env: WebShop) -> Step:  # noqa: D417 - the model fills no env
         """Search the shop. Only possible on the search page.
 
         Args:
             query: A few words.
         """
-        return _result(env.search(query))
+        return env.search(query)
 
     @tool(env=shop)
-    def click(label: str, env: WebShop) -> ToolResult:  # noqa: D417 - the model fills no env
+    def click(label: str, env: WebShop) -> Step:  # noqa: D417 - the model fills no env
         """Click a product, an option or a button of the page.
 
         Args:
             label: Its text.
         """
-        return _result(env.click(label))
+        return env.click(label)
 
     @tool(env=shop)
-    def buy(env: WebShop) -> ToolResult:
+    def buy(env: WebShop) -> Step:
         """Buy the product of the page with the options clicked. This ends the task."""
-        return _result(env.buy())
+        return env.buy()
 
     return search, click, buy
 
@@ -38,24 +38,12 @@ def one_tool(shop: EnvSpec) -> tuple[Tool, ...]:
     """Return one tool that takes actions as text."""
 
     @tool(env=shop)
-    def act(action: str, env: WebShop) -> ToolResult:  # noqa: D417 - the model fills no env
+    def act(action: str, env: WebShop) -> Step:  # noqa: D417 - the model fills no env
         """Act in the shop.
 
         Args:
             action: search[words] on the search page, or click[text of a link, option or button].
         """
-        return _result(env.step(action))
+        return env.step(action)
 
     return (act,)
-
-
-def _result(step: Step) -> ToolResult:
-    invalid = "invalid" in step.info
-    return ToolResult(
-        observation=step.observation,
-        status=ToolStatus.BAD_ARGUMENTS if invalid else ToolStatus.OK,
-        info=step.info,
-        state_key=step.state_key,
-        reward=step.reward,
-        ends_chain=step.done,
-    )
