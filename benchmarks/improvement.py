@@ -40,8 +40,9 @@ from agentfly.config import load_settings
 from agentfly.environments.kit import Kit
 from agentfly.observe import evaluation_metrics, plot_curves, read_metrics, read_trajectories
 from agentfly.observe.evaluation_metrics import Counting
+from agentfly.observe.evaluation_summary import evaluation_rows
 from agentfly.observe.recorded_run import find_run
-from agentfly.observe.summary import is_solved, summarize
+from agentfly.observe.summary import summarize
 from agentfly.types import Trajectory, collect_groups, declared_range
 
 ROOT = Path(__file__).parents[1]
@@ -62,7 +63,12 @@ CLEAR_GAIN = 0.25
 """Gain in the share of solved tasks that is clear; half the gap to the expert is, too."""
 WORK = ("step", "evaluating", "saving", "publishing")
 """Parts of a run's time that follow each other."""
-COLUMNS = {"greedy": "solved greedily", "invalid": "invalid calls", "unknown": "unknown tools"}
+COLUMNS = {
+    "greedy": "solved greedily",
+    "invalid": "invalid calls",
+    "unknown": "unknown tools",
+    "invalid_actions": "invalid actions",
+}
 """Shares in a table, by their field in a level; one that nobody has is left out."""
 FIELDS = {"browser": "task", "scienceworld": "task", "search": "hops"}
 """Field of the tasks by whose values the share of solved ones is listed."""
@@ -82,13 +88,15 @@ class Level:
     greedy: float | None = None
     """Share of solved tasks at temperature 0; None for players, which are not models."""
     invalid: float | None = None
-    """Share of the tool calls, or of actions in text, that were made wrongly."""
+    """Share of the tool calls that were wrong."""
     unknown: float | None = None
     """Share of the tool calls that name no tool of the task."""
+    invalid_actions: float | None = None
+    """Share of the actions in text that were impossible."""
     parts: dict[str, float] = field(default_factory=dict)
-    """Mean of each part of the reward."""
+    """Mean of each part of the reward, over the chains that have it."""
     solved_by: dict[str, float] = field(default_factory=dict)
-    """Share of solved chains by the value of a field of the task."""
+    """Share of solved tasks by the value of a field."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +147,7 @@ class Example:
         arguments = ["--by", who, "--count", str(count), "--out", str(half), *more]
         kind = self.settings["source"][0].get("kind", "tools")
         if not out.exists():
+            half.unlink(missing_ok=True)  # An interrupted call left it.
             agentfly("envs", "demonstrate", *self.environment, *arguments, "--kind", kind)
             half.replace(out)
         return out
@@ -228,7 +237,7 @@ def _greedy(example: Example, who: str, *model: str) -> float:
     where = ["--folder", str(folder.parent), "--name", folder.name]
     again = ["--resume"] if folder.exists() else []
     agentfly("eval", *model, "--temperature", "0", "-n", "1", *where, *again)
-    return fmean(is_solved(one) for one in _held_out_chains(folder)[-1])
+    return _level(example, who, _held_out_chains(folder)[-1]).solved
 
 
 def _held_out_chains(run: Path) -> list[list[Trajectory]]:
@@ -237,10 +246,12 @@ def _held_out_chains(run: Path) -> list[list[Trajectory]]:
 
 
 def _level(example: Example, who: str, chains: list[Trajectory]) -> Level:
-    rewards, field = declared_range(example.kit.reward), FIELDS.get(example.name)
+    rewards, groups = declared_range(example.kit.reward), collect_groups(chains)
     counting = Counting(ranges=dict.fromkeys([one.task.source for one in chains], rewards))
-    metrics: Mapping[str, Any] = evaluation_metrics(collect_groups(chains), counting)
-    calls = summarize(chains)
+    metrics: Mapping[str, Any] = evaluation_metrics(groups, counting)
+    counts = summarize(chains)
+    name = FIELDS.get(example.name)
+    by_value = evaluation_rows(groups, counting, by=[name])[1:] if name else []
     return Level(
         who=who,
         reward=metrics["eval/reward"],
@@ -249,14 +260,13 @@ def _level(example: Example, who: str, chains: list[Trajectory]) -> Level:
         solved=metrics["eval/solved"],
         solved_low=metrics["eval/solved_low"],
         solved_high=metrics["eval/solved_high"],
-        invalid=calls.invalid_share if calls.tool_calls else calls.invalid_actions_share,
-        unknown=calls.unknown_share,
+        invalid=counts.invalid_share,
+        unknown=counts.unknown_share,
+        invalid_actions=counts.invalid_actions_share,
         parts=_means(one.score.parts.items() for one in chains if one.score),
-        solved_by=_means(
-            [(str(one.task.fields[field]), float(is_solved(one)))]
-            for one in chains
-            if field is not None and one.score is not None
-        ),
+        solved_by={
+            row.title.removeprefix(f"{name} = "): row.solved.value for row in by_value if row.solved
+        },
     )
 
 

@@ -57,14 +57,15 @@ class Picky(Counter):
     def step(self, action: str) -> Step:
         if action == "go":
             return super().step(action)
-        return Step(observation="NO.", info={"invalid": True, "got": {action}}, state_key="0")
+        return Step(observation="NO.", info={"got": {action}}, state_key="0", invalid=True)
 
 
 async def test_actions_that_an_environment_refuses_are_recorded_and_counted() -> None:
     agent = Agent(engine(["fly", "go", "go", "unused"]), environment=Picky)
     run = await agent.run({"id": "t", "goal": 2})
     turns = run.trajectories[0].turns
-    assert [turn.info for turn in turns] == [{"invalid": True, "got": ["fly"]}, {}, {}]
+    assert [turn.info for turn in turns] == [{"got": ["fly"]}, {}, {}]
+    assert [turn.invalid for turn in turns] == [True, False, False]
     summary = summarize(run.trajectories)
     assert summary.invalid_actions_share == 1 / 3
     assert summary.invalid_share is None, "there are no calls"
@@ -135,6 +136,11 @@ class Babbles(Counter):
         return "not a step"  # type: ignore[return-value]
 
 
+class SaysNoInfo(Counter):
+    def step(self, action: str) -> Step:
+        return Step(observation="so", info=None)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("environment", "stop", "words"),
     [
@@ -142,6 +148,7 @@ class Babbles(Counter):
         (FailsToReset, StopReason.ENV_CRASHED, "resetting FailsToReset raised RuntimeError: stuck"),
         (Hangs, StopReason.TIME_LIMIT, "environment 'step Hangs' in turn 0"),
         (Babbles, StopReason.ENV_CRASHED, "Babbles.step must return a Step, got 'not a step'"),
+        (SaysNoInfo, StopReason.ENV_CRASHED, "reading the Step of SaysNoInfo raised"),
     ],
 )
 def test_a_broken_environment_ends_its_chain_with_a_typed_cause(

@@ -1,6 +1,7 @@
 """The metrics of a step, by hand."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from agentfly.errors import ConfigError
 from agentfly.observe.evaluation_metrics import evaluation_metrics
 from agentfly.observe.metrics import METRICS, metrics_page, require_documented
 from agentfly.observe.rollout_metrics import rollout_metrics
-from agentfly.types import Span, SpanKind, StopReason, ToolStatus
+from agentfly.types import Message, Span, SpanKind, StopReason, ToolStatus
 
 OK, UNKNOWN, MALFORMED = ToolStatus.OK, ToolStatus.UNKNOWN_TOOL, ToolStatus.MALFORMED
 ERROR, TIMEOUT = ToolStatus.ERROR, ToolStatus.TIMEOUT
@@ -91,6 +92,14 @@ def test_a_step_by_hand() -> None:
             "time/sampling": 4.0,
         }
     )
+
+
+def test_actions_in_text_that_were_impossible_are_counted() -> None:
+    answered = replace(turn(), replies=(Message(role="user", content="Nothing happens."),))
+    turns = [replace(answered, invalid=True), replace(answered, index=1), turn(OK, index=2)]
+    metrics = rollout_metrics([group("a", [chain(1.0, *turns)])])
+    assert metrics["actions/invalid_share"] == 0.5
+    assert metrics["tools/invalid_share"] == 0.0
 
 
 def test_nothing_is_not_zero() -> None:

@@ -112,6 +112,8 @@ def turns(draw: st.DrawFn) -> Turn:
         reasoning_spans=tuple(draw(st.lists(st.tuples(st.integers(), st.integers()), max_size=2))),
         reward=draw(maybe_float),
         state_key=draw(st.none() | texts),
+        info=draw(json_objects),
+        invalid=draw(st.booleans()),
     )
 
 

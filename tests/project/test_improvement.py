@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 from benchmarks import improvement
 from benchmarks.improvement import Example, Level, problems, table
-from tests.observe.finished_groups import scored
+from tests.observe.finished_groups import scored, turn
+
+from agentfly.observe import read_trajectories
+from agentfly.types import Message, TokenStream
 
 EXPERT = Level(
     who="expert",
@@ -171,6 +174,33 @@ def test_players_are_compared_on_the_tasks_that_the_model_was_evaluated_on(
     played.pop(0)
     with pytest.raises(SystemExit, match="it lacks a"):
         improvement._played(example, "expert")
+
+
+def test_demonstrations_that_were_interrupted_are_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Example, "environment", ["alfworld", "games=3"])
+    example = Example(name="search", folder=tmp_path)
+    (tmp_path / "half_expert.jsonl").write_text('{"v": 1, "kind": "chain", "run": "killed"}\n')
+    chains = list(read_trajectories(example.demonstrate("expert", 2)))
+    assert len(chains) == 2
+    assert [file.name for file in tmp_path.iterdir()] == ["expert.jsonl"]
+
+
+def test_calls_actions_in_text_and_kinds_of_tasks_are_counted_apart(tmp_path: Path) -> None:
+    example = Example(name="browser", folder=tmp_path)
+    texts = Example(name="webshop", folder=tmp_path)
+    calls = [scored("a", 1.0).members[0], scored("b", 0.0).members[0]]
+    solved = improvement._level(example, "after RL", calls)
+    assert solved.solved_by == {"-": 0.5}
+    assert solved.invalid_actions is None
+    done = replace(turn(), replies=(Message(role="user", content="Done."),))
+    turns = (replace(done, invalid=True), replace(done, index=1))
+    acting = replace(calls[0], streams=(TokenStream(turns=turns),))
+    counted = improvement._level(texts, "after RL", [acting])
+    assert counted.invalid_actions == 0.5
+    assert counted.invalid is None, "it has no calls"
+    assert counted.solved_by == {}
 
 
 def test_failed_demonstrations_end_the_benchmark_and_are_not_kept(

@@ -38,16 +38,16 @@ METRICS: Mapping[str, str] = {
     "chains/left_out_groups": "Groups that were sampled and not learned from: without a chain that "
     "can be trained on, or replaced because they had no spread.",
     "tools/calls": "Tool calls per chain, on average.",
-    "tools/invalid_share": "Share of the calls that the model made wrongly: malformed, unknown "
-    "tool, or bad arguments.",
+    "tools/invalid_share": "Share of the calls that were wrong: unreadable, of no tool, or with "
+    "impossible arguments.",
     "tools/unknown_share": "Share of the calls that named a tool which does not exist: the "
     "hallucination rate of arXiv:2507.14897.",
     "tools/error_share": "Share of the calls in which the tool raised.",
     "tools/timeout_share": "Share of the calls in which the tool ran out of time.",
     "tools/failed_share": "Share of the calls that did not succeed, for any reason.",
     "tools/repaired_share": "Share of the calls whose JSON was repaired before they ran.",
-    "actions/invalid_share": "Share of the actions in text that the environment marked as "
-    "impossible (`Step.info`).",
+    "actions/invalid_share": "Share of the actions in text that the environment says were "
+    "impossible (`Step.invalid`).",
     "turns/mean": "Turns per chain, on average.",
     "turns/max": "Turns of the chain with the most.",
     "tokens/sampled": "Tokens that the model sampled, over all chains.",

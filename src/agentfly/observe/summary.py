@@ -31,11 +31,13 @@ class Summary:
     sampled_tokens: int
     tool_calls: int
     invalid_share: float | None
-    """Share of calls that the model made wrongly: malformed, unknown tool, bad arguments."""
+    """Share of calls that were wrong: unreadable, of no tool, or with impossible arguments."""
     unknown_share: float | None
     """Share of calls of a tool that does not exist."""
+    text_actions: int
+    """Messages that an environment answered; those with calls are not among them."""
     invalid_actions_share: float | None
-    """Share of text actions that the environment marked as impossible; None without any."""
+    """Share of text actions that the environment says were impossible."""
     repaired: int
     """Number of calls whose JSON was repaired."""
     seconds: Mapping[SpanKind, float]
@@ -55,6 +57,7 @@ class Summary:
             ("failures", _counts(self.failures)),
             ("turns", f"{self.turns} ({self.sampled_tokens} sampled tokens)"),
             ("tool calls", self._calls()),
+            *([("actions", self._actions())] if self.text_actions else []),
             ("seconds", self._waits()),
         ]
         return [f"{name:<11}{text or '-'}" for name, text in rows]
@@ -72,6 +75,9 @@ class Summary:
     def _calls(self) -> str:
         invalid, unknown = _share(self.invalid_share), _share(self.unknown_share)
         return f"{self.tool_calls} ({invalid} invalid, {unknown} unknown, {self.repaired} repaired)"
+
+    def _actions(self) -> str:
+        return f"{self.text_actions} in text ({_share(self.invalid_actions_share)} invalid)"
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -93,6 +99,8 @@ def summarize(trajectories: Iterable[Trajectory]) -> Summary:
     turns = [turn for chain in chains for turn in chain.turns]
     rewards = [chain.reward for chain in chains if chain.reward is not None]
     calls = [result for turn in turns for result in turn.results]
+    # An environment replies to text; replies to calls have results beside them.
+    actions = [turn for turn in turns if turn.replies and not turn.results]
     return Summary(
         chains=len(chains),
         scored=len(rewards),
@@ -107,7 +115,8 @@ def summarize(trajectories: Iterable[Trajectory]) -> Summary:
         unknown_share=ratio(
             sum(call.status is ToolStatus.UNKNOWN_TOOL for call in calls), len(calls)
         ),
-        invalid_actions_share=_invalid_actions_share(turns),
+        text_actions=len(actions),
+        invalid_actions_share=ratio(sum(turn.invalid for turn in actions), len(actions)),
         repaired=sum(map(_repaired, turns)),
         seconds=_seconds(chains),
     )
@@ -117,12 +126,6 @@ def is_solved(chain: Trajectory) -> bool:
     """Return whether a chain got full marks; one that ran out of time never does."""
     full = chain.reward is not None and chain.reward >= SOLVED
     return full and chain.stop is not StopReason.TIME_LIMIT
-
-
-def _invalid_actions_share(turns: Iterable[Turn]) -> float | None:
-    # An environment replies to text; replies to calls have results beside them.
-    actions = [turn for turn in turns if turn.replies and not turn.results]
-    return ratio(sum(bool(turn.info.get("invalid")) for turn in actions), len(actions))
 
 
 def _repaired(turn: Turn) -> int:

@@ -235,11 +235,13 @@ class _Chain:
             raise EnvError(f"{spec.name}.step must return a Step, got {step!r}")
         self._emit(EnvObserved, turn=turn.index, observation=step.observation)
         self.state_key = step.state_key
-        answered = self.turn_with(
-            replies=(Message(role="user", content=step.observation),),
-            reward=None if step.reward is None else float(step.reward),
-            info=plain_info(step.info),
-        )
+        with boundary(EnvError, f"reading the Step of {spec.name}"):
+            answered = self.turn_with(
+                replies=(Message(role="user", content=step.observation),),
+                reward=None if step.reward is None else float(step.reward),
+                info=plain_info(step.info),
+                invalid=step.invalid,
+            )
         return answered, StopReason.ENV_ENDED if step.done else None
 
     async def _scored(self, trajectory: Trajectory) -> Trajectory:

@@ -187,6 +187,7 @@ def _turn(turn: Turn) -> dict[str, Any]:
         "reward": turn.reward,
         "state": _text(turn.state_key),
         "info": _pretty(turn.info),
+        "invalid": turn.invalid,
         "temperature": turn.temperature,
         "finish": str(turn.completion.finish_reason) if turn.completion else None,
     }

@@ -58,7 +58,7 @@ def clean_observation(result: ToolResult, max_length: int | None = None) -> Tool
 def _from_step(step: Step) -> ToolResult:
     return ToolResult(
         observation=step.observation,
-        status=ToolStatus.BAD_ARGUMENTS if step.is_invalid else ToolStatus.OK,
+        status=ToolStatus.BAD_ARGUMENTS if step.invalid else ToolStatus.OK,
         reward=step.reward,
         ends_chain=step.done,
         info=step.info,

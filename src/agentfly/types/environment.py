@@ -17,17 +17,15 @@ class Step:
     reward: float | None = None
     done: bool = False
     info: Mapping[str, Any] = field(default_factory=dict)
-    """Anything for people to read. `{"invalid": True}` marks an action that was impossible."""
+    """Values for rewards and people, not shown to the model."""
     state_key: str | None = None
     """Key of the state reached: equal keys mean equal states, for turn-level credit."""
+    invalid: bool = False
+    """Whether the action was impossible. Such actions are counted, and a call of a tool that
+    returns this step has bad arguments."""
 
     def __post_init__(self) -> None:
         require_finite_reward(self.reward, "a step")
-
-    @property
-    def is_invalid(self) -> bool:
-        """Whether the environment marked the action as impossible."""
-        return bool(self.info.get("invalid"))
 
 
 @dataclass(frozen=True, slots=True)

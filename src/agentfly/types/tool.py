@@ -64,7 +64,7 @@ class ToolStatus(StrEnum):
 
     @property
     def invalid(self) -> bool:
-        """Whether the call itself was wrong, and so the tool was not run."""
+        """Whether the call was wrong: unreadable, of no tool, or with impossible arguments."""
         return self in (ToolStatus.MALFORMED, ToolStatus.UNKNOWN_TOOL, ToolStatus.BAD_ARGUMENTS)
 
 

@@ -80,6 +80,8 @@ class Turn:
     """Key of the state in which the turn acted; equal keys mean equal states."""
     info: Mapping[str, Any] = field(default_factory=dict)
     """`Step.info` of the environment's answer, if the action was text; a call's is in `results`."""
+    invalid: bool = False
+    """`Step.invalid` of that answer."""
 
     def __post_init__(self) -> None:
         if self.completion is None and self.context_ids:

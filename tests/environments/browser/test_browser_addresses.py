@@ -121,6 +121,36 @@ async def test_only_a_host_that_is_named_itself_may_be_in_a_local_network(
             assert said.startswith(b"HTTP/1.1 " + status), (allow, host)
 
 
+@pytest.mark.parametrize("later", [["127.0.0.1"], ["10.0.0.7", "127.0.0.1"]])
+async def test_a_name_that_was_public_can_not_point_into_the_local_network_later(
+    monkeypatch: pytest.MonkeyPatch, later: list[str]
+) -> None:
+    connected: list[str] = []
+    answers = [["93.184.216.34", "127.0.0.1"], later]
+
+    async def resolve(*_: object) -> list[IPv4Address]:
+        return [IPv4Address(one) for one in answers[min(len(connected), 1)]]
+
+    async def connect(host: str, to: int) -> Any:
+        if to == port:
+            connected.append(host)
+        return await open_connection("127.0.0.1", to)
+
+    open_connection = asyncio.open_connection
+    monkeypatch.setattr(asyncio, "open_connection", connect)
+    monkeypatch.setattr(filter_proxy, "_public_hosts", set())
+    monkeypatch.setattr(filter_proxy, "resolve_host", resolve)
+    async with await asyncio.start_server(_echo, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        url = f"http://shop.example:{port}/"
+        rules = AddressRules(allowed=parse_rules([url]))
+        for status in (b"200", b"403"):  # The second chain has a proxy of its own.
+            async with FilterProxy(rules) as proxy:
+                said = await _ask(proxy, f"GET {url} HTTP/1.1")
+            assert said.startswith(b"HTTP/1.1 " + status)
+    assert connected == ["93.184.216.34"], "its private address is not used beside a public one"
+
+
 @pytest.mark.parametrize("problem", [ConnectionRefusedError(), OSError("no IPv6 here")])
 async def test_a_server_is_tried_at_all_of_its_addresses(
     monkeypatch: pytest.MonkeyPatch, problem: OSError

@@ -1,4 +1,4 @@
-"""Bounds of memory of browsers and of all their pages, with real processes."""
+"""Bounds of browsers and of all their pages, with real processes."""
 
 import signal
 import subprocess
@@ -90,3 +90,18 @@ def test_the_page_that_computes_is_ended_when_the_browser_itself_is_too_large(
         assert busy.wait(30) == -signal.SIGKILL
         assert ends_by_itself(idle)
         assert ends_by_itself(browser)
+
+
+def test_a_page_that_computes_too_much_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "PAGE_SECONDS", 1.0)
+    with (
+        browser_page(1) as browser,
+        browser_page(1, group=browser.pid) as idle,
+        browser_page(1, group=browser.pid, work=COMPUTE) as busy,
+    ):
+        pages = PageMemory()
+        while busy.poll() is None:
+            pages.check(browser.pid, {idle.pid: "renderer", busy.pid: "renderer"})
+            time.sleep(0.01)
+        assert busy.returncode == -signal.SIGKILL
+        assert ends_by_itself(idle)

@@ -1,6 +1,9 @@
 """Pages in a real Chromium: what is shown, and what can be done."""
 
+import asyncio
 import json
+import threading
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from tests.environments.browser.browser_site import LocalSite, answer, ids_of, start
@@ -34,7 +37,7 @@ async def test_a_form_is_read_and_filled_in(session: BrowserSession, site: Local
     find = ids_of(first)
     refused = await session.click(find("Send"))
     assert "is disabled" in refused.observation
-    assert refused.info["invalid"]
+    assert refused.invalid
     await session.type(find('"Name"'), "someone else")
     typed = await session.type(find('"Name"'), "Ada Ünal")
     assert 'textbox "Name" = "Ada Ünal" (focused)' in typed.observation
@@ -50,6 +53,33 @@ async def test_a_form_is_read_and_filled_in(session: BrowserSession, site: Local
     done = await session.click(find("Send"))
     assert done.done
     assert done.reward == 1.0
+
+
+async def test_nothing_is_clicked_on_a_page_that_came_by_itself(
+    session: BrowserSession, site: LocalSite
+) -> None:
+    go, arrived = threading.Event(), threading.Event()
+
+    def when_told(handler: BaseHTTPRequestHandler) -> None:
+        go.wait(60)
+        handler.send_response(204)
+        handler.end_headers()
+
+    def tell(handler: BaseHTTPRequestHandler) -> None:
+        arrived.set()
+        handler.send_response(204)
+        handler.end_headers()
+
+    site.pages |= {"/go": when_told, "/arrived": tell}
+    site.pages["/next"] = "<button onclick='window.clicked = 1'>Delete</button><img src='/arrived'>"
+    leaves = "<script>setTimeout(() => fetch('/go').then(() => location.assign('/next')))</script>"
+    first = await start(session, site.task("/first", f"<button>Keep</button>{leaves}"))
+    go.set()
+    await asyncio.to_thread(arrived.wait, 60)
+    refused = await session.click(ids_of(first)("Keep"))
+    assert refused.invalid
+    assert "The page has changed since you saw it." in refused.observation
+    assert "Delete" in refused.observation
 
 
 async def test_nothing_is_typed_into_hidden_elements(
@@ -73,7 +103,7 @@ async def test_nothing_is_typed_into_hidden_elements(
         await session.type(find('"C"'), "secret"),
     ]
     shown = await session.read()
-    assert all(one.info.get("invalid") and not one.done for one in said)
+    assert all(one.invalid and not one.done for one in said)
     for one, number in zip(said[:3], map(find, ('"B"', '"List"', '"B"')), strict=True):
         assert one.observation.startswith(f"Element {number} is hidden now.")
     assert all("does not take the focus" in one.observation for one in said[3:])
@@ -283,9 +313,11 @@ async def test_keys_tabs_and_screenshots(session: BrowserSession, site: LocalSit
     assert "Other page" in (await session.tabs(2)).observation
     invalid = await session.open("//[")
     assert invalid.observation == "This is no valid address: '//['"
-    assert invalid.info["invalid"]
+    assert invalid.invalid
     assert "There is no tab 7" in (await session.tabs(7)).observation
-    assert (await session.screenshot()).startswith(b"\x89PNG")
+    picture = await session.screenshot()
+    assert picture is not None
+    assert picture.startswith(b"\x89PNG")
 
 
 async def test_punctuation_is_typed_by_its_key(session: BrowserSession, site: LocalSite) -> None:

@@ -27,6 +27,7 @@ from agentfly.environments.browser.chromium.connection import (
     Params,
 )
 from agentfly.environments.browser.chromium.pool import browser_pool
+from agentfly.environments.browser.chromium.tab import PageStuckError
 from agentfly.environments.browser.experts.view import Play
 from agentfly.errors import EnvError
 from agentfly.runtime.background import run_blocking
@@ -216,6 +217,21 @@ async def test_the_model_is_shown_screenshots_by_option() -> None:
         assert [one.data[:4] for one in images] == [b"\x89PNG"] * wanted
 
 
+async def test_a_page_that_is_stuck_while_its_picture_is_taken_is_left(
+    site: LocalSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stuck(_: object) -> bytes:
+        raise PageStuckError("it does not answer")
+
+    session = BrowserSession()
+    await start(session, site.task("/calm", "<p>Calm</p>"))
+    monkeypatch.setattr(tabs.Tab, "screenshot", stuck)
+    assert await session.screenshot() is None
+    assert "The page was left: it does not answer." in (await session.read()).observation
+    assert "Calm" in (await session.open("/calm")).observation
+    await session.close()
+
+
 @pytest.mark.parametrize("doing", ["read", "open"])
 async def test_a_page_that_gets_no_processor_is_not_left(
     site: LocalSite, monkeypatch: pytest.MonkeyPatch, doing: str
@@ -255,6 +271,21 @@ async def test_a_page_that_takes_too_much_memory_is_left(
     find = ids_of(first)
     seen = (await session.click(find("Eat"))).observation
     while "The page was left: it crashed or took too much memory" not in seen:
+        seen = (await session.read()).observation
+    assert "Calm" in (await start(session, site.task("/calm", "<p>Calm</p>"))).observation
+    await session.close()
+
+
+async def test_a_page_whose_workers_compute_without_end_is_left(
+    site: LocalSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = BrowserSession()
+    body = """<p>Here</p><button onclick='
+        window.worker = new Worker(URL.createObjectURL(new Blob(["for (;;);"])))'>Work</button>"""
+    first = await start(session, site.task("/work", body))
+    monkeypatch.setattr(memory, "PAGE_SECONDS", 2.0)
+    seen = (await session.click(ids_of(first)("Work"))).observation
+    while "or processor time" not in seen:
         seen = (await session.read()).observation
     assert "Calm" in (await start(session, site.task("/calm", "<p>Calm</p>"))).observation
     await session.close()

@@ -6,14 +6,31 @@ What some of the sessions were shown is compared with what they are shown alone,
 import threading
 import tracemalloc
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from random import Random
 from typing import Any
 
 import pytest
 
-from agentfly.environments.webshop import Goal, WebShop, WebShopOptions, judge, shop, storefront
-from agentfly.environments.webshop.navigation import AtDetail, AtEnd, AtItem, AtResults
-from agentfly.environments.webshop.page import Label
+from agentfly.environments.webshop import (
+    Goal,
+    WebShop,
+    WebShopOptions,
+    environment,
+    judge,
+    shop,
+    storefront,
+)
+from agentfly.environments.webshop.navigation import (
+    AtDetail,
+    AtEnd,
+    AtItem,
+    AtResults,
+    Location,
+    follow_click,
+)
+from agentfly.environments.webshop.page import Label, Piece
 from agentfly.environments.webshop.shop import open_shop, training_tasks
 from agentfly.types import Seed, Step, Task
 
@@ -66,7 +83,7 @@ class Fuzzer:
         assert step.observation
         assert step.state_key == self.session.location.key
         assert self.session.goal.id == self.task.id
-        if "invalid" in step.info:
+        if step.invalid:
             assert self.session.location == before
         if step.done:
             self.check_purchase(step)
@@ -144,7 +161,7 @@ def fuzz(steps: int, threads: int) -> Counter[str]:
     for fuzzer in fuzzers[::REPLAYED]:
         fuzzer.replay()
     answers = [seen for fuzzer in fuzzers for _, seen in fuzzer.log if isinstance(seen, Step)]
-    bought, refused = (sum(one.done for one in answers), sum("invalid" in a.info for a in answers))
+    bought, refused = (sum(one.done for one in answers), sum(one.invalid for one in answers))
     return Counter(steps=len(answers), bought=bought, refused=refused)
 
 
@@ -152,6 +169,27 @@ def require_all_sorts(done: Counter[str], steps: int) -> None:
     assert done["steps"] == steps
     assert done["bought"] > steps / 100
     assert done["refused"] > steps / 100
+
+
+def test_calls_of_one_session_that_run_at_once_follow_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = Task.from_row(training_tasks(WebShopOptions(**CHOICES))[0])
+    session = WebShop(**CHOICES)
+    session.reset(task, Seed(0))
+    session.search("cup")
+    label = next(iter(session.page.clickables))
+    arrived = threading.Barrier(2)
+
+    def slowly(location: Location, piece: Piece) -> Location:
+        with suppress(threading.BrokenBarrierError):
+            arrived.wait(timeout=0.3)  # Both calls are here, unless one waits for the other.
+        return follow_click(location, piece)
+
+    monkeypatch.setattr(environment, "follow_click", slowly)
+    with ThreadPoolExecutor(2) as threads:
+        answers = list(threads.map(session.click, [label, label]))
+    assert sorted(one.invalid for one in answers) == [False, True]
 
 
 def test_twenty_thousand_random_steps_of_500_sessions() -> None:

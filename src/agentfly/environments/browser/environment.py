@@ -182,11 +182,20 @@ class BrowserSession:
         """List the open tabs, or go to one of them."""
         return await self._act(lambda page: self._choose_tab(number))
 
-    async def screenshot(self) -> bytes:
-        """Return the visible part of the page as a PNG."""
-        return await _in_background(self._page.screenshot(), STEP_SECONDS, "taking a screenshot")
+    async def screenshot(self) -> bytes | None:
+        """Return the visible part of the page as a PNG; None if the page is stuck and was left."""
+        return await _in_background(self._screenshot(), STEP_SECONDS, "taking a screenshot")
 
     # ------------------------------------------------------------------ one step
+
+    async def _screenshot(self) -> bytes | None:
+        async with self._lock:
+            tab = self._page
+            try:
+                return await tab.screenshot()
+            except _PAGE_ERRORS as error:
+                await self._replace([tab], error)
+                return None
 
     async def _act(
         self,
@@ -239,8 +248,8 @@ class BrowserSession:
             observation="\n".join(lines),
             reward=self.outcome.reward if done else 0.0,
             done=done,
-            info={"invalid": True} if invalid else {},
             state_key=self._display.state_key,
+            invalid=invalid,
         )
 
     async def _observe(self, *, whole: bool = False) -> str:

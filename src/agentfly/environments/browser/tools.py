@@ -10,9 +10,9 @@ from agentfly.tools import tool
 from agentfly.tools.tool_result import to_result
 from agentfly.types import EnvSpec, Image, Step, Tool, ToolResult
 
-TOOL_SECONDS = 2 * STEP_SECONDS
-"""Timeout of a tool: longer than a step can take, so that a hang ends as a failure of the
-environment and not as an observation."""
+TOOL_SECONDS = 3 * STEP_SECONDS
+"""Timeout of a tool: longer than a step and a screenshot can take, so that a hang ends as a failure
+of the environment and not as an observation."""
 
 
 async def open(url: str, env: BrowserSession) -> ToolResult:
@@ -124,6 +124,7 @@ def browser_tools(spec: EnvSpec, names: Sequence[ToolName]) -> tuple[Tool, ...]:
 
 async def _result(env: BrowserSession, step: Step) -> ToolResult:
     result = to_result(step)
-    if env.options.screenshots and not step.done:
-        return replace(result, images=(Image(data=await env.screenshot()),))
-    return result
+    if not env.options.screenshots or step.done:
+        return result
+    picture = await env.screenshot()
+    return result if picture is None else replace(result, images=(Image(data=picture),))

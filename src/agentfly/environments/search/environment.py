@@ -63,16 +63,20 @@ class SearchEnvironment:
         if not reading.calls:
             right = normalize_answer(reading.content) in map(normalize_answer, self._answers)
             return Step(observation="", reward=float(right), done=True)
-        shown = "\n".join(self._act(call) for call in reading.calls)
-        return Step(observation=shown, state_key=self.state_key)
+        steps = [self._act(call) for call in reading.calls]
+        return Step(
+            observation="\n".join(step.observation for step in steps),
+            state_key=self.state_key,
+            invalid=any(step.invalid for step in steps),
+        )
 
-    def _act(self, call: ToolCall) -> str:
+    def _act(self, call: ToolCall) -> Step:
         if call.problem:
-            return call.problem
+            return Step(observation=call.problem, invalid=True)
         try:
-            return str(getattr(self, call.name)(**json.loads(call.arguments)))
+            return Step(observation=getattr(self, call.name)(**json.loads(call.arguments)))
         except ToolError as error:
-            return str(error)
+            return Step(observation=str(error), invalid=True)
 
     def search(self, query: str) -> str:
         """Return the first characters of the best passages."""

@@ -1,6 +1,7 @@
 """The environment: one session in the shop for one chain."""
 
 import re
+from threading import Lock
 from typing import Any, ClassVar
 
 from agentfly.environments.webshop.goal import Goal
@@ -48,7 +49,7 @@ class WebShop:
         "page_size": tuple(range(1, 51)),
     }
 
-    __slots__ = ("_front", "_goal", "_visited", "location", "options", "page", "verdict")
+    __slots__ = ("_front", "_goal", "_lock", "_visited", "location", "options", "page", "verdict")
 
     def __init__(self, **choices: Any) -> None:
         self.options = WebShopOptions(**choices)
@@ -61,6 +62,8 @@ class WebShop:
         self._front: Storefront | None = None
         self._goal: Goal | None = None
         self._visited: frozenset[str] = frozenset()
+        # The calls of one turn run concurrently.
+        self._lock = Lock()
 
     def reset(self, task: Task, seed: Seed) -> Step:
         """Start a session with a task's goal. The seed is unused: nothing in the shop is random."""
@@ -83,25 +86,29 @@ class WebShop:
             case Click(label):
                 return self.click(label)
             case _:
-                return self._refuse("An action is search[words] or click[label].")
+                with self._lock:
+                    return self._refuse("An action is search[words] or click[label].")
 
     def search(self, query: str) -> Step:
         """Search for words. Only the search page has a search box."""
         query = " ".join(query.lower().split())
-        if not self.page.has_search_box:
-            return self._refuse("There is no search box on this page.")
-        if not query:
-            return self._refuse("Search for some words.")
-        if len(query) > MAX_QUERY:
-            return self._refuse(f"A query has at most {MAX_QUERY} characters, not {len(query)}.")
-        return self._go(AtResults(query))
+        with self._lock:
+            if not self.page.has_search_box:
+                return self._refuse("There is no search box on this page.")
+            if not query:
+                return self._refuse("Search for some words.")
+            if len(query) > MAX_QUERY:
+                problem = f"A query has at most {MAX_QUERY} characters, not {len(query)}."
+                return self._refuse(problem)
+            return self._go(AtResults(query))
 
     def click(self, label: str) -> Step:
         """Click the button, link or option with this text."""
-        piece = self.page.clickables.get(label.strip().lower())
-        if piece is None:
-            return self._refuse(f"There is no {label.strip()[:80]!r} to click on this page.")
-        return self._go(follow_click(self.location, piece))
+        with self._lock:
+            piece = self.page.clickables.get(label.strip().lower())
+            if piece is None:
+                return self._refuse(f"There is no {label.strip()[:80]!r} to click on this page.")
+            return self._go(follow_click(self.location, piece))
 
     def buy(self) -> Step:
         """Buy this page's product with the chosen options, which ends the session."""
@@ -160,8 +167,7 @@ class WebShop:
         else:
             text = f"{problem} {self._possible(SHOWN_ACTIONS)}"
         done = isinstance(self.location, AtEnd)
-        info = {"invalid": True}
-        return Step(observation=text, done=done, info=info, state_key=self.location.key)
+        return Step(observation=text, done=done, state_key=self.location.key, invalid=True)
 
     def _observation(self) -> str:
         instruction = self._instruction() if self._shows_instruction() else None

@@ -88,6 +88,7 @@ function callBlock(call, result) {
 function stateBlock(turn) {
   const rows = [];
   if (turn.state) rows.push(["state before", turn.state]);
+  if (turn.invalid) rows.push(["action", "impossible"]);
   if (turn.info) rows.push(["info", turn.info]);
   for (const result of turn.results) {
     if (result.state) rows.push(["state after", result.state]);

@@ -1,18 +1,19 @@
 """A proxy through which pages of the network are loaded: it connects only where the rules allow.
 
 Interception in the browser decides first, but it does not see web sockets and the like. The proxy
-is the only way out, so nothing passes it by; it also resolves names itself, so that a name can't
-first point to an allowed server and then into the local network.
+is the only way out, so nothing passes it by; it also resolves names itself, so that a name that
+points to a public server can't point into the local network later.
 """
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
 from agentfly.environments.browser.address import DEFAULT_PORTS, AddressRules
-from agentfly.runtime.public_address import is_public, resolve_host
+from agentfly.runtime.public_address import Address, is_public, resolve_host
 
 HEAD_BYTES = 1 << 16
 HEAD_SECONDS = 10.0
@@ -22,6 +23,10 @@ IDLE_SECONDS = 60.0
 MAX_BYTES = 64 << 20
 """Maximum bytes that one connection brings into the browser."""
 CHUNK = 1 << 16
+
+_public_hosts = set[str]()
+"""Hosts that have had a public address. From then on they are not in a local network, for any
+chain: whoever owns a name decides where it points, and may change that."""
 
 
 class FilterProxy:
@@ -91,9 +96,7 @@ class FilterProxy:
         if not self._rules.may_connect(host, port):
             raise ValueError(f"{host}:{port} is not allowed")
         async with asyncio.timeout(CONNECT_SECONDS):
-            addresses = await resolve_host(host, port)
-            if not self._rules.names_server(host, port) and not all(map(is_public, addresses)):
-                raise ValueError(f"{host} is in a local network")
+            addresses = self._reachable(host, port, await resolve_host(host, port))
             problems = list[OSError]()
             for address in addresses:
                 try:
@@ -103,6 +106,17 @@ class FilterProxy:
         if any(isinstance(problem, ConnectionRefusedError) for problem in problems):
             self._refused.add((host, port))
         raise OSError(f"{host}:{port} can't be reached: {problems}")
+
+    def _reachable(self, host: str, port: int, addresses: Sequence[Address]) -> list[Address]:
+        """Return the addresses that may be reached; ValueError if there are none."""
+        public = [address for address in addresses if is_public(address)]
+        if public:
+            _public_hosts.add(host)
+        elif host not in _public_hosts and self._rules.names_server(host, port):
+            return list(addresses)
+        if not public:
+            raise ValueError(f"{host} is in a local network")
+        return public
 
 
 def read_head(head: bytes) -> tuple[str, tuple[str, int], bytes]:

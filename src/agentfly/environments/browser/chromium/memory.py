@@ -1,4 +1,4 @@
-"""Memory of the browser's processes, from /proc; on other systems it is not bounded."""
+"""Memory and processor time of pages, from /proc; on other systems they are not bounded."""
 
 import os
 import signal
@@ -17,8 +17,12 @@ is ended."""
 BROWSER_MB = 768.0
 """Maximum private memory of a browser's own process, in which pages keep Blobs and databases.
 Beyond it the page that has computed most since the last check is ended."""
+PAGE_SECONDS = 120.0
+"""Maximum processor time of a page's process: the limit of scripts covers none of its workers."""
 DATA_LIMIT_KB = 2 << 20
 """The kernel's own limit of a process's memory, for what grows too fast to be watched."""
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK") if sys.platform == "linux" else 100
 
 
 def private_mb(pid: int) -> float:
@@ -54,6 +58,7 @@ class PageMemory:
         times = self._pages[group] = {pid: processor_ticks(pid) for pid in pages}
         owners = {pid: owner for owner, pids in self._pages.items() for pid in pids}
         ended = too_large((pid, private_mb(pid)) for pid in owners)
+        ended += [pid for pid, ticks in times.items() if ticks > PAGE_SECONDS * _TICKS_PER_SECOND]
         own = [private_mb(pid) for pid, kind in processes.items() if kind == "browser"]
         if times and sum(own) > BROWSER_MB:
             ended.append(max(times, key=lambda pid: times[pid] - before.get(pid, 0)))

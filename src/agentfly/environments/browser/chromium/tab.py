@@ -275,7 +275,9 @@ class Tab:
 
     def _require_alive(self) -> None:
         if self.crashed:
-            raise PageStuckError("it crashed or took too much memory, so it was closed")
+            raise PageStuckError(
+                "it crashed or took too much memory or processor time, so it was closed"
+            )
         if self.closed:
             raise PageStuckError("it was closed")
 
