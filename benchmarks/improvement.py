@@ -61,8 +61,10 @@ DEMONSTRATIONS = {
 """Number of chains that the warm start imitates, by player."""
 CLEAR_GAIN = 0.25
 """Gain in the share of solved tasks that is clear; half the gap to the expert is, too."""
-WORK = ("step", "evaluating", "saving", "publishing")
-"""Parts of a run's time that follow each other."""
+TRAINING = ("step", "evaluating", "saving", "publishing")
+"""Parts of a training's time that follow each other."""
+IMITATION = ("step",)
+"""The same of an imitation, whose steps include the rest."""
 COLUMNS = {
     "greedy": "solved greedily",
     "invalid": "invalid calls",
@@ -291,8 +293,8 @@ def write(example: Example, levels: list[Level]) -> None:
         "command": _command(example, greedy=any(one.greedy is not None for one in levels)),
         "seed": example.seed,
         "demonstrations": example.demonstrations,
-        "seconds": _seconds(metrics),
-        "warm_seconds": _seconds(example.warm / "metrics.jsonl"),
+        "seconds": _seconds(metrics, TRAINING),
+        "warm_seconds": _seconds(example.warm / "metrics.jsonl", IMITATION),
         "levels": [asdict(one) for one in levels],
     }
     report = out / f"report{example.suffix}.json"
@@ -312,13 +314,15 @@ def _command(example: Example, *, greedy: bool) -> str:
     return f"make improvement ENV={example.name}{seed}{' GREEDY=1' if greedy else ''}"
 
 
-def _seconds(metrics: Path) -> float:
+def _seconds(metrics: Path, parts: Sequence[str]) -> float:
     """Return how long a run worked, without pauses in which it was interrupted.
 
     The evaluation after the last step is not in it: a step's record has the time of the one before.
     """
     return sum(
-        record.metrics.get(f"time/{part}", 0.0) for record in read_metrics(metrics) for part in WORK
+        record.metrics.get(f"time/{part}", 0.0)
+        for record in read_metrics(metrics)
+        for part in parts
     )
 
 

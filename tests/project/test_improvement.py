@@ -99,7 +99,8 @@ def test_the_time_of_a_run_has_no_pauses(tmp_path: Path) -> None:
         for step, part in enumerate(parts)
     ]
     metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert improvement._seconds(metrics) == 34.5
+    assert improvement._seconds(metrics, improvement.TRAINING) == 34.5
+    assert improvement._seconds(metrics, improvement.IMITATION) == 30.0
 
 
 def test_parts_of_the_reward_and_kinds_of_tasks_have_a_table_of_their_own() -> None:
