@@ -241,6 +241,16 @@ def test_the_scale_of_the_cluster_s_page_is_recorded() -> None:
     assert f"ends {found['simulated_30s_turns_chains_per_s']:.0f} of the 1,111 chains" in page
 
 
+@pytest.mark.parametrize("staleness", [0, 1, 2])
+def test_the_table_of_asynchronous_learning_is_recorded(staleness: int) -> None:
+    runs = json.loads((RESULTS / "async" / "curves.json").read_text())["runs"]
+    mine = [run for run in runs if run["max_staleness"] == staleness]
+    before, after = (sorted(run[when] for run in mine) for when in WHEN)
+    first, last = (f"{one:.2f}" for one in (before[0], before[-1]))
+    row = f"| {staleness} | {first} to {last} | {', '.join(f'{one:.2f}' for one in after)} |"
+    assert row in (ROOT / "docs" / "async.md").read_text()
+
+
 def test_the_speed_of_asynchronous_training_is_recorded() -> None:
     found = json.loads((ROOT / "benchmarks" / "results" / "async.json").read_text())
     page = (ROOT / "docs" / "async.md").read_text()

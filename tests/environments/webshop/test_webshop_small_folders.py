@@ -73,6 +73,30 @@ def test_products_without_words_are_reported(tmp_path: Path) -> None:
         held_out_tasks(options)
 
 
+@pytest.mark.parametrize(("match", "rewarded"), [("published", False), ("values", True)])
+def test_what_is_asked_for_is_rewarded_as_the_published_reward_does(
+    tmp_path: Path, match: str, rewarded: bool
+) -> None:
+    """`tailored` holds `red`, so the published reward takes it for a color."""
+    suits = [
+        {"asin": f"B{n}", "name": f"Suit {n}", "customization_options": STYLES} for n in range(3)
+    ]
+    folder_of(tmp_path, asked_for("B0", "B1", "B2"), suits)
+    kit = WEBSHOP.make(WebShopOptions.model_validate({"data": tmp_path, "option_match": match}))
+    assert kit.environment is not None
+    for row in kit.eval_tasks():
+        shop = kit.environment.make()
+        shop.reset(Task.from_row(row), Seed(0))
+        shop.search(f"Suit {row['asin'][1]}")
+        shop.click(row["asin"])
+        shop.click("tailored")
+        bought = shop.buy()
+        assert (bought.reward == 1.0) == rewarded
+
+
+STYLES = {"style": [{"value": "tailored", "asin": None, "image": None}]}
+
+
 def test_the_folder_is_looked_for_beside_the_runs_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
