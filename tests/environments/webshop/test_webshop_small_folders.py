@@ -78,20 +78,19 @@ def test_what_is_asked_for_is_rewarded_as_the_published_reward_does(
     tmp_path: Path, match: str, rewarded: bool
 ) -> None:
     """`tailored` holds `red`, so the published reward takes it for a color."""
-    suits = [
-        {"asin": f"B{n}", "name": f"Suit {n}", "customization_options": STYLES} for n in range(3)
+    mugs = [
+        {"asin": f"B{n}", "name": f"Mug {n}", "customization_options": STYLES} for n in range(3)
     ]
-    folder_of(tmp_path, asked_for("B0", "B1", "B2"), suits)
+    folder_of(tmp_path, asked_for("B0", "B1", "B2"), mugs)
     kit = WEBSHOP.make(WebShopOptions.model_validate({"data": tmp_path, "option_match": match}))
     assert kit.environment is not None
-    for row in kit.eval_tasks():
-        shop = kit.environment.make()
-        shop.reset(Task.from_row(row), Seed(0))
-        shop.search(f"Suit {row['asin'][1]}")
-        shop.click(row["asin"])
-        shop.click("tailored")
-        bought = shop.buy()
-        assert (bought.reward == 1.0) == rewarded
+    (row,) = kit.eval_tasks()
+    shop = kit.environment.make()
+    shop.reset(Task.from_row(row), Seed(0))
+    shop.search("mug")
+    shop.click(row["asin"])
+    shop.click("tailored")
+    assert (shop.buy().reward == 1.0) == rewarded
 
 
 STYLES = {"style": [{"value": "tailored", "asin": None, "image": None}]}
