@@ -58,7 +58,7 @@ REQUIRE_CHROMIUM = $(BIN)/python -c 'from agentfly.environments.chromium_path im
 # The Chromium of AGENTFLY_CHROMIUM, of the system or of Playwright; a missing one is taken from the distribution.
 test-browser: $(INSTALLED) ## run the tests that need a real Chromium; as root, a missing one is installed by apt-get install
 	@$(REQUIRE_CHROMIUM) || { test -z "$$AGENTFLY_CHROMIUM" && test "$$(id -u)" = 0 \
-		&& command -v apt-get >/dev/null && apt-get install --yes chromium && $(REQUIRE_CHROMIUM); }
+		&& command -v apt-get >/dev/null && apt-get update && apt-get install --yes chromium && $(REQUIRE_CHROMIUM); }
 	$(BIN)/python -m pytest -m browser -rP
 
 check: $(INSTALLED) ## formatting, lint, types, layers

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,17 @@ def test_the_command_of_a_result_names_seed_and_greedy_sampling(tmp_path: Path) 
     assert (
         improvement._command(second, greedy=True) == "make improvement ENV=search SEED=1 GREEDY=1"
     )
+
+
+@pytest.mark.parametrize("name", improvement.example_names())
+def test_an_example_s_commands_demonstrate_as_much_as_the_benchmark(
+    name: str, tmp_path: Path
+) -> None:
+    text = (improvement.EXAMPLES / f"{name}.toml").read_text()
+    counts = re.findall(r"envs demonstrate .* --count (\d+) ", text)
+    assert [int(count) for count in counts] == [
+        *Example(name=name, folder=tmp_path).demonstrations.values()
+    ]
 
 
 def test_players_are_compared_on_the_tasks_that_the_model_was_evaluated_on(

@@ -41,7 +41,7 @@ class BrowserOptions(EnvironmentOptions):
     scripted expert solves."""
     held_out: tuple[str, ...] = ()
     """Tasks that are only evaluated, in addition to held-out seeds of the others."""
-    episodes: int = Field(default=100, ge=1)
+    episodes: int = Field(default=100, ge=1, le=1_000_000)
     """Number of seeds of each task to train on."""
     eval_episodes: int = Field(default=5, ge=1)
     """Number of held-out seeds of each task."""

@@ -158,7 +158,7 @@ def gold_player(options: WebShopOptions) -> ActionPlayer:
 
 def play_random(scene: Scene) -> Generator[Search | Click, str, None]:
     """Search for some of the instruction's words and click anything, without end."""
-    words = parse_instruction(scene.observation).words
+    words = parse_instruction(scene.observation).words or ("item",)
     seen = visible_pieces(scene.observation)
     while True:
         if Label.BACK_TO_SEARCH in seen:

@@ -55,14 +55,14 @@ class BrowserContext:
 
     async def open(self) -> None:
         """Open the first tab."""
-        settings = {"browserContextId": self.id}
-        self._connection.post(
-            "Browser.setDownloadBehavior", {"behavior": "deny", **settings}, session=None
-        )
-        # An empty list rejects every permission, without a prompt.
-        self._connection.post(
-            "Browser.grantPermissions", {"permissions": [], **settings}, session=None
-        )
+        here, send = {"browserContextId": self.id}, self._connection.send
+        required = [
+            send("Browser.setDownloadBehavior", {"behavior": "deny", **here}),
+            # An empty list rejects every permission, without a prompt.
+            send("Browser.grantPermissions", {"permissions": [], **here}),
+        ]
+        for call in required:
+            await call
         await self.new_tab()
 
     async def new_tab(self) -> None:
