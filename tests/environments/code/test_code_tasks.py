@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from agentfly.environments.code import CodeOptions
 from agentfly.environments.code.builtin import make
+from agentfly.environments.code.judging import Check, judge
 from agentfly.environments.code.tasks import (
     apps_rows,
     gsm8k_rows,
@@ -187,6 +188,24 @@ def test_mbpp_full_and_sanitized(tmp_path: Path) -> None:
     assert full["question"].endswith("assert double(2) == 4"), "one of three is shown"
     assert clean["setup"].startswith("import math")
     assert clean["question"].startswith("Write a function to halve")
+
+
+async def test_a_function_of_mbpp_with_a_built_in_name_is_the_code_s(tmp_path: Path) -> None:
+    record = {
+        **MBPP,
+        "code": "def max(a, b):\n  return a if len(a) > len(b) else b",
+        "test_list": [
+            "assert max('aaa', 'b') == 'aaa'",
+            "assert max('b', 'c' * len('aa')) == 'cc'",
+        ],
+        "challenge_test_list": [],
+    }
+    (row,) = mbpp_rows(write(tmp_path / "m.jsonl", record))
+    assert row["entry_point"] == "max"
+    for code, right in ((row["solution"], 1.0), ("x = 1", 0.0), ("def len(x): return 3", 0.0)):
+        tests = [Check(source=test) for test in row["tests"]]
+        verdict = await judge(code, tests, entry_point=row["entry_point"])
+        assert verdict.share == right, code
 
 
 def test_mbpp_setup_runs_after_the_code_and_before_each_test(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -185,7 +185,24 @@ def mbpp_rows(path: Path) -> Iterator[Row]:
         }
         if record.code is not None:
             row["solution"] = record.code.replace("\r\n", "\n")
+            if name := function_of_tests(row["solution"], tests):
+                row["entry_point"] = name
         yield row
+
+
+def function_of_tests(code: str, tests: Iterable[str]) -> str | None:
+    """Return the one function of the code that all tests name; None if that is not clear.
+
+    >>> function_of_tests("def max(a, b): return a if a > b else b", ["assert max(1, 2) == 2"])
+    'max'
+    """
+    try:
+        found = {one.name for one in ast.parse(code).body if isinstance(one, ast.FunctionDef)}
+        for test in tests:
+            found &= {one.id for one in ast.walk(ast.parse(test)) if isinstance(one, ast.Name)}
+    except SyntaxError:
+        return None
+    return found.pop() if len(found) == 1 else None
 
 
 def _after(setup: str, test: str) -> str:
