@@ -184,8 +184,8 @@ def mbpp_rows(path: Path) -> Iterator[Row]:
             "tests": [_after(record.test_setup_code, test) for test in tests],
         }
         if record.code is not None:
-            row["solution"] = record.code.replace("\r\n", "\n")
-            if name := function_of_tests(row["solution"], tests):
+            solution = row["solution"] = record.code.replace("\r\n", "\n")
+            if name := function_of_tests(solution, tests):
                 row["entry_point"] = name
         yield row
 
