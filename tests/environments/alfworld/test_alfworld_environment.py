@@ -79,6 +79,21 @@ async def test_subgoals_are_rewarded_turn_by_turn() -> None:
         assert nothing.reward == 0.0
 
 
+async def test_impossible_commands_cost_their_turn_and_not_the_game() -> None:
+    made = kit(**SMALL, subgoals=True, penalty=0.1)
+    row = next(iter(made.tasks()))
+    trajectory = await play(made, row, commanding("fly", *solution(row), "unused"))
+    assert trajectory.score is not None
+    assert trajectory.score.per_turn is not None
+    first, *others = trajectory.score.per_turn
+    assert first == -0.1
+    assert sum(others) == pytest.approx(1.0)
+    assert min(others) >= 0.0
+    assert trajectory.reward == 1.0
+    with pytest.raises(ConfigError, match="penalty is for rewards of turns"):
+        kit(**SMALL, penalty=0.1)
+
+
 async def test_what_is_undone_is_taken_back() -> None:
     made = kit(**SMALL, subgoals=True, task_types=["pick_and_place_simple"])
     row = next(iter(made.tasks()))

@@ -31,9 +31,9 @@ def success(env: Alfworld) -> dict[str, Any]:
 
 
 def share_of_the_way(trajectory: Trajectory, env: Alfworld) -> dict[str, Any]:
-    """Return 1 for a game that is won, else the share of progress, as a sum over turns."""
+    """Return 1 for a game that is won, else its share of progress; turns have their own rewards."""
     per_turn = [turn.reward or 0.0 for turn in trajectory.turns]
-    return {"reward": sum(per_turn), "won": float(env.won), "per_turn": per_turn}
+    return {"reward": env.progress, "won": float(env.won), "per_turn": per_turn}
 
 
 def act(command: str, env: Alfworld) -> Step:
@@ -81,6 +81,9 @@ class AlfworldOptions(EnvironmentOptions):
     subgoals: bool = False
     """Whether each step is rewarded for its share of the progress, for turn-level credit, instead
     of only the whole game for being won."""
+    penalty: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Taken off the reward of a turn whose command was impossible, for turn-level credit by
+    `subgoals`. The reward of the whole game stays."""
     engine: Literal["fast", "textworld"] = "fast"
     """Engine of the games: our state machine, or TextWorld in separate processes."""
     max_turns: int = Field(default=50, ge=1)
@@ -92,9 +95,12 @@ def make_alfworld(options: AlfworldOptions) -> Kit:
     if options.engine == "textworld" and not textworld.is_installed():
         raise ConfigError(textworld.MISSING)
     kind = Alfworld if options.engine == "fast" else AlfworldTextWorld
+    if options.penalty and not options.subgoals:
+        raise ConfigError("penalty is for rewards of turns: it needs subgoals = true")
     shown = (("show_commands", options.show_commands), ("subgoals", options.subgoals))
+    taken = (("penalty", options.penalty),) if options.penalty else ()
     read = () if options.data is None else (("data", options.data),)
-    spec = EnvSpec(kind, (*shown, *read))
+    spec = EnvSpec(kind, (*shown, *taken, *read))
     acting = (tool(act, env=spec),)
     asking = (tool(commands, env=spec),)
     return Kit(

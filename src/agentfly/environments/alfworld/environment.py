@@ -7,7 +7,7 @@ from agentfly.environments.alfworld.engine.fast import FastEngine
 from agentfly.environments.alfworld.engine.game import Game, State
 from agentfly.environments.alfworld.engine.goal_progress import progress
 from agentfly.environments.alfworld.engine.textworld import TextWorldEngine
-from agentfly.environments.alfworld.engine.wording import WELCOME
+from agentfly.environments.alfworld.engine.wording import NOTHING_HAPPENS, WELCOME
 from agentfly.environments.alfworld.tasks import load_game, load_script, require_file_in_data
 from agentfly.errors import EnvError
 from agentfly.resources import ClientOptions, Pooling
@@ -50,10 +50,16 @@ class Alfworld:
     client_options: ClassVar[ClientOptions] = {
         "show_commands": (False, True),
         "subgoals": (False, True),
+        "penalty": tuple(number / 100 for number in range(101)),
     }
 
     def __init__(
-        self, *, show_commands: bool = False, subgoals: bool = False, data: str | None = None
+        self,
+        *,
+        show_commands: bool = False,
+        subgoals: bool = False,
+        penalty: float = 0.0,
+        data: str | None = None,
     ) -> None:
         """Choose what a step shows and is rewarded for.
 
@@ -61,12 +67,14 @@ class Alfworld:
             show_commands: Whether each observation ends with the commands that are possible.
             subgoals: Whether a step is rewarded for its share of the progress, instead of only the
                 last one for winning. Either way the rewards of a game that is won add up to 1.
+            penalty: Taken off the reward of a step whose command was impossible.
             data: The folder of the benchmark's games. Files elsewhere are never read, even if a
                 task names one; without it only generated games can be played.
         """
         self.won = False
         self._show_commands = show_commands
         self._subgoals = subgoals
+        self._penalty = penalty
         self._data = data
         self._engine: Engine | None = None
         self._progress = self._start_progress = 0.0
@@ -94,11 +102,16 @@ class Alfworld:
             self.won = engine.won
             return Step(
                 observation=text if self.won else self._shown(text),
-                reward=self._reward(),
+                reward=self._reward() - self._penalty * (text == NOTHING_HAPPENS),
                 done=self.won,
                 info={"won": self.won},
                 state_key=engine.state.key(),
             )
+
+    @property
+    def progress(self) -> float:
+        """Progress so far, as a share of all that was missing at the start."""
+        return (self._progress - self._start_progress) / (1.0 - self._start_progress)
 
     def commands(self) -> list[str]:
         """List the commands that are possible now."""
@@ -127,9 +140,9 @@ class Alfworld:
         return progress(engine.game.world, engine.state) if self._subgoals else float(engine.won)
 
     def _reward(self) -> float:
-        """Return the progress of the last step, as a share of all that was missing at the start."""
-        before, self._progress = self._progress, self._progress_now()
-        return (self._progress - before) / (1.0 - self._start_progress)
+        """Return the progress of the last step."""
+        before, self._progress = self.progress, self._progress_now()
+        return self.progress - before
 
 
 class AlfworldTextWorld(Alfworld):
