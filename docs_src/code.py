@@ -7,7 +7,8 @@ from agentfly.chat import CHATML_TOKENS, ByteTokenizer
 from agentfly.environments import PlayerModel, find_definition
 from agentfly.environments.code import code_interpreter, unit_tests
 
-# The built-in environment, played by its expert.
+# The built-in environment, played by its expert. `unsafe`: where a machine offers no isolation,
+# run the code without; only for code that you trust, like this.
 code = find_definition("code")
 kit = code.make(code.options(tasks="math", levels=(2,), count=1, unsafe=True))
 (row,) = kit.tasks()  # Let a = 66*11 and b = a+90. What is a+b?

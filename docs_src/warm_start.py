@@ -45,4 +45,6 @@ tasks = [
 groups = tuple(group for task in tasks for group in play(task).groups)
 result = RunResult(groups=groups)
 assert result.rewards == (1.0, 1.0, 1.0)  # a right path gets full reward: the tasks are sound
-result.save(Path(tempfile.mkdtemp()) / "paths.jsonl")
+file = Path(tempfile.mkdtemp()) / "paths.jsonl"
+result.save(file)
+print(file)
