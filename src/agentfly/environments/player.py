@@ -40,7 +40,9 @@ class Say:
     calls: tuple[ToolCall, ...] = ()
 
 
-Player = Callable[[Scene], Generator[Say, str, None]]
+Play = Generator[Say, str, None]
+"""Turns of a player; it receives the observations."""
+Player = Callable[[Scene], Play]
 
 
 def call(tool: str, /, **arguments: object) -> Say:
@@ -62,7 +64,7 @@ class PlayerModel:
     random: Random
     write: Callable[[Sequence[ToolCall], str], str] | None = None
     """Formats calls as text, for agents whose calls are text."""
-    _playing: Generator[Say, str, None] | None = field(default=None, init=False)
+    _playing: Play | None = field(default=None, init=False)
     _turns: int = field(default=0, init=False)
 
     async def reply(

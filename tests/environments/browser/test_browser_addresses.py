@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from agentfly.environments.browser.actions import ActionProblem, PageActions
-from agentfly.environments.browser.address import AddressRules, Verdict, complete_url, parse_rules
+from agentfly.environments.browser.address import Access, AddressRules, complete_url, parse_rules
 from agentfly.environments.browser.chromium import filter_proxy
 from agentfly.environments.browser.chromium.filter_proxy import FilterProxy
 from agentfly.environments.browser.chromium.tab import Tab
@@ -18,36 +18,37 @@ from agentfly.errors import ConfigError
 
 
 @pytest.mark.parametrize(
-    ("url", "verdict"),
+    ("url", "access"),
     [
-        ("http://a.test/x", Verdict.SERVE),
-        ("https://shop.example/x", Verdict.FETCH),
-        ("https://cdn.shop.example/x", Verdict.FETCH),
-        ("http://localhost:3000/", Verdict.FETCH),
-        ("http://localhost:3001/", Verdict.REFUSE),
-        ("http://localhost/", Verdict.REFUSE),
-        ("https://localhost:3000/", Verdict.REFUSE),
-        ("https://shop.example:8443/", Verdict.REFUSE),
-        ("https://shop.example.evil.test/", Verdict.REFUSE),
-        ("https://notshop.example/", Verdict.REFUSE),
-        ("http://a.test@evil.test/", Verdict.REFUSE),
-        ("http://user@a.test/", Verdict.REFUSE),
-        ("file:///etc/passwd", Verdict.REFUSE),
-        ("javascript:alert(1)", Verdict.REFUSE),
-        ("chrome://settings", Verdict.REFUSE),
-        ("http://169.254.169.254/", Verdict.REFUSE),
-        ("http://[::1/", Verdict.REFUSE),
-        ("", Verdict.REFUSE),
+        ("http://a.test/x", Access.SERVE),
+        ("https://shop.example/x", Access.FETCH),
+        ("https://cdn.shop.example/x", Access.FETCH),
+        ("http://localhost:3000/", Access.FETCH),
+        ("http://localhost:3001/", Access.REFUSE),
+        ("http://localhost/", Access.REFUSE),
+        ("https://localhost:3000/", Access.REFUSE),
+        ("https://shop.example:8443/", Access.REFUSE),
+        ("https://shop.example.evil.test/", Access.REFUSE),
+        ("https://notshop.example/", Access.REFUSE),
+        ("http://a.test@evil.test/", Access.REFUSE),
+        ("http://user@a.test/", Access.REFUSE),
+        ("file:///etc/passwd", Access.REFUSE),
+        ("javascript:alert(1)", Access.REFUSE),
+        ("chrome://settings", Access.REFUSE),
+        ("http://169.254.169.254/", Access.REFUSE),
+        ("http://[::1/", Access.REFUSE),
+        ("", Access.REFUSE),
     ],
 )
-def test_only_named_addresses_are_loaded(url: str, verdict: Verdict) -> None:
+def test_only_named_addresses_are_loaded(url: str, access: Access) -> None:
     allowed = parse_rules(["*.shop.example", "http://localhost:3000"])
     rules = AddressRules(served=frozenset({"a.test"}), allowed=allowed)
-    assert rules.verdict(url) is verdict
+    assert rules.access(url) is access
 
 
 @pytest.mark.parametrize(
-    "rule", ["", "a b", "ftp://a.test", "a.test:x", "*", "*.", "http://", "a.test:0", "[::1"]
+    "rule",
+    ["", "a b", "ftp://a.test", "a.test:x", "*", "*.", "http://", "a.test:0", "[::1", "me@a.test"],
 )
 def test_a_rule_that_names_no_host_is_refused(rule: str) -> None:
     with pytest.raises(ConfigError, match="is no rule for addresses"):

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from agentfly.environments.browser.address import Verdict
+from agentfly.environments.browser.address import Access
 from agentfly.environments.browser.options import BrowserOptions
 from agentfly.environments.browser.site import ScriptError
 from agentfly.environments.browser.sites import make_site, own
@@ -43,8 +43,8 @@ def test_rows_of_your_own_are_checked_before_a_browser_starts(tmp_path: Path) ->
     file.write_text(json.dumps(row))
     (found,) = training_rows(BrowserOptions(site="own", rows=file))
     site = make_site(found, BrowserOptions(site="own", allow=("cdn.example",)))
-    assert site.rules.verdict("http://cdn.example/x.js") is Verdict.FETCH
-    assert site.rules.verdict("http://localhost:3000/cart") is Verdict.FETCH
+    assert site.rules.access("http://cdn.example/x.js") is Access.FETCH
+    assert site.rules.access("http://localhost:3000/cart") is Access.FETCH
     no_check = "needs start, instruction, check as texts; check is missing"
     no_start = "without '*.', user or password; got"
     bad_rows: list[tuple[dict[str, object], str]] = [

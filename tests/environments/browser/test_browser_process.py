@@ -28,7 +28,7 @@ from agentfly.environments.browser.chromium.connection import (
 )
 from agentfly.environments.browser.chromium.pool import browser_pool
 from agentfly.environments.browser.chromium.tab import PageStuckError
-from agentfly.environments.browser.experts.view import Play
+from agentfly.environments.player import Play
 from agentfly.errors import EnvError
 from agentfly.runtime.background import run_blocking
 from agentfly.types import StopReason, Task

@@ -74,7 +74,7 @@ def test_products_without_words_are_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("match", "rewarded"), [("published", False), ("values", True)])
-def test_what_is_asked_for_is_rewarded_as_the_published_reward_does(
+def test_a_value_that_contains_a_color_is_missed_only_by_the_published_comparison(
     tmp_path: Path, match: str, rewarded: bool
 ) -> None:
     """`tailored` holds `red`, so the published reward takes it for a color."""

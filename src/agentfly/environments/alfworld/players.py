@@ -15,9 +15,8 @@ from agentfly.environments.alfworld.engine.solver import solve
 from agentfly.environments.alfworld.engine.wording import NOTHING_HAPPENS
 from agentfly.environments.alfworld.household import OPENABLE, RECEPTACLES_FOR
 from agentfly.environments.alfworld.tasks import load_game, row_goal
-from agentfly.environments.player import Say, Scene, call
+from agentfly.environments.player import Play, Say, Scene, call
 
-Play = Generator[Say, str, None]
 Answer = Generator[Say, str, str | None]
 """Play that returns the name of what was found."""
 
@@ -153,14 +152,14 @@ def _kind(name: str) -> str:
     return name.partition(" ")[0]
 
 
-def gold(scene: Scene) -> Generator[Say, str, None]:
+def gold(scene: Scene) -> Play:
     """Win with the fewest commands, found by the solver."""
     for command in solve(load_game(scene.task.fields)) or ():
         yield call("act", command=command)
     yield Say("This game can't be won.")
 
 
-def random(scene: Scene) -> Generator[Say, str, None]:
+def random(scene: Scene) -> Play:
     """Choose among the possible commands at random, without end."""
     # A game of its own lists them, so that no turn is spent on asking.
     engine = FastEngine(load_game(scene.task.fields))

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from agentfly.environments.browser.address import MAX_SHOWN_URL, Verdict, complete_url
+from agentfly.environments.browser.address import MAX_SHOWN_URL, Access, complete_url
 from agentfly.environments.browser.chromium import input
 from agentfly.environments.browser.chromium.keyboard import NAMED_KEYS, parse_key
 from agentfly.environments.browser.chromium.tab import Tab
@@ -64,7 +64,7 @@ class PageActions:
             target = complete_url(url, self._here)
         except ValueError:
             raise ActionProblem(f"This is no valid address: {url[:MAX_SHOWN_URL]!r}") from None
-        if self._site.rules.verdict(target) is Verdict.REFUSE:
+        if self._site.rules.access(target) is Access.REFUSE:
             raise ActionProblem(f"This address is not allowed: {target[:MAX_SHOWN_URL]}")
         if problem := await self._tab.navigate(target):
             raise ActionProblem(f"The address can't be opened: {problem}")

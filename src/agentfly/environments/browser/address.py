@@ -17,7 +17,7 @@ MAX_SHOWN_URL = 200
 _HOST = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?|\[[0-9a-f:.]+\]")
 
 
-class Verdict(Enum):
+class Access(Enum):
     """Decision about an address."""
 
     SERVE = auto()
@@ -51,8 +51,7 @@ class AddressRule:
             netloc, port = parts.netloc, parts.port
         except ValueError:
             netloc, port = "", None
-        host = netloc.partition("@")[2] or netloc
-        host = re.sub(r":\d*$", "", host)
+        host = re.sub(r":\d*$", "", netloc)
         if not _HOST.fullmatch(host) or scheme not in ("", *DEFAULT_PORTS) or port == 0:
             raise ConfigError(
                 f"{text!r} is no rule for addresses: write a host such as 'example.com', "
@@ -82,25 +81,25 @@ class AddressRules:
     allowed: tuple[AddressRule, ...] = ()
     """Servers that may be reached over the network."""
 
-    def verdict(self, url: str) -> Verdict:
+    def access(self, url: str) -> Access:
         """Decide about an address.
 
         >>> rules = AddressRules(served=frozenset({"shop.test"}))
-        >>> rules.verdict("http://shop.test/a"), rules.verdict("file:///etc/passwd")
-        (<Verdict.SERVE: 1>, <Verdict.REFUSE: 3>)
+        >>> rules.access("http://shop.test/a"), rules.access("file:///etc/passwd")
+        (<Access.SERVE: 1>, <Access.REFUSE: 3>)
         """
         try:
             parts = urlsplit(url)
             host, port = parts.hostname or "", parts.port
         except ValueError:
-            return Verdict.REFUSE
+            return Access.REFUSE
         if parts.scheme not in DEFAULT_PORTS or not host or parts.username is not None:
-            return Verdict.REFUSE
+            return Access.REFUSE
         if host in self.served:
-            return Verdict.SERVE
+            return Access.SERVE
         if self.may_connect(host, port or DEFAULT_PORTS[parts.scheme], scheme=parts.scheme):
-            return Verdict.FETCH
-        return Verdict.REFUSE
+            return Access.FETCH
+        return Access.REFUSE
 
     def may_connect(self, host: str, port: int, *, scheme: str | None = None) -> bool:
         """Return whether a server may be reached over the network."""
@@ -128,7 +127,7 @@ def rule_of(url: str) -> AddressRule:
     with suppress(ValueError):
         parts = urlsplit(url)
         rule = AddressRule.parse(f"{parts.scheme}://{parts.netloc}")
-        if not rule.below and AddressRules(allowed=(rule,)).verdict(url) is Verdict.FETCH:
+        if not rule.below and AddressRules(allowed=(rule,)).access(url) is Access.FETCH:
             return rule
     raise ConfigError(
         "a start address begins with http:// or https:// and names one server, such as "

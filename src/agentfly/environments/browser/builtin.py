@@ -19,10 +19,10 @@ SYSTEM_PROMPT = (
     "You use a web browser. Pages are shown as numbered elements; act on them by their numbers, "
     "one action at a time, until the task is solved."
 )
-_NOT_OF_A_SESSION = frozenset(
+_UNUSED_BY_SESSIONS = frozenset(
     {"tasks", "held_out", "episodes", "eval_episodes", "rows", "eval_rows", "tools", "max_turns"}
 )
-"""Options that make no difference to a session: chains with others may use the same."""
+"""Options that a session does not read: chains that differ only in these share instances."""
 
 
 def outcome_reward(spec: EnvSpec, lowest: float) -> Reward:
@@ -41,7 +41,9 @@ def make_browser(options: BrowserOptions) -> Kit:
     """Make the kit for one choice of options. A browser is started when it is first used."""
     if options.headed:
         require_display()
-    choices = options.model_dump(mode="json", exclude_defaults=True, exclude=set(_NOT_OF_A_SESSION))
+    choices = options.model_dump(
+        mode="json", exclude_defaults=True, exclude=set(_UNUSED_BY_SESSIONS)
+    )
     hashable = {
         name: tuple(value) if isinstance(value, list) else value for name, value in choices.items()
     }

@@ -1,4 +1,4 @@
-"""What a model sees of a page: one of its parts, or what has changed."""
+"""Text of a page for the model: one part of it, or the changes."""
 
 import hashlib
 

@@ -75,12 +75,12 @@ class BrowserOptions(EnvironmentOptions):
 
     @field_validator("allow")
     @classmethod
-    def _readable(cls, allow: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_allow(cls, allow: tuple[str, ...]) -> tuple[str, ...]:
         parse_rules(allow)
         return allow
 
     @model_validator(mode="after")
-    def _used_by_the_site(self) -> "BrowserOptions":
+    def _check_options_of_site(self) -> "BrowserOptions":
         problems = [
             f'{name} has no effect with site = "{self.site}": it is for site = {_listed(sites)}'
             for name, sites in SITES_OF_OPTIONS.items()

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from agentfly.environments.browser.experts.miniwob import EXPERTS
 from agentfly.environments.browser.experts.office import solve_office
-from agentfly.environments.browser.experts.view import FIELDS, Play, View
+from agentfly.environments.browser.experts.view import FIELDS, View
 from agentfly.environments.browser.options import ToolName
 from agentfly.environments.browser.snapshot import Item
-from agentfly.environments.player import NoPlayerError, Player, Say, Scene, call
+from agentfly.environments.player import NoPlayerError, Play, Player, Say, Scene, call
 
 
 def expert(scene: Scene) -> Play:

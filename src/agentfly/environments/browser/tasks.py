@@ -1,6 +1,7 @@
 """The rows of tasks: which to train on, and which are held out."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from agentfly.environments.browser.experts.miniwob import EXPERTS
@@ -22,7 +23,7 @@ def training_rows(options: BrowserOptions) -> list[Row]:
     if options.site == "webshop":
         return _shop_rows(options, held_out=False)
     if options.site == "own":
-        return read_rows(_required(options.rows), has_check=options.check is not None)
+        return read_rows(_require_file(options.rows), has_check=options.check is not None)
     names = [name for name in chosen_tasks(options) if name not in options.held_out]
     if not names:
         raise ConfigError("all tasks are held out: name some more in `tasks`")
@@ -34,7 +35,7 @@ def held_out_rows(options: BrowserOptions) -> list[Row]:
     if options.site == "webshop":
         return _shop_rows(options, held_out=True)
     if options.site == "own":
-        rows = _required(options.eval_rows or options.rows)
+        rows = _require_file(options.eval_rows or options.rows)
         return read_rows(rows, has_check=options.check is not None)
     held_out = [_require_task(options, name) for name in options.held_out]
     names = dict.fromkeys([*chosen_tasks(options), *held_out])
@@ -86,7 +87,7 @@ def _shop_rows(options: BrowserOptions, *, held_out: bool) -> list[Row]:
     return [{"site": "webshop", **row} for row in rows]
 
 
-def _required(rows: Any) -> Any:
+def _require_file(rows: Path | None) -> Path:
     if rows is None:
         raise ConfigError(
             'site = "own" needs a file of tasks: rows = "tasks.jsonl", each with start, '

@@ -79,7 +79,7 @@ class CodeOptions(EnvironmentOptions):
     """Whether to run code without isolation where none is available."""
 
     @model_validator(mode="after")
-    def _file_where_there_is_one(self) -> "CodeOptions":
+    def _check_files(self) -> "CodeOptions":
         needed = self.tasks in _FILES
         if needed and self.file is None:
             raise ValueError(f"tasks = {self.tasks!r} needs `file`, the JSON lines to read")
@@ -112,14 +112,14 @@ def _rows(options: CodeOptions, *, held_out: bool) -> list[Row]:
     if options.file is not None:
         rows = list(islice(_from_files(options, options.file, held_out=held_out), count + 1))
         if len(rows) > count:
-            _say_that_it_is_cut(options, held_out=held_out)
+            _warn_of_left_out_tasks(options, held_out=held_out)
         return rows[:count]
     generate = math_rows if options.tasks == "math" else program_rows
     return generate(levels=options.levels, count=count, held_out=held_out)
 
 
-def _say_that_it_is_cut(options: CodeOptions, *, held_out: bool) -> None:
-    """Warn of tasks that are left out by a count that nobody chose."""
+def _warn_of_left_out_tasks(options: CodeOptions, *, held_out: bool) -> None:
+    """Log a warning if the default of `count` or `eval_count` leaves out tasks of a file."""
     key = "eval_count" if held_out else "count"
     if key not in options.model_fields_set:
         file = (options.eval_file if held_out else None) or options.file

@@ -1,12 +1,10 @@
 """Players: two have the solution, and run it or give it as their answer; one computes at random."""
 
 import re
-from collections.abc import Generator
 
-from agentfly.environments.player import Player, Say, Scene, call
+from agentfly.environments.player import Play, Player, Say, Scene, call
 
 _DONE = Say("Done.")
-_Playing = Generator[Say, str, None]
 
 
 def make_expert(tool: str, *, keeps_variables: bool) -> Player:
@@ -17,7 +15,7 @@ def make_expert(tool: str, *, keeps_variables: bool) -> Player:
         keeps_variables: Whether a call may build on the one before it.
     """
 
-    def expert(scene: Scene) -> _Playing:
+    def expert(scene: Scene) -> Play:
         fields = scene.task.fields
         if "cells" in fields:
             cells: list[str] = fields["cells"]
@@ -34,7 +32,7 @@ def make_expert(tool: str, *, keeps_variables: bool) -> Player:
 def make_random(tool: str) -> Player:
     """Return a player that computes anything with two numbers of the question, and answers that."""
 
-    def random(scene: Scene) -> _Playing:
+    def random(scene: Scene) -> Play:
         draw = scene.random
         numbers = [int(digits) for digits in re.findall(r"\d+", scene.observation)] or [1]
         left, right = draw.choices(numbers, k=2)
@@ -43,7 +41,7 @@ def make_random(tool: str) -> Player:
     return random
 
 
-def gold(scene: Scene) -> _Playing:
+def gold(scene: Scene) -> Play:
     """Answer with the known solution."""
     fields = scene.task.fields
     if "solution" in fields:
@@ -53,7 +51,7 @@ def gold(scene: Scene) -> _Playing:
         yield Say(str(fields["answer"]))
 
 
-def _compute(tool: str, cells: list[str]) -> _Playing:
+def _compute(tool: str, cells: list[str]) -> Play:
     shown = ""
     for cell in cells:
         shown = yield call(tool, code=cell)

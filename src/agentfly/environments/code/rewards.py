@@ -27,7 +27,8 @@ def unit_tests(
 
     Tests are calls with their values, `{"call": "f(3)", "expected": 9}`, or assertions,
     `"assert f(3) == 9"`. A task's field `setup` runs before the code and before the tests;
-    `entry_point` names the function of which the setup holds an outline, if it does.
+    `entry_point` names the function that the tests call: needed if the setup holds an outline of
+    it, or if it is named as a built-in one.
 
     Args:
         field: The task's field with the list of tests.
@@ -49,8 +50,8 @@ def stdin_cases(
 ) -> FunctionReward[..., Any]:
     r"""Score the share of inputs for which the final code, as a program, prints the right output.
 
-    Cases are `{"input": "3\n", "output": "9\n"}`; blanks at the ends of lines don't matter, nor
-    does the sixth digit of a decimal fraction. The arguments are those of `unit_tests`.
+    Cases are `{"input": "3\n", "output": "9\n"}`. Lines are compared word by word, and a number
+    with a point may differ by a millionth. The arguments are those of `unit_tests`.
     """
     return _tested(lambda task: field, partial, sandbox, total_seconds, name)
 

@@ -17,12 +17,12 @@ import os
 import re
 import tempfile
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 
-from agentfly.environments.player import Say, Scene, call
+from agentfly.environments.player import Play, Say, Scene, call
 from agentfly.environments.scienceworld.simulator.world import World
 from agentfly.environments.scienceworld.tasks import effective_simplifications, read_row
 from agentfly.errors import EnvError
@@ -157,9 +157,6 @@ def _write(file: Path, path: list[str]) -> None:
     with os.fdopen(handle, "w", encoding="utf-8") as written:
         json.dump(path, written)
     Path(half).replace(file)
-
-
-Play = Generator[Say, str, None]
 
 
 def gold(scene: Scene) -> Play:

@@ -1,6 +1,6 @@
 """The built-in environment `search`: its options, and the kit made from them."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from agentfly.environments.index import INDEX
 from agentfly.environments.kit import EnvironmentDefinition, EnvironmentOptions, Kit
-from agentfly.environments.player import Player, Say
+from agentfly.environments.player import Play, Player
 from agentfly.environments.search import players
 from agentfly.environments.search.backend import (
     HTTP,
@@ -165,9 +165,7 @@ def choose_backend(options: SearchOptions) -> BackendSpec:
     return backend_spec(index, options.by)
 
 
-def _player(
-    player: Callable[..., Generator[Say, str, None]], options: SearchOptions
-) -> Player | None:
+def _player(player: Callable[..., Play], options: SearchOptions) -> Player | None:
     """Bind a player to the first search tool; None if the only tool is open_page."""
     tool = next((name for name in options.tools if name != "open_page"), None)
     return None if tool is None else partial(player, tool=tool)

@@ -4,9 +4,8 @@ They use `search`, or the search tool given instead.
 """
 
 import re
-from collections.abc import Generator
 
-from agentfly.environments.player import Say, Scene, call
+from agentfly.environments.player import Play, Say, Scene, call
 from agentfly.environments.search.retriever import MAX_QUERY
 from agentfly.environments.search.world import parse_question
 from agentfly.rewards.reference_answers import gold_answers
@@ -17,7 +16,7 @@ NOT_FOUND = "I found nothing."
 _NAME = re.compile(r"[A-Z]\w+")
 
 
-def expert(scene: Scene, tool: str = "search") -> Generator[Say, str, None]:
+def expert(scene: Scene, tool: str = "search") -> Play:
     """Parse a question about the world, and look up one fact after another."""
     question = parse_question(scene.observation)
     if question is None:
@@ -33,7 +32,7 @@ def expert(scene: Scene, tool: str = "search") -> Generator[Say, str, None]:
     yield Say(subject)
 
 
-def gold(scene: Scene, tool: str = "search") -> Generator[Say, str, None]:
+def gold(scene: Scene, tool: str = "search") -> Play:
     """Search for the supporting passages, and say the task's answer if they can be found.
 
     Without known support, or if the corpus has other ids, the answer itself must be shown.
@@ -51,7 +50,7 @@ def gold(scene: Scene, tool: str = "search") -> Generator[Say, str, None]:
     yield Say(answer if found or _holds(seen, answer) else NOT_FOUND)
 
 
-def random(scene: Scene, tool: str = "search") -> Generator[Say, str, None]:
+def random(scene: Scene, tool: str = "search") -> Play:
     """Search for some words of the question, and say a name that was shown."""
     draw = scene.random
     words = scene.observation.split() or ["nothing"]

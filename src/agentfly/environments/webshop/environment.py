@@ -162,11 +162,10 @@ class WebShop:
 
     def _refuse(self, problem: str) -> Step:
         """Return an observation with the problem and the possible actions."""
-        if isinstance(self.location, AtEnd):
-            text = "The purchase is made and the session has ended."
-        else:
-            text = f"{problem} {self._possible(SHOWN_ACTIONS)}"
         done = isinstance(self.location, AtEnd)
+        text = f"{problem} {self._possible(SHOWN_ACTIONS)}"
+        if done:
+            text = "The purchase is made and the session has ended."
         return Step(observation=text, done=done, state_key=self.location.key, invalid=True)
 
     def _observation(self) -> str:

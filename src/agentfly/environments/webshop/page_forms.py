@@ -22,7 +22,7 @@ Chosen = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What a session has clicked, as far as pages show it."""
+    """Clicks of a session that pages show."""
 
     chosen: Chosen = ()
     query: str = ""

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from agentfly.environments.player import Player, Say, Scene, call
+from agentfly.environments.player import Play, Player, Say, Scene, call
 from agentfly.environments.webshop.goal import Goal
 from agentfly.environments.webshop.navigation import MAX_QUERY, Click, Search, write_action
 from agentfly.environments.webshop.options import WebShopOptions
@@ -173,14 +173,14 @@ def to_player(play: ActionPlayer, actions: str, *, compares: bool = False) -> Pl
     """Make a chat player, for one of the choices of `WebShopOptions.actions`.
 
     Args:
-        play: What it does.
-        actions: How it writes that.
+        play: Yields the actions.
+        actions: Form of the actions, one of `WebShopOptions.actions`.
         compares: Whether it compares the prices of the results before it opens one of them.
     """
     ways = {"tools": _by_three_tools, "tool": _by_one_tool, "text": _in_text, "last_line": _in_text}
     say = ways[actions]
 
-    def player(scene: Scene) -> Generator[Say, str, None]:
+    def player(scene: Scene) -> Play:
         playing = play(scene)
         action, observation = next(playing), scene.observation
         limit = parse_instruction(scene.observation).price

@@ -99,6 +99,7 @@ def compare_titles(bought: str, wanted: str) -> float:
 
 
 def type_factor(bought: Product, wanted: Product, title_score: float) -> float:
+    """Return `r_type`: 1 for the same kind of product, 0.5 or less for another one."""
     if title_score == 0:
         return 0.0
     if title_score < 0.1:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from agentfly.environments.browser.address import MAX_SHOWN_URL, Verdict
+from agentfly.environments.browser.address import MAX_SHOWN_URL, Access
 from agentfly.environments.browser.chromium.connection import (
     BrowserLostError,
     Connection,
@@ -49,31 +49,27 @@ class BrowserContext:
         self._connection = connection
         self._spawn = spawn
         self._notes: list[str] = []
-        self._first = asyncio.Event()
+        self._tab_ready = asyncio.Event()
         self._refusal: str | None = None
         """Why the last tab could not be prepared."""
 
     async def open(self) -> None:
-        """Open the first tab."""
-        here, send = {"browserContextId": self.id}, self._connection.send
-        required = [
-            send("Browser.setDownloadBehavior", {"behavior": "deny", **here}),
-            # An empty list rejects every permission, without a prompt.
-            send("Browser.grantPermissions", {"permissions": [], **here}),
-        ]
-        for call in required:
-            await call
+        """Refuse downloads and permissions, and open the first tab."""
+        here, call = {"browserContextId": self.id}, self._connection.call
+        await call("Browser.setDownloadBehavior", {"behavior": "deny", **here})
+        # An empty list rejects every permission, without a prompt.
+        await call("Browser.grantPermissions", {"permissions": [], **here})
         await self.new_tab()
 
     async def new_tab(self) -> None:
         """Open a blank tab, and wait until it is ready."""
-        self._first.clear()
+        self._tab_ready.clear()
         self._refusal = None
         params = {"url": "about:blank", "browserContextId": self.id}
         try:
             async with asyncio.timeout(OPEN_SECONDS):
                 await self._connection.send("Target.createTarget", params)
-                await self._first.wait()
+                await self._tab_ready.wait()
         except TimeoutError:
             raise ProtocolError(f"its tab was not ready within {OPEN_SECONDS:g} s") from None
         if not self.tabs:
@@ -98,12 +94,12 @@ class BrowserContext:
             self.note(f"A new tab opened: {len(self.tabs)}.")
         try:
             await tab.open()
-        except TimeoutError:  # Who asked for the tab has given up before.
+        except TimeoutError:  # `new_tab` has timed out already.
             self.drop(tab)
         except (ProtocolError, BrowserLostError) as error:
             self._refusal = str(error)
             self.drop(tab)
-        self._first.set()
+        self._tab_ready.set()
 
     def detach(self, session: str) -> None:
         """Note that a tab has gone."""
@@ -151,11 +147,11 @@ class BrowserContext:
     # ------------------------------------------------------------------ requests
 
     def _on_request(self, tab: Tab, params: Params) -> None:
-        verdict = self._verdict(params)
-        if verdict is Verdict.SERVE:
+        access = self._access(params)
+        if access is Access.SERVE:
             tab.pending += 1
             self._spawn(self._answer(tab, params))
-        elif verdict is Verdict.FETCH:
+        elif access is Access.FETCH:
             self._post(tab, "Fetch.continueRequest", params, {})
         else:
             document = params.get("resourceType") == "Document"
@@ -167,10 +163,10 @@ class BrowserContext:
             reason = "Aborted" if document else "BlockedByClient"
             self._post(tab, "Fetch.failRequest", params, {"errorReason": reason})
 
-    def _verdict(self, params: Params) -> Verdict:
+    def _access(self, params: Params) -> Access:
         if self.site is None:
-            return Verdict.REFUSE
-        return self.site.rules.verdict(params["request"]["url"])
+            return Access.REFUSE
+        return self.site.rules.access(params["request"]["url"])
 
     async def _answer(self, tab: Tab, params: Params) -> None:
         """Answer a request by the site."""

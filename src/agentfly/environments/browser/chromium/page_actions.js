@@ -150,8 +150,7 @@ const choose = (id, option, documentKey) => {
   if (!hit) return { problem: "no option" };
   if (hit.disabled) return { problem: "disabled" };
   if (!takesFocus(el)) return { problem: "no focus" };
-  if (el.multiple) hit.selected = !hit.selected; else el.value = hit.value;
-  if (!el.multiple) hit.selected = true;
+  hit.selected = !el.multiple || !hit.selected;
   el.dispatchEvent(new Event("input", { bubbles: true }));
   el.dispatchEvent(new Event("change", { bubbles: true }));
   return {};

@@ -346,8 +346,7 @@ class Walk {
 
   frame(el) {
     this.flush();
-    let inside = null;
-    try { inside = el.contentDocument; } catch (error) { inside = null; }
+    const inside = el.contentDocument;  // null for a frame of another site
     if (inside && inside.body) this.children(inside.body);
     else this.add(el, { role: "frame", name: clean(el.title || el.src) });
     this.flush();

@@ -90,7 +90,7 @@ def page_script() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TabEvents:
-    """What a tab reports to its context."""
+    """Callbacks for a tab's reports to its context."""
 
     request: Callable[["Tab", Params], None]
     """A request that waits for an answer."""
@@ -225,7 +225,7 @@ class Tab:
     async def syntax_error(self, expression: str) -> str | None:
         """Return why an expression can't be compiled, None if it can; it is not evaluated."""
         params = {"expression": expression, "sourceURL": "", "persistScript": False}
-        answer = await self._patiently("Runtime.compileScript", params)
+        answer = await self._call("Runtime.compileScript", params)
         details = answer.get("exceptionDetails")
         return None if details is None else str(_script_error(details, "page"))
 
@@ -238,7 +238,7 @@ class Tab:
             "returnByValue": True,
         }
         try:
-            answer = await self._patiently("Runtime.evaluate", params)
+            answer = await self._call("Runtime.evaluate", params)
         except ProtocolError as error:
             self._require_alive()
             raise DocumentGoneError(str(error)) from None
@@ -247,8 +247,8 @@ class Tab:
         result = answer["result"]
         return result.get("value", result.get("unserializableValue"))
 
-    async def _patiently(self, method: str, params: Params) -> Params:
-        """Call; a page that does not answer has its script ended, and then gets one more chance."""
+    async def _call(self, method: str, params: Params) -> Params:
+        """Send a call; if it is not answered in time, end the page's script and wait once more."""
         answer = self._send(method, params)
         clock, answered = PageClock(self._ask), partial(asyncio.shield, answer)
         if await clock.within(SCRIPT_SECONDS * self.patience, answered):
@@ -287,7 +287,7 @@ class Tab:
         """Open an address; return what kept it from opening."""
         self._loading = True
         try:
-            answer = await self._patiently("Page.navigate", {"url": url})
+            answer = await self._call("Page.navigate", {"url": url})
         except ProtocolError as error:
             self._loading = False
             self._require_alive()
@@ -350,14 +350,14 @@ class Tab:
         for method, params in first:
             self._send(method, params).add_done_callback(ignore_failure)
         try:
-            await self._patiently(*last)
+            await self._call(*last)
         except ProtocolError:
             self._require_alive()
 
     async def screenshot(self) -> bytes:
         """Return the visible part of the page as a PNG."""
         try:
-            answer = await self._patiently("Page.captureScreenshot", {"format": "png"})
+            answer = await self._call("Page.captureScreenshot", {"format": "png"})
         except ProtocolError:
             self._require_alive()
             raise
@@ -365,14 +365,14 @@ class Tab:
 
     async def back(self) -> bool:
         """Go back in the tab's history; return whether there was anywhere to go."""
-        history = await self._patiently("Page.getNavigationHistory", {})
+        history = await self._call("Page.getNavigationHistory", {})
         place = history["currentIndex"]
         # The first entry is the blank page of a new tab.
         if place <= 1:
             return False
         entry = history["entries"][place - 1]["id"]
         self._loading = True
-        await self._patiently("Page.navigateToHistoryEntry", {"entryId": entry})
+        await self._call("Page.navigateToHistoryEntry", {"entryId": entry})
         return True
 
     def _send(self, method: str, params: Params | None = None) -> asyncio.Future[Params]:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from agentfly.environments.browser.experts.view import (
     BUTTONS,
     MAX_LOOKS,
-    Play,
     View,
     between,
     click,
@@ -14,7 +13,7 @@ from agentfly.environments.browser.experts.view import (
     submit,
 )
 from agentfly.environments.browser.snapshot import Item
-from agentfly.environments.player import call
+from agentfly.environments.player import Play, call
 
 LARGE = 15
 """Shapes of MiniWoB are 10 or 20 pixels wide; letters 11 or 22 high."""

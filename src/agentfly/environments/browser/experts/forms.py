@@ -5,7 +5,6 @@ import re
 
 from agentfly.environments.browser.experts.view import (
     BUTTONS,
-    Play,
     View,
     between,
     click,
@@ -14,7 +13,7 @@ from agentfly.environments.browser.experts.view import (
     type_into,
 )
 from agentfly.environments.browser.snapshot import Item
-from agentfly.environments.player import Say, call
+from agentfly.environments.player import Play, Say, call
 
 MAX_SCROLLS = 30
 """Maximum number of scrolls to an end of a text area."""

@@ -4,14 +4,13 @@ import re
 from collections.abc import Generator
 
 from agentfly.environments.browser.experts.view import (
-    Play,
     View,
     click,
     quoted,
     submit,
     type_into,
 )
-from agentfly.environments.player import Say, call
+from agentfly.environments.player import Play, Say, call
 
 
 def solve_office(goal: str, page: View) -> Play:

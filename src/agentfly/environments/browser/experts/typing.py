@@ -5,7 +5,6 @@ import re
 from agentfly.environments.browser.experts.view import (
     FIELDS,
     MAX_LOOKS,
-    Play,
     View,
     between,
     click,
@@ -14,7 +13,7 @@ from agentfly.environments.browser.experts.view import (
     type_into,
 )
 from agentfly.environments.browser.snapshot import Item
-from agentfly.environments.player import call
+from agentfly.environments.player import Play, call
 
 
 def one_text(goal: str, page: View) -> Play:

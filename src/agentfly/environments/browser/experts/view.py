@@ -1,15 +1,14 @@
 """A page as scripted players read it: the same text that models see."""
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 from agentfly.environments.browser.snapshot import Item, read_items
-from agentfly.environments.player import Say, call
+from agentfly.environments.player import Play, Say, call
 from agentfly.errors import EngineError
 
-Play = Generator[Say, str, None]
 Solver = Callable[[str, "View"], Play]
 """Solves a task: takes the instruction and the first page, and yields actions."""
 

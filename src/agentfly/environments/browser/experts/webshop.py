@@ -2,9 +2,9 @@
 
 from random import Random
 
-from agentfly.environments.browser.experts.view import Play, View, click, submit, type_into
+from agentfly.environments.browser.experts.view import View, click, submit, type_into
 from agentfly.environments.browser.snapshot import Item
-from agentfly.environments.player import Scene
+from agentfly.environments.player import Play, Scene
 from agentfly.environments.webshop.navigation import Search
 from agentfly.environments.webshop.players import play_expert
 from agentfly.environments.webshop.storefront import SEPARATOR

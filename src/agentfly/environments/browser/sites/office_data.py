@@ -70,7 +70,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfficeTask:
-    """What is asked for, and which form of the site answers it."""
+    """An instruction, and the form that answers it."""
 
     instruction: str
     form: str

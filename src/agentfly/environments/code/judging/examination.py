@@ -117,8 +117,9 @@ def _in_sandbox(module: ModuleType) -> str:
 
 
 def _written(answer: Answer, *, name: str) -> str:
+    event = _event(answer, name=name)
     try:
-        return write_value(_event(answer, name=name))
+        return write_value(event)
     except Exception as error:  # noqa: BLE001 - the code has made the value
         return write_value(("failed", f"TypeError: its result can't be sent: {error!r:.80}"))
 

@@ -124,7 +124,8 @@ async def judge(
         code: The code under test.
         cases: The tests.
         setup: Runs before the code and before the tests, for example imports.
-        entry_point: A function that the tests call, if the setup holds an outline of it.
+        entry_point: The function that the tests call: needed if the setup holds an outline of it,
+            or if it is named as a built-in one.
         sandbox: Spec of the sandbox; its limits are those of one test.
         total_seconds: Time limit of all tests together; the rest then count as failed.
 
