@@ -5,12 +5,12 @@
     python -m benchmarks.improvement webshop --greedy
     make improvement ENV=webshop GREEDY=1
 
-A scripted expert demonstrates (in alfworld a random player, too, so that the warm start is not too
-good), a small model imitates the chains, and is trained by reward from there.
+A scripted expert demonstrates, a small model imitates the chains, and is trained by reward from
+there.
 Held-out reward of a random player, of the warm start, after training and of the expert, each with
 a 95% interval, goes to docs/results/NAME with the training curve, in place of what is there;
 further seeds are added to the same table. The exit code is 1 if the gain is not clear: less than
-0.25 and than half the gap to the expert, or overlapping intervals.
+0.25 and less than half the gap to the expert, or overlapping intervals.
 
 Chains and runs are in runs/NAME_example. An interrupted call continues there: what exists is
 reused, also if the example was changed since. Remove the folder to begin again.
@@ -52,7 +52,7 @@ EVERY = 1_000_000
 """More tasks than any environment holds out: players attempt all of them."""
 DEFAULT_DEMONSTRATIONS = {"expert": 400}
 DEMONSTRATIONS = {
-    "alfworld": {"expert": 8000, "random": 2000},
+    "alfworld": {"expert": 7000},
     "browser": {"expert": 60},
     "scienceworld": {"expert": 150},
     "search": {"expert": 480},
@@ -61,17 +61,17 @@ DEMONSTRATIONS = {
 """Number of chains that the warm start imitates, by player."""
 CLEAR_GAIN = 0.25
 """Gain in the share of solved tasks that is clear; half the gap to the expert is, too."""
-TRAINING = ("step", "evaluating", "saving", "publishing")
-"""Parts of a training's time that follow each other."""
+TRAINING = ("step", "saving", "publishing")
+"""Parts of a training's time that follow each other, without evaluations."""
 IMITATION = ("step",)
-"""The same of an imitation, whose steps include the rest."""
+"""The same for an imitation: its `time/step` includes evaluations and checkpoints."""
 COLUMNS = {
     "greedy": "solved greedily",
     "invalid": "invalid calls",
     "unknown": "unknown tools",
     "invalid_actions": "invalid actions",
 }
-"""Shares in a table, by their field in a level; one that nobody has is left out."""
+"""Shares in a table, by their field in a level; a column without any value is left out."""
 FIELDS = {"browser": "task", "scienceworld": "task", "search": "hops"}
 """Field of the tasks by whose values the share of solved ones is listed."""
 
@@ -111,7 +111,7 @@ class Example:
 
     @property
     def suffix(self) -> str:
-        """Return the end of the names of this seed's runs and files."""
+        """End of the names of this seed's runs and files."""
         return f"_seed{self.seed}" if self.seed else ""
 
     @property
@@ -164,7 +164,7 @@ def agentfly(*arguments: str) -> None:
 
 
 def improve(example: Example, *, greedy: bool = False) -> list[Level]:
-    """Demonstrate, imitate, train; return who does how well."""
+    """Run the whole example; return the held-out results of players and models."""
     chains = [str(example.demonstrate(*one)) for one in example.demonstrations.items()]
     model = example.warm / "model"
     if not model.exists():
@@ -315,10 +315,7 @@ def _command(example: Example, *, greedy: bool) -> str:
 
 
 def _seconds(metrics: Path, parts: Sequence[str]) -> float:
-    """Return how long a run worked, without pauses in which it was interrupted.
-
-    The evaluation after the last step is not in it: a step's record has the time of the one before.
-    """
+    """Return how long a run worked at these parts, without pauses in which it was interrupted."""
     return sum(
         record.metrics.get(f"time/{part}", 0.0)
         for record in read_metrics(metrics)
@@ -334,7 +331,10 @@ def table(reports: list[dict[str, Any]]) -> str:
         learned = [one for one in report["levels"] if one["who"] in ("warm start", "after RL")]
         rows |= {f"{level['who']}, seed {report['seed']}": level for level in learned}
     warm, trained = (first[key] / 60 for key in ("warm_seconds", "seconds"))
-    caption = f"`{first['command']}`; warm start {warm:.1f} minutes, training {trained:.1f} minutes"
+    caption = (
+        f"`{first['command']}`; warm start {warm:.1f} minutes, training {trained:.1f} minutes"
+        " without evaluations"
+    )
     known = [key for key in COLUMNS if any(one.get(key) is not None for one in rows.values())]
     names = ["who", "held-out reward (95% interval)", "solved (95% interval)"]
     names += [COLUMNS[key] for key in known]

@@ -83,6 +83,8 @@ async def test_a_test_may_be_any_program() -> None:
         ("assert sum(10, 15) == 6", "def sum(a, b): return 6"),
         ("assert round(max(1.26, 2), 1) == 1.3", "def max(a, b): return a"),
         ("assert set(filter([1, 2])) == set([2])", "def filter(x): return [2]"),
+        ("assert sum(list(range(5))) == 10", "def sum(x): return 10"),
+        ("assert set([sum(range(5))]) == set([10])", "def sum(x): return 10"),
     ],
 )
 async def test_a_built_in_name_that_is_tested_is_the_codes(source: str, right: str) -> None:

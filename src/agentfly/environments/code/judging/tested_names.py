@@ -27,6 +27,11 @@ _ERRORS = frozenset(
     for name, value in vars(builtins).items()
     if isinstance(value, type) and issubclass(value, BaseException)
 )
+_VALUE_TYPES = frozenset(
+    {"bool", "bytes", "complex", "dict", "float", "frozenset", "int", "list", "range", "set"}
+    | {"str", "tuple"}
+)
+"""Built-in types by which tests build arguments and compare results."""
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES = (*_DEFINITIONS, *_COMPREHENSIONS, ast.Lambda)
@@ -129,7 +134,7 @@ def _judged_builtins(tree: ast.AST, names: set[str]) -> set[str]:
     """Return those built-in names that are the code's.
 
     A function around another one is taken for a helper of the test, and so is a type beside a
-    function: in `round(sum(1.5, 2), 1)`, only `sum` is the code's.
+    function: in `round(sum(1.5, 2), 1)` and in `sum(list(range(5)))`, only `sum` is the code's.
     """
     called = {call.func.id for call in _calls(tree)} & names - _ERRORS
     around = {
@@ -137,6 +142,7 @@ def _judged_builtins(tree: ast.AST, names: set[str]) -> set[str]:
         for call in _calls(tree)
         for inner in _calls(*call.args, *call.keywords)
         if inner.func.id in called and inner.func.id != call.func.id
+        if inner.func.id not in _VALUE_TYPES or call.func.id in _VALUE_TYPES
     }
     found = called - around or names - _ERRORS
     functions = {name for name in found if not isinstance(getattr(builtins, name), type)}
