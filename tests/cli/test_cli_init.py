@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from tests.patience import PATIENCE
+from tests.usable_environments import usable_definition
 from typer.testing import CliRunner
 
 from agentfly.cli.init import OPTIONS, write_project
 from agentfly.cli.main import app
 from agentfly.config import load_settings
-from agentfly.environments import find_environment, make_kit
+from agentfly.environments import make_kit
 from agentfly.environments.index import INDEX
 
 FILES = {"README.md", "parts.py", "run.toml", "test_project.py"}
@@ -42,17 +43,19 @@ def test_a_name_that_is_no_folder_of_a_project_is_refused(name: str, tmp_path: P
     assert done.exit_code == 2 or name == ""
 
 
-def test_every_environment_has_a_project_with_options_that_it_takes(tmp_path: Path) -> None:
+def test_every_environment_has_a_project() -> None:
     assert set(OPTIONS) == set(INDEX)
-    for name in OPTIONS:
-        folder = write_project(tmp_path / name, name)
-        assert {path.name for path in folder.iterdir()} == FILES
-        assert "ENVIRONMENT" not in (folder / "test_project.py").read_text()
-        (source,) = load_settings(folder / "run.toml").source
-        assert source.environment == name
-        definition = find_environment(name)
-        kit = make_kit(definition, source.options)  # type: ignore[arg-type]
-        assert kit.gold or kit.expert, "its test plays one"
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_environments_project_has_options_that_it_takes(name: str, tmp_path: Path) -> None:
+    folder = write_project(tmp_path / name, name)
+    assert {path.name for path in folder.iterdir()} == FILES
+    assert "ENVIRONMENT" not in (folder / "test_project.py").read_text()
+    (source,) = load_settings(folder / "run.toml").source
+    assert source.environment == name
+    kit = make_kit(usable_definition(name), source.options)
+    assert kit.gold or kit.expert, "its test plays one"
 
 
 @pytest.mark.slow

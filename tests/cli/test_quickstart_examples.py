@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.usable_environments import usable_definition
 
 from agentfly import Agent, Group, SamplingParams, Trajectory, reward
 from agentfly.agents import resolve_run
@@ -49,11 +50,13 @@ WITH_ENVIRONMENTS = sorted(EXAMPLES.glob("*_warm.toml"))
 @pytest.mark.parametrize("warm", WITH_ENVIRONMENTS, ids=lambda path: path.stem)
 def test_an_environments_example_finds_everything_and_follows_its_warm_start(warm: Path) -> None:
     run = load_settings(warm.with_name(warm.name.replace("_warm", "")))
-    assert all(resolve_source(source, base=EXAMPLES).kit for source in run.source)
     start = load_sft_settings(warm)
     assert run.model.name == str(start.folder / start.name / "model")
     assert start.data.retokenize
     assert start.data.kind == run.source[0].kind
+    (source,) = run.source
+    usable_definition(str(source.environment))
+    assert resolve_source(source, base=EXAMPLES).kit
 
 
 def test_the_tiny_questions_are_right_apart_and_some_need_two_calls() -> None:

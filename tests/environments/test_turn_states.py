@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 from tests.environments.kit_play import play
-
-from agentfly.environments.catalog import find_definition
+from tests.usable_environments import usable_definition
 
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "alfworld": {"games": 1, "eval_games": 1, "size": "small"},
@@ -17,9 +16,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
 
 @pytest.mark.parametrize("name", OPTIONS)
 async def test_chains_of_one_task_begin_in_one_state_and_leave_it(name: str) -> None:
-    definition = find_definition(name)
-    if missing := definition.requires():
-        pytest.skip(missing)
+    definition = usable_definition(name)
     made = definition.make(definition.options.model_validate(OPTIONS[name]))
     row = next(iter(made.tasks()))
     chains = [await play(made, row, made.expert) for _ in range(2)]

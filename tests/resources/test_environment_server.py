@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 import pytest
 from tests.resources.http_requests import ask
 from tests.resources.pool_environments import TASK, Box, Odd, soon, until
+from tests.usable_environments import usable_definition
 
-from agentfly.environments import ENVIRONMENTS, find_definition
+from agentfly.environments import ENVIRONMENTS
 from agentfly.errors import ConfigError, EnvError
 from agentfly.resources import EnvironmentManager, Pooling, SessionLimits, environment_server
 from agentfly.resources.client_options import OfferedOptions
@@ -175,9 +176,7 @@ async def test_an_operator_can_not_hand_out_what_decides_over_the_machine(
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 async def test_what_built_in_environments_offer_exists_and_is_harmless(name: str) -> None:
-    definition = find_definition(name)
-    if definition.requires():
-        pytest.skip(str(definition.requires()))
+    definition = usable_definition(name)
     kit = definition.make(definition.options())
     used = [spec for tool in kit.tools for spec in tool.environments]
     spec = kit.environment or used[0]
