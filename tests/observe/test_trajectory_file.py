@@ -40,7 +40,17 @@ def test_a_line_says_what_it_is(tmp_path: Path) -> None:
     path = tmp_path / "step_1.jsonl"
     save(path, CHAINS[:1])
     record = json.loads(path.read_text())
-    assert (record["v"], record["kind"], record["chain_id"]) == (1, "trajectory", "sum/0/0")
+    assert (record["v"], record["kind"], record["chain_id"]) == (2, "trajectory", "sum/0/0")
+
+
+def test_files_of_the_first_format_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "step_1.jsonl"
+    save(path, CHAINS[:1])
+    text = path.read_text()
+    first = text.replace('{"v":2', '{"v":1').replace(',"invalid":false', "")
+    assert text.count('"invalid":false') == len(CHAINS[0].turns)
+    path.write_text(first)
+    assert list(read_trajectories(path)) == CHAINS[:1]
 
 
 def test_what_was_written_can_be_read_while_the_writer_is_open(tmp_path: Path) -> None:
@@ -78,7 +88,7 @@ def test_a_broken_line_is_named(tmp_path: Path) -> None:
 def test_a_newer_format_is_refused_with_the_way_out(tmp_path: Path) -> None:
     path = tmp_path / "step_1.jsonl"
     save(path, CHAINS)
-    path.write_text(path.read_text().replace('{"v":1', '{"v":2'))
+    path.write_text(path.read_text().replace('{"v":2', '{"v":3'))
     with pytest.raises(FormatError, match=r"step_1\.jsonl:1 .* newer AgentFly.*--upgrade"):
         list(read_trajectories(path))
 
