@@ -31,7 +31,7 @@ async def test_context_task_and_env_come_by_name_and_are_not_in_the_schema() -> 
         return f"{word} {env} {context.chain_id} {task.id}"
 
     assert list(look.spec.parameters["properties"]) == ["word"]
-    assert look.environments == ()
+    assert (look.environments, look.received_environments) == ((), (None,))
     environments = Leased(only="the only one")
     result = await look.run(call("look", '{"word": "w"}'), context(environments=environments))
     assert result.observation == "w the only one task-7/0/0 task-7"

@@ -10,6 +10,7 @@ from tests.patience import PATIENCE
 from tests.tools.tool_calls import call, context, run
 
 from agentfly.errors import ConfigError, EnvError
+from agentfly.runtime.ordered import in_order
 from agentfly.tools import Toolbox, answer, calculator, finish, tool
 from agentfly.types import Context, EnvSpec, ToolCall, ToolResult, ToolSpec, ToolStatus
 
@@ -38,7 +39,8 @@ def look(shop: Shop) -> str:
 
 
 async def results(tools: list[Any], *calls: ToolCall) -> tuple[ToolResult, ...]:
-    return await Toolbox(tools).run(calls, lambda index: context())
+    toolbox = Toolbox(tools)
+    return await in_order([toolbox.run_one(call, context()) for call in calls])
 
 
 async def test_calls_run_at_once_and_answer_in_order() -> None:
@@ -80,7 +82,8 @@ async def test_each_call_has_its_own_context() -> None:
         """Say it."""
         return str(task.fields["n"])
 
-    answers = await Toolbox([whoami]).run([call("whoami")] * 3, lambda index: context({"n": index}))
+    toolbox = Toolbox([whoami])
+    answers = [await toolbox.run_one(call("whoami"), context({"n": n})) for n in range(3)]
     assert [a.observation for a in answers] == ["0", "1", "2"]
 
 
@@ -185,6 +188,27 @@ async def test_a_tool_of_ones_own_class() -> None:
 
 def test_environments_are_listed_once() -> None:
     assert Toolbox([buy, look, search]).environments == (EnvSpec(Shop),)
+
+
+def test_a_call_receives_the_environments_of_its_tool() -> None:
+    @tool
+    def peek(env: Any, shop: Shop) -> str:
+        """Peek."""
+        raise NotImplementedError
+
+    class Own(Stubborn):
+        environments: Any = (EnvSpec(Shop),)
+
+    toolbox = Toolbox([buy, search, peek, Own()])
+    names = ("buy", "search", "peek", "stubborn", "unknown")
+    assert [toolbox.environments_of(call(name)) for name in names] == [
+        (EnvSpec(Shop),),
+        (),
+        (None, EnvSpec(Shop)),
+        (EnvSpec(Shop),),
+        (),
+    ]
+    assert toolbox.environments == (EnvSpec(Shop),), "the chain's only one is no other one"
 
 
 def test_names_are_unique() -> None:

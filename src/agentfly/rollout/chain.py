@@ -23,7 +23,7 @@ from agentfly.errors import (
     boundary,
 )
 from agentfly.rollout.callbacks import TextStream, call_user
-from agentfly.rollout.chain_environments import ChainEnvironments, call_environment
+from agentfly.rollout.chain_environments import CallOrder, ChainEnvironments, call_environment
 from agentfly.rollout.chain_limits import CallBudget
 from agentfly.rollout.chain_setup import ChainSetup
 from agentfly.rollout.chain_time import Stopwatch, TimeLimit
@@ -202,7 +202,9 @@ class _Chain:
 
     async def _run_calls(self, turn: Turn) -> tuple[Turn, StopReason | None]:
         calls = turn.message.tool_calls
-        results = await self.budget.run(calls, partial(self._run_call, turn.index))
+        needed = map(self.setup.tools.environments_of, calls)
+        order = CallOrder([self.environments.received_by(specs) for specs in needed])
+        results = await self.budget.run(calls, partial(self._run_call, turn.index, order))
         with boundary(AgentError, f"answering turn {turn.index}"):
             replies = _require_messages(self.setup.kind.reply(calls, results))
         rewards = [result.reward for result in results if result.reward is not None]
@@ -213,12 +215,16 @@ class _Chain:
         )
         return answered, self.budget.stop_after(results)
 
-    async def _run_call(self, turn: int, place: int, call: ToolCall) -> ToolResult:
+    async def _run_call(
+        self, turn: int, order: CallOrder, place: int, call: ToolCall
+    ) -> ToolResult:
+        await order.begin(place)
         self._emit(ToolCalled, turn=turn, call=call)
         with self.stopwatch.span(SpanKind.TOOL, call.name, turn):
             context = self._context(turn, "call", place, deadline=self.time.deadline)
             result = await self.setup.tools.run_one(call, context)
         self._emit(Observed, turn=turn, call=call, result=result)
+        order.end(place)
         return result
 
     async def _step(self, turn: Turn, spec: EnvSpec) -> tuple[Turn, StopReason | None]:

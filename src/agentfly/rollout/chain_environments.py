@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -59,6 +59,12 @@ class ChainEnvironments:
             )
         return (await self._leased())[wanted]
 
+    def received_by(self, wanted: Sequence[EnvSpec | None]) -> frozenset[EnvSpec]:
+        """Return which of the chain's environments are meant; `get` refuses a wrong choice."""
+        only = self.specs if None in wanted else ()
+        named = [serving_spec(spec, self.specs) for spec in wanted if spec is not None]
+        return frozenset((*only, *named))
+
     async def first_step(self, spec: EnvSpec) -> Step | None:
         """Return the environment's first observation, from its reset for this task, if any."""
         await self._leased()
@@ -109,6 +115,34 @@ class ChainEnvironments:
         if said is None or isinstance(said, Step):
             return said
         return Step(observation=str(said))
+
+
+class CallOrder:
+    """Order of one turn's calls: those that receive the same environment run one after another.
+
+        search(shop) ──► click(shop) ──► buy(shop)
+        weather()                                       waits for none, and none for it
+
+    A call that raises ends its chain, so those after it are cancelled and never begin.
+    """
+
+    def __init__(self, received: Sequence[Collection[EnvSpec]]) -> None:
+        """Take the environments of each call, in the order in which the model wrote the calls."""
+        self._ended = [asyncio.Event() for _ in received]
+        self._before: list[list[asyncio.Event]] = []
+        last: dict[EnvSpec, asyncio.Event] = {}
+        for specs, ended in zip(received, self._ended, strict=True):
+            self._before.append([last[spec] for spec in specs if spec in last])
+            last |= dict.fromkeys(specs, ended)
+
+    async def begin(self, place: int) -> None:
+        """Wait until the earlier calls with an environment of this one have ended."""
+        for ended in self._before[place]:
+            await ended.wait()
+
+    def end(self, place: int) -> None:
+        """Let the next call with an environment of this one begin."""
+        self._ended[place].set()
 
 
 def reset_arguments(

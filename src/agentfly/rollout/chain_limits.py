@@ -59,7 +59,7 @@ class CallBudget:
     async def run(
         self, calls: Sequence[ToolCall], run: Callable[[int, ToolCall], Awaitable[ToolResult]]
     ) -> tuple[ToolResult, ...]:
-        """Run the calls of a turn concurrently, as many as the budget allows, and answer in order.
+        """Start the calls of a turn together, as many as the budget allows, and answer in order.
 
         Calls beyond the budget are answered without being run.
         """

@@ -1,5 +1,6 @@
 """Setup that all chains of one agent share."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -36,6 +37,9 @@ class Tools(Protocol):
     @property
     def environments(self) -> tuple[EnvSpec, ...]:
         """Environments that the tools need."""
+
+    def environments_of(self, call: ToolCall) -> Sequence[EnvSpec | None]:
+        """Return the environments that a call receives; None is the chain's only one."""
 
     async def run_one(self, call: ToolCall, context: Context) -> ToolResult:
         """Answer one call; raise only for failures of infrastructure."""

@@ -21,7 +21,7 @@ class TimeLimit:
     seconds: float
     _end: float = field(init=False)
     _stops: int = 0
-    """Number of waits in progress: the tools of one turn run concurrently."""
+    """Number of waits in progress: the calls of one turn may wait concurrently."""
     _stopped_at: float = 0.0
     _expired: bool = False
     _timeout: asyncio.Timeout | None = None

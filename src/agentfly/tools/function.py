@@ -116,6 +116,11 @@ class FunctionTool(Generic[P, R]):
     @property
     def environments(self) -> tuple[EnvSpec, ...]:
         """Environments that it needs."""
+        return tuple(spec for spec in self.received_environments if spec is not None)
+
+    @property
+    def received_environments(self) -> tuple[EnvSpec | None, ...]:
+        """Environments that a call receives; None is the chain's only one, of whatever class."""
         own = (self.method.spec,) if self.method else ()
         return tuple(dict.fromkeys((*own, *injected_environments(self.sources))))
 

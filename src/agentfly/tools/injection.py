@@ -63,10 +63,10 @@ def sources_of(
     return sources if env is None else _with_environment(tool, sources, env)
 
 
-def injected_environments(sources: Mapping[str, Source]) -> tuple[EnvSpec, ...]:
-    """Return the environments that must be leased, each once."""
+def injected_environments(sources: Mapping[str, Source]) -> tuple[EnvSpec | None, ...]:
+    """Return the environments that parameters receive, each once; None is the chain's only one."""
     specs = [source.spec for source in sources.values() if isinstance(source, FromEnvironment)]
-    return tuple(dict.fromkeys(spec for spec in specs if spec is not None))
+    return tuple(dict.fromkeys(specs))
 
 
 def bound_to_chain(sources: Mapping[str, Source]) -> list[str]:

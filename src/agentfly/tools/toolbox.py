@@ -1,16 +1,16 @@
 """Toolbox: all tools of an agent by name, and running calls of them."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from agentfly.errors import ConfigError
 from agentfly.runtime.invoke import supervised
 from agentfly.runtime.names import suggestion
-from agentfly.runtime.ordered import in_order
 from agentfly.tools.function import FunctionTool
 from agentfly.tools.tool_result import clean_observation
 from agentfly.tools.tool_schema import call_form
 from agentfly.types import (
     Context,
+    EnvSpec,
     Offload,
     Tool,
     ToolCall,
@@ -54,17 +54,12 @@ class Toolbox:
             for tool in self._tools.values()
         )
 
-    async def run(
-        self, calls: Sequence[ToolCall], context_of: Callable[[int], Context]
-    ) -> tuple[ToolResult, ...]:
-        """Run the calls of one turn concurrently and answer in their order.
-
-        `context_of` makes the context of the call at an index. A failure of infrastructure in one
-        call cancels the others and is raised.
-        """
-        return await in_order(
-            [self.run_one(call, context_of(index)) for index, call in enumerate(calls)]
-        )
+    def environments_of(self, call: ToolCall) -> tuple[EnvSpec | None, ...]:
+        """Return the environments that a call receives; None is the chain's only one."""
+        tool = self._tools.get(call.name)
+        if tool is None:
+            return ()
+        return tool.received_environments if isinstance(tool, FunctionTool) else tool.environments
 
     async def run_one(self, call: ToolCall, context: Context) -> ToolResult:
         """Answer one call; raise only for failures of infrastructure."""

@@ -70,7 +70,7 @@ class BrowserSession:
         self._site: Site | None = None
         self._tab: Tab | None = None
         self._display = self._new_display()
-        # The calls of one turn run concurrently.
+        # A step that timed out may still be ending in the background when the next one begins.
         self._lock = asyncio.Lock()
 
     # ------------------------------------------------------------------ life

@@ -62,7 +62,7 @@ class WebShop:
         self._front: Storefront | None = None
         self._goal: Goal | None = None
         self._visited: frozenset[str] = frozenset()
-        # The calls of one turn run concurrently.
+        # A call that timed out may still run in its thread when the next one begins.
         self._lock = Lock()
 
     def reset(self, task: Task, seed: Seed) -> Step:
