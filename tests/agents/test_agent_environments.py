@@ -71,17 +71,40 @@ async def test_actions_that_an_environment_refuses_are_recorded_and_counted() ->
     assert summary.invalid_share is None, "there are no calls"
 
 
-async def test_a_refusal_that_a_tool_passes_on_is_an_invalid_call() -> None:
-    @tool
-    def act(action: str, env: Picky) -> Step:
-        """Do it."""
-        return env.step(action)
+@tool
+def act(action: str, env: Picky) -> Step:
+    """Do it."""
+    return env.step(action)
 
+
+async def test_a_refusal_that_a_tool_passes_on_is_an_invalid_call() -> None:
     calls = [call("act", action="fly"), call("act", action="go"), "done"]
     agent = Agent(engine(calls), tools=[act], environment=Picky)
     summary = summarize((await agent.run({"id": "t"})).trajectories)
     assert summary.invalid_share == 1 / 2
     assert summary.invalid_actions_share is None, "all actions were calls"
+
+
+@pytest.mark.parametrize("actions", [("fly", "swim"), ("fly", "go")])
+@pytest.mark.parametrize("as_calls", [False, True])
+async def test_without_a_reward_function_a_refused_action_scores_0(
+    actions: tuple[str, str], *, as_calls: bool
+) -> None:
+    said = [call("act", action=action) if as_calls else action for action in actions]
+    tools = [act] if as_calls else []
+    agent = Agent(engine([*said, "Done."]), tools=tools, environment=Picky, max_turns=2)
+    (chain,) = (await agent.run({"id": "t"})).trajectories
+    last = 0.5 if "go" in actions else 0.0
+    assert chain.score == Score(value=last, per_turn=(0.0, last))
+
+
+async def test_steps_that_say_nothing_about_rewards_leave_a_chain_unscored() -> None:
+    class Quiet(Counter):
+        def step(self, action: str) -> Step:
+            return Step(observation="SO.")
+
+    agent = Agent(engine(["go", "on"]), environment=Quiet, max_turns=2)
+    assert (await agent.run({"id": "t"})).trajectories[0].score is None
 
 
 async def test_tools_and_reward_of_a_chain_share_one_instance_and_chains_share_none() -> None:

@@ -63,6 +63,13 @@ def test_problems_are_reported_in_one_line(
     assert "Traceback" not in run.stderr
 
 
+def test_a_word_that_is_no_variable_is_reported_as_one(check: Check, template: Path) -> None:
+    run = check(str(template), "--template-option", "thinking")
+    assert run.returncode == 2
+    said = "thinking: an option is written key=value, such as enable_thinking=false"
+    assert run.stderr.rstrip().endswith(said)
+
+
 def test_help_teaches(check: Check) -> None:
     run = check("--help")
     assert run.returncode == 0

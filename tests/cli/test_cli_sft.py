@@ -122,6 +122,7 @@ def test_training_is_one_call_with_the_settings(
         agentfly.training.supervised.sft, "sft", lambda s, **how: calls.append((s, how))
     )
     assert CliRunner().invoke(app, [str(file)]).exit_code == 0
+    Path("runs/warm").mkdir(parents=True)
     assert CliRunner().invoke(app, [str(file), "--resume", "train.epochs=7"]).exit_code == 0
     (first, how), (second, how_then) = calls
     assert (first.name, how) == ("warm", {"resume": False, "base": file.parent})
@@ -158,6 +159,24 @@ def test_a_dry_run_reports_all_that_is_missing(file: Path, monkeypatch: pytest.M
         "track.trackers.0: 'wandb' is not installed: pip install 'agentfly[wandb]'",
     ):
         assert expected in run.stderr
+
+
+def test_a_missing_file_says_what_makes_one(file: Path) -> None:
+    absent = ["data.files=expert.jsonl", "data.held_out=runs/teacher"]
+    run = CliRunner().invoke(app, [str(file), *absent])
+    assert run.exit_code == 2
+    (line,) = [line for line in run.stderr.splitlines() if "envs demonstrate" in line]
+    assert line.startswith(f"  data.files.0: there is no '{file.parent}/expert.jsonl'. ")
+    assert line.endswith("is made by `agentfly envs demonstrate NAME … --out FILE`")
+    assert "data.held_out.0: there is no" in run.stderr, "a run's folder is no such file"
+
+
+def test_a_run_that_was_not_started_is_refused_before_its_files_are_searched(file: Path) -> None:
+    file.with_name("chats.jsonl").unlink()
+    run = CliRunner().invoke(app, [str(file), "--resume"])
+    assert run.exit_code == 2
+    assert run.stderr.startswith("error: there is no run to resume in runs/warm: there is no such ")
+    assert "chats.jsonl" not in run.stderr
 
 
 def test_a_file_without_data_says_what_to_add(file: Path) -> None:

@@ -16,7 +16,7 @@ from agentfly.agents import RunParts
 from agentfly.cli.train import train
 from agentfly.config import RolloutSettings, RunSettings, load_settings
 from agentfly.tasks import task_loading
-from agentfly.training import Checkpoints, StoppedBy, TrainResult, trainer
+from agentfly.training import Checkpoints, RunFolder, StoppedBy, TrainResult, trainer
 from agentfly.training.task_mix import read_sources
 
 SETTINGS = """\
@@ -209,7 +209,7 @@ def test_a_dry_run_reads_files_of_tasks(file: Path, rows: str, said: str) -> Non
 
 
 REHEARSED = '''
-from agentfly import group_reward, reward, tool
+from agentfly import Step, group_reward, reward, tool
 
 @tool
 def fails(query: str) -> str:
@@ -243,6 +243,14 @@ class Inventory:
 @reward
 def stored(inventory: Inventory) -> bool:
     return len(inventory.items) == 1
+
+class Silent:
+    def step(self, action: str) -> Step:
+        return Step(observation="ok")
+
+class Strict:
+    def step(self, action: str) -> Step:
+        return Step(observation="ok", reward=0.0)
 '''
 
 
@@ -342,6 +350,40 @@ def test_a_dry_run_warns_of_tools_that_the_model_never_saw(file: Path) -> None:
     assert said[-1].startswith("VERDICT: ready to start, but it may learn nothing")
     assert "warning: source 'default': The model 'tiny' never saw the tools put, and" in said[1]
     assert said[2].startswith("memory: the learner takes about ")
+
+
+def test_a_dry_run_warns_of_a_chain_without_a_score(file: Path) -> None:
+    code, said = rehearse(file, 'environment = "rehearsed:Silent"')
+    assert (code, "; no reward; " in said[0]) == (0, True)
+    assert said[1].startswith("warning: source 'default': its scripted chain ended without a score")
+    assert "let every Step have a reward, such as reward=0.0" in said[1]
+    assert said[-1].startswith("VERDICT: ready to start, but it may learn nothing")
+
+
+def test_a_reward_of_zero_is_a_score(file: Path) -> None:
+    code, said = rehearse(file, 'environment = "rehearsed:Strict"')
+    assert (code, "; reward 0; " in said[0]) == (0, True)
+    assert said[-1].startswith("VERDICT: ready, nothing")
+
+
+def test_a_dry_run_knows_whether_its_folder_holds_a_run(file: Path) -> None:
+    source, not_ready = 'reward = "numeric_match"', "VERDICT: not ready, see the 1 problem above"
+    code, said = rehearse(file, source, "--resume")
+    assert (code, said[-1]) == (2, not_ready)
+    assert said[-2].startswith("problem: there is no run to resume in runs/sums")
+    RunFolder.create(Path("runs/sums"), config="").close()
+    assert rehearse(file, source, "--resume")[0] == 0
+    code, said = rehearse(file, source)
+    assert (code, said[-1]) == (2, not_ready)
+    assert said[-2].startswith("problem: runs/sums holds a run already.")
+
+
+def test_a_run_that_was_not_started_is_refused_before_its_files_are_searched(file: Path) -> None:
+    file.with_name("sums.jsonl").unlink()
+    run = CliRunner().invoke(app, [str(file), "--resume"])
+    assert run.exit_code == 2
+    assert run.stderr.startswith("error: there is no run to resume in runs/sums: there is no such ")
+    assert "sums.jsonl" not in run.stderr
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,11 @@ def write_sft(folder: Path) -> Path:
     return path
 
 
+def write_begun(folder: Path) -> Path:
+    (folder.with_name("here") / "runs" / "found").mkdir(parents=True)
+    return write(folder, source='reward = "found_code:correct"')
+
+
 def run(*arguments: object) -> tuple[int, str]:
     done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     return done.exit_code, done.output
@@ -90,7 +95,7 @@ WAYS: dict[str, tuple[Callable[[Path], Path], list[str]]] = {
     "algorithm": (lambda f: write(f, top='algorithm.name = "found_code:everything"'), ["train"]),
     "validate": (lambda f: write(f, source='reward = "found_code:correct"'), ["validate"]),
     "sft": (write_sft, ["sft", "--dry-run"]),
-    "resume": (lambda f: write(f, source='reward = "found_code:correct"'), ["train", "--resume"]),
+    "resume": (write_begun, ["train", "--resume"]),
 }
 
 

@@ -93,6 +93,29 @@ def test_a_module_that_is_not_there_suggests_its_neighbors(tmp_path: Path) -> No
         import_named("conf_package.shp:f", "tool", base=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        (
+            "conf_sole:f",
+            r"conf_sole has no tool 'f'\. It defines nothing that could be meant: write",
+        ),
+        (
+            "conf_full:limit.f",
+            r"conf_full:limit has no tool 'f'\. It defines nothing that could be",
+        ),
+        ("conf_full:Box.Lid.f", r"conf_full:Box\.Lid has no tool 'f'\. Known: lift\.$"),
+        ("conf_lost.shop:f", r"Its file would be conf_lost/shop\.py, and no \.py file is in that"),
+    ],
+)
+def test_where_nothing_can_be_suggested_nothing_is(path: str, said: str, tmp_path: Path) -> None:
+    write(tmp_path, "conf_sole.py", "")
+    box = "class Box:\n    class Lid:\n        def lift(self): ..."
+    write(tmp_path, "conf_full.py", f"limit = 3\n{box}")
+    with pytest.raises(ConfigError, match=said):
+        import_named(path, "tool", base=tmp_path)
+
+
 @pytest.mark.parametrize("path", ["a.py:f", "./a:f", "a:", ":f", "a:f.g", "a/b:f", "a:f:g"])
 def test_what_is_no_import_path_is_recognized(path: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no import path: write module:name|no module 'a"):

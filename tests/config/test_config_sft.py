@@ -24,3 +24,8 @@ def test_a_problem_is_reported_in_the_words_of_a_warm_start(
         load_sft_settings({**WARM, **change})
     (problem,) = caught.value.problems
     assert str(problem).startswith(said)
+
+
+def test_one_file_needs_no_list() -> None:
+    data = load_sft_settings(WARM, ["data.files=more.jsonl", "data.held_out=runs/late"]).data
+    assert (data.files, data.held_out) == (("more.jsonl",), ("runs/late",))

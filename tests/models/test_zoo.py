@@ -68,11 +68,22 @@ def test_a_folder_resolves_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("tinny", "Did you mean 'tiny'.* hub id"),
         ("/no/such/folder", "there is no folder '/no/such/folder'"),
         ("runs/a/checkpoints/step_3", "there is no folder"),
+        ("/runs/warm/model", "there is no folder '/runs/warm/model'. A run 'warm' would leave one"),
+        ("../model", "there is no folder '../model'. Known: smollm2"),
+        ("/model", "there is no folder '/model'. Known: smollm2"),
     ],
 )
 def test_unknown_names(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         resolve_model(name)
+
+
+def test_a_run_without_a_model_names_what_it_has(tmp_path: Path) -> None:
+    run, checkpoint = tmp_path / "sums", tmp_path / "sums" / "checkpoints" / "step_3"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "config.json").write_text("{}")
+    with pytest.raises(ConfigError, match=f"The run 'sums' has left no .*, such as '{checkpoint}'"):
+        resolve_model(run / "model")
 
 
 def test_a_folder_without_a_model(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_only_what_the_model_did_not_do_is_left_out_and_reported() -> None:
     assert (metrics["eval/solved"], metrics["eval/failed_share"]) == (0.5, 0.5)
     assert metrics["eval/time_limit_share"] == 0.0
     line = evaluation_line(3, metrics)
-    assert line.endswith("left out as failed 50%")
+    assert line.endswith("left out 50%")
     assert evaluation_line(3, evaluation_metrics([group("a", late(1))])).endswith(
         "out of time 100%"
     )

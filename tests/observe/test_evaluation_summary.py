@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from statistics import variance
 
 import pytest
-from tests.observe.finished_groups import scored
+from tests.observe.finished_groups import chain, group, scored, turn
 
 from agentfly.config.evaluation_settings import PriceSettings
 from agentfly.observe.bootstrap import MIN_DIFFERING, paired_interval, share_interval
@@ -19,8 +19,9 @@ from agentfly.observe.estimate import (
 )
 from agentfly.observe.evaluation_metrics import Counting
 from agentfly.observe.evaluation_summary import evaluation_rows
+from agentfly.observe.evaluation_table import notes
 from agentfly.observe.time_left import TimeLeft
-from agentfly.types import ScoreRange
+from agentfly.types import ScoreRange, StopReason
 
 UNIT = ScoreRange(0.0, 1.0)
 
@@ -39,6 +40,25 @@ def test_rows_by_hand() -> None:
     assert row.cost == pytest.approx(5 * (3 + 2 * 4) / 6)
     by_answer = evaluation_rows(groups, Counting(), by=["answer", "missing"])
     assert [row.title for row in by_answer] == ["all", "answer = 42", "missing = -"]
+
+
+def test_a_chain_without_a_score_is_no_failed_one() -> None:
+    unscored = group("b", [chain(None, turn()), chain(0.0, turn())])
+    whole, *_ = evaluation_rows([scored("a", 1.0, None), unscored], Counting())
+    assert (whole.chains, whole.failed, whole.unscored) == (4, 1, 1)
+    assert whole.to_json()["unscored"] == 1
+    assert whole.reward is not None
+    assert whole.reward.value == 0.5, "of two chains that count"
+    *_, failed, left_out = notes(whole)
+    assert failed.startswith("1 of 4 chains failed for a reason outside the model")
+    assert left_out.startswith("1 of 4 chains ended without a score: no step had a reward, and no")
+
+
+def test_a_chain_that_ran_out_of_time_counts_and_is_not_unscored() -> None:
+    late = chain(None, turn(), stop=StopReason.TIME_LIMIT, error="time ran out")
+    (row,) = evaluation_rows([group("a", [late])], Counting())
+    assert (row.chains, row.failed, row.unscored) == (1, 0, 0)
+    assert not [note for note in notes(row) if "without a score" in note]
 
 
 def test_a_paired_comparison_finds_what_two_intervals_hide() -> None:

@@ -1,4 +1,7 @@
+import pytest
+
 from agentfly.observe import summarize
+from agentfly.observe.summary import MAX_ERROR, ended_unscored
 from agentfly.types import (
     Completion,
     FinishReason,
@@ -115,9 +118,10 @@ def test_counts_by_hand() -> None:
 def test_the_table() -> None:
     assert str(summarize(CHAINS)).splitlines() == [
         "chains     7 (3 scored)",
-        "reward     0.500 mean, 33.3% solved, without 57.1% of the chains, which have no score",
+        "reward     0.500 mean, 33.3% solved (without 4 chains that have no score)",
         "stops      answered 2, env_crashed 2, turn_limit 1, lease_timeout 1, time_limit 1",
         "failures   EnvError 2, LeaseTimeout 1, time_limit 1",
+        "such as    EnvError: stepping turn 0 raised KeyError: 'boom'",
         "turns      4 (20 sampled tokens)",
         "tool calls 4 (50.0% invalid, 25.0% unknown, 3 repaired)",
         "seconds    generate 0.4, tool 0.1 (mean of a chain; chains run side by side)",
@@ -129,7 +133,38 @@ def test_nothing_has_no_mean() -> None:
     assert summary.mean_reward is None
     assert summary.solved_share is None
     assert summary.invalid_share is None
-    assert summary.lines()[1] == "reward     - mean, - solved"
+    assert summary.lines()[1] == "reward     -"
+
+
+def test_chains_without_a_score_have_no_mean_either() -> None:
+    unscored = chain(0, turn(0, 1))
+    assert summarize([unscored]).lines()[1] == "reward     no chain has a score"
+    one_left_out = summarize([unscored, chain(1, turn(0, 1), reward=0.0)]).lines()[1]
+    assert one_left_out == "reward     0.000 mean, 0.0% solved (without 1 chain that has no score)"
+
+
+def test_the_first_error_is_one_short_line() -> None:
+    summary = summarize([chain(0, reward=1.0), *CHAINS[4:]])
+    assert summary.first_error == "LeaseTimeout: none was free"
+    long = chain(0, stop=StopReason.ENV_CRASHED, error="EnvError: a\nb" + "c" * 1000)
+    (line,) = [line for line in summarize([long]).lines() if line.startswith("such as")]
+    assert line.startswith("such as    EnvError: a bc")
+    assert len(line) == len("such as    ") + MAX_ERROR
+
+
+@pytest.mark.parametrize(
+    ("one", "unscored"),
+    [
+        (chain(0, turn(0, 1)), True),
+        (chain(0, turn(0, 1), stop=StopReason.TURN_LIMIT), True),
+        (chain(0, turn(0, 1), reward=0.0), False),
+        (chain(0, stop=StopReason.CONTEXT_LIMIT), False),
+        (chain(0, turn(0, 1), stop=StopReason.TIME_LIMIT, error="late"), False),
+        (chain(0, turn(0, 1), stop=StopReason.SURPLUS), False),
+    ],
+)
+def test_only_a_chain_that_ended_well_is_unscored(one: Trajectory, unscored: bool) -> None:
+    assert ended_unscored(one) == unscored
 
 
 def test_a_turn_without_token_ids_counts_as_a_turn() -> None:

@@ -2,8 +2,11 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from agentfly.errors import ConfigError
 from agentfly.types import (
@@ -74,6 +77,9 @@ def sample(**changes: object) -> Sample:
     return Sample(**(fields | changes))  # type: ignore[arg-type]
 
 
+FLAGS = [(Step, "done"), (Step, "invalid"), (ToolResult, "ends_chain")]
+
+
 @pytest.mark.parametrize(
     ("build", "words"),
     [
@@ -125,6 +131,22 @@ def sample(**changes: object) -> Sample:
 def test_what_is_wrong_can_not_be_built(build: Callable[[], object], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         build()
+
+
+@pytest.mark.parametrize(("kind", "flag"), FLAGS)
+def test_flags_of_numpy_and_torch_are_bools(kind: Callable[..., object], flag: str) -> None:
+    for given in (True, np.bool_(True), np.array(True), torch.tensor(True)):
+        assert getattr(kind(observation="", **{flag: given}), flag) is True
+
+
+@pytest.mark.parametrize(("kind", "flag"), FLAGS)
+@pytest.mark.parametrize("given", [1, 0.0, None, "no", np.int64(1), np.array([True])])
+def test_a_flag_that_is_only_truthy_is_refused(
+    kind: Callable[..., object], flag: str, given: Any
+) -> None:
+    whose = "a step" if kind is Step else "a tool's result"
+    with pytest.raises(TypeError, match=f"'{flag}' of {whose} must be True or False, got"):
+        kind(observation="", **{flag: given})
 
 
 def test_a_stream_is_its_turns_end_to_end() -> None:

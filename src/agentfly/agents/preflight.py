@@ -33,7 +33,7 @@ def check_sft_settings(settings: SftSettings, *, base: Path | None = None) -> It
     data = settings.data
     for key, names in {"files": data.files, "held_out": data.held_out}.items():
         for place, name in enumerate(names):
-            yield from _tried(f"data.{key}.{place}", find_existing, name, base)
+            yield from _tried(f"data.{key}.{place}", _find_conversations, name, base)
     yield from _tried("data.mask", find_mask, data.mask, base)
     yield from _tried("data.kind", find_kind, data.kind, base)
     yield from missing_requirements(settings.model, settings.track)
@@ -97,6 +97,19 @@ def find_existing(name: str, *, base: Path | None) -> Rows:
             "at the settings' folder), `module:function` or `hub:dataset`"
         )
     return rows
+
+
+def _find_conversations(name: str, *, base: Path | None) -> None:
+    """Raise ConfigError if a file is missing, and say what makes one."""
+    try:
+        find_existing(name, base=base)
+    except ConfigError as error:
+        if not name.endswith(".jsonl"):
+            raise
+        raise ConfigError(
+            f"{error}. A file of demonstrations is made by "
+            "`agentfly envs demonstrate NAME … --out FILE`"
+        ) from error
 
 
 def _neighbor(path: Path) -> str:

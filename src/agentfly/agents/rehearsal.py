@@ -20,6 +20,7 @@ from agentfly.engines import ScriptedEngine, ScriptedTurn
 from agentfly.errors import AgentFlyError
 from agentfly.models import zoo
 from agentfly.observe.finding_rules import diagnose_unseen_tools
+from agentfly.observe.summary import ended_unscored
 from agentfly.rollout import Limits
 from agentfly.tasks import load_tasks
 from agentfly.tasks.task_loading import HubDataset, Rows
@@ -88,14 +89,15 @@ async def _rehearse_source(source: Source, parts: RunParts) -> Rehearsal:
         return Rehearsal(source=source.name, summary=counted, problems=(said,))
     if held_out:
         counted += f" ({parts.settings.eval.size_text(len(parts.settings.eval.select(held_out)))})"
-    summary = "no chain was played, because fields are missing"
-    if not problems:
-        summary, problems = await _play(source.agent, tasks[0], parts)
-    return Rehearsal(
-        source=source.name,
-        summary=f"{counted}; {summary}",
-        problems=tuple(problems),
-        warnings=_unseen_tools(source, parts),
+    if problems:
+        said = "no chain was played, because fields are missing"
+        played = Rehearsal(source=source.name, summary=said, problems=tuple(problems))
+    else:
+        played = await _play(source, tasks[0], parts)
+    return replace(
+        played,
+        summary=f"{counted}; {played.summary}",
+        warnings=(*_unseen_tools(source, parts), *played.warnings),
     )
 
 
@@ -143,8 +145,9 @@ def _parts_with_fields(agent: Agent) -> list[tuple[str, _ReadsFields]]:
     return cast(list[tuple[str, _ReadsFields]], found)
 
 
-async def _play(agent: Agent, task: Task, parts: RunParts) -> tuple[str, list[str]]:
-    """Play the scripted chain; return what happened, and what was wrong."""
+async def _play(source: Source, task: Task, parts: RunParts) -> Rehearsal:
+    """Play the scripted chain; return what happened, what was wrong, and what may be."""
+    agent = source.agent
     try:
         actor = _with_script(agent, task, parts)
         chains = 2 if agent.group_reward is not None else 1
@@ -159,7 +162,8 @@ async def _play(agent: Agent, task: Task, parts: RunParts) -> tuple[str, list[st
         trajectory = result.trajectories[0]
         trained = _count_trained(trajectory, parts.mask)
     except AgentFlyError as error:
-        return "the scripted chain could not be played", [str(error)]
+        said = "the scripted chain could not be played"
+        return Rehearsal(source=source.name, summary=said, problems=(str(error),))
     problems = [] if trajectory.error is None else [trajectory.error]
     if trajectory.stop is StopReason.CONTEXT_LIMIT and not trajectory.turns:
         problems.append(
@@ -171,7 +175,23 @@ async def _play(agent: Agent, task: Task, parts: RunParts) -> tuple[str, list[st
             f"the mask {parts.settings.rollout.mask!r} leaves no token of the scripted chain to "
             "train on: choose another, such as 'all_sampled'"
         )
-    return _describe(trajectory, trained), problems
+    return Rehearsal(
+        source=source.name,
+        summary=_describe(trajectory, trained),
+        problems=tuple(problems),
+        warnings=_unscored(trajectory),
+    )
+
+
+def _unscored(trajectory: Trajectory) -> tuple[str, ...]:
+    """Warn of a chain that ended well without a score."""
+    if not ended_unscored(trajectory):
+        return ()
+    return (
+        "its scripted chain ended without a score: no step had a reward, and no reward function "
+        "scored it. Such chains are not trained on and are missing from the mean reward: let every "
+        "Step have a reward, such as reward=0.0, or name a reward function",
+    )
 
 
 def _with_script(agent: Agent, task: Task, parts: RunParts) -> Agent:

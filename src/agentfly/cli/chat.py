@@ -12,6 +12,7 @@ from agentfly.agents import Agent
 from agentfly.agents.registry import find_kind, find_tools
 from agentfly.agents.trained_agent import TrainedAgent, find_trained
 from agentfly.cli.command import (
+    TEMPLATE_OPTION,
     EngineName,
     EngineUrl,
     TemplateOptions,
@@ -110,7 +111,7 @@ def chat(  # noqa: PLR0913 - one option each
             max_turns=max_turns,
             engine=sampler,
             trust_remote_code=trust_remote_code,
-            template_options=read_options(template_option)
+            template_options=read_options(template_option, TEMPLATE_OPTION)
             or (trained.settings.model.template_options if trained else None),
         )
         agent.setup()  # the weights are read now, not at the first question

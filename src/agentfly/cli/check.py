@@ -7,7 +7,7 @@ import typer
 
 from agentfly.chat import TemplateRenderer, check_template
 from agentfly.chat.template_check.bare_template import bare_renderer
-from agentfly.cli.command import TemplateOptions, cli_errors, read_options
+from agentfly.cli.command import TEMPLATE_OPTION, TemplateOptions, cli_errors, read_options
 from agentfly.models import resolve_model
 
 
@@ -28,7 +28,8 @@ def check(
     back, does sampling stop where a turn ends, can any text forge a special token?
     """
     with cli_errors():
-        report = check_template(_renderer(model, format, read_options(template_option)))
+        options = read_options(template_option, TEMPLATE_OPTION)
+        report = check_template(_renderer(model, format, options))
     typer.echo(str(report))
     raise typer.Exit(0 if report.ok else 1)
 

@@ -36,23 +36,31 @@ EngineUrl = Annotated[str | None, typer.Option(help="A running vLLM server, for 
 TrustRemoteCode = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run Python code that comes with the model.")
 ]
+ENVIRONMENT_OPTION = "site=office"
+"""Example of an environment's option, for messages."""
+TEMPLATE_OPTION = "enable_thinking=false"
+"""Example of a variable of a chat template."""
 TemplateOptions = Annotated[
     list[str] | None,
     typer.Option(
         "--template-option",
-        help="A variable of the chat template: enable_thinking=false. Can be repeated.",
+        help=f"A variable of the chat template: {TEMPLATE_OPTION}. Can be repeated.",
         metavar="KEY=VALUE",
     ),
 ]
 
 
-def read_options(options: Sequence[str] | None) -> dict[str, Any]:
+def read_options(options: Sequence[str] | None, example: str) -> dict[str, Any]:
     """Read options in the form of overrides of settings.
 
-    >>> read_options(["enable_thinking=false", "level=easy", "levels=[1,2]"])
+    >>> read_options(["enable_thinking=false", "level=easy", "levels=[1,2]"], "level=easy")
     {'enable_thinking': False, 'level': 'easy', 'levels': [1, 2]}
+
+    Args:
+        options: Texts such as `level=easy`.
+        example: One that fits, for the message about a text of another form.
     """
-    written = "an option is written key=value, such as site=office or enable_thinking=false"
+    written = f"an option is written key=value, such as {example}"
     read = override({}, options or (), written=written)
     refuse_if_any(read.problems, None)
     return read.data
@@ -131,6 +139,15 @@ def _how_to_go_on(command: str, run: Path) -> str:
 def command_line(command: str, file: Path, overrides: Sequence[str], *, trust: bool) -> str:
     """Return the command that starts a run by its settings file, to print or record it."""
     return shlex.join(["agentfly", command, str(file), *overrides, *(["--trust"] if trust else ())])
+
+
+def require_begun(run: Path) -> None:
+    """Refuse to resume a run without a folder, before anything else of it is checked."""
+    if not run.exists():
+        raise ConfigError(
+            f"there is no run to resume in {run}: there is no such folder. Start it without "
+            "--resume, or give the name of one that was started"
+        )
 
 
 def has_begun(run: Path) -> bool:

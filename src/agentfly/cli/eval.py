@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from agentfly.cli.command import (
+    TEMPLATE_OPTION,
     EngineName,
     EngineUrl,
     TemplateOptions,
@@ -183,7 +184,7 @@ def eval_(  # noqa: PLR0913 - each is an option of the command
                 server_model=server_model,
                 api_key_env=api_key_env,
                 trust_remote_code=trust_remote_code,
-                template_options=read_options(template_option),
+                template_options=read_options(template_option, TEMPLATE_OPTION),
             ),
             engine=EngineSettings(name=engine, urls=(url,) if url else ()),
             attempts=attempt_settings(

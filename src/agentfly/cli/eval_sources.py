@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agentfly.agents.run_parts import make_agent
 from agentfly.agents.source_parts import SourceParts, resolve_source
-from agentfly.cli.command import read_options, warn
+from agentfly.cli.command import ENVIRONMENT_OPTION, read_options, warn
 from agentfly.cli.trust import require_trust
 from agentfly.cli.validate import is_definition, missing_reward, unknown_source
 from agentfly.config import (
@@ -194,7 +194,9 @@ def _of_toml(given: list[tuple[str, list[str]]], parts: Parts, *, trust: bool) -
 
 def _table(word: str, options: list[str], parts: Parts, name: str) -> SourceSettings:
     if word in environment_names() or is_definition(word):
-        return SourceSettings(name=name, environment=word, options=read_options(options))
+        return SourceSettings(
+            name=name, environment=word, options=read_options(options, ENVIRONMENT_OPTION)
+        )
     if not Path(word).exists() and not is_import_path(word) and not word.startswith(HUB):
         raise unknown_source(word)
     if options and parts.environment is None:
@@ -205,7 +207,7 @@ def _table(word: str, options: list[str], parts: Parts, name: str) -> SourceSett
         tools=parts.tools,
         reward=parts.reward,
         environment=parts.environment,
-        options=read_options(options),
+        options=read_options(options, ENVIRONMENT_OPTION),
         kind=parts.kind,
         system_prompt=parts.system_prompt,
         example="never",

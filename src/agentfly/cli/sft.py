@@ -12,6 +12,7 @@ from agentfly.cli.command import (
     Resume,
     cli_errors,
     command_line,
+    require_begun,
     require_train_extra,
     resumable,
 )
@@ -52,10 +53,12 @@ def sft(
     """  # noqa: D301 - a real \\b keeps lines apart, and brackets would be taken for markup
     with cli_errors():
         settings = load_sft_settings(file, overrides or ())
+        folder = settings.folder / settings.name
+        if resume and not dry_run:
+            require_begun(folder)
         require_trust(settings, file, overrides=overrides or (), trust=trust)
         with require_train_extra():
             refuse_if_any([*check_sft_settings(settings, base=file.parent)], str(file))
-        folder = settings.folder / settings.name
         if dry_run:
             typer.echo(to_toml(settings), nl=False)
             typer.secho(f"\ndry run of {settings.name}:", bold=True, err=True)

@@ -16,6 +16,7 @@ from agentfly.cli.command import (
     Resume,
     cli_errors,
     command_line,
+    require_begun,
     require_train_extra,
     resumable,
     warn,
@@ -27,7 +28,7 @@ from agentfly.config import Problem, RunSettings, SettingsError, load_settings, 
 from agentfly.errors import ConfigError
 from agentfly.models.loading import code_files
 from agentfly.models.zoo import config_folder
-from agentfly.observe.run_folder import require_new
+from agentfly.observe.run_folder import RunFolder, require_new
 from agentfly.types.short_text import count
 
 if TYPE_CHECKING:
@@ -87,11 +88,11 @@ def train(
             return
         if file is None:
             raise ConfigError("name the run's settings: agentfly train sums.toml")
-        parts = _load(Path(file), overrides or (), trust=trust)
+        parts = _load(Path(file), overrides or (), trust=trust, require_run=resume and not dry_run)
         if dry_run:
             typer.echo(to_toml(parts.settings), nl=False)
             typer.secho(f"\ndry run of {parts.settings.name}:", bold=True, err=True)
-            _print_verdict(parts)
+            _print_verdict(parts, resume=resume)
             return
         command = command_line("train", Path(file), overrides or (), trust=trust)
         result = _run(parts, command, resume=resume)
@@ -125,7 +126,7 @@ def _print_result(result: "TrainResult") -> None:
         typer.echo(f"  step {finding.step}: {finding}")
 
 
-def _print_verdict(parts: RunParts) -> None:
+def _print_verdict(parts: RunParts, *, resume: bool) -> None:
     """Print what a run takes on stderr and, last, whether it is ready; exit with 2 if it is not."""
     from agentfly.agents.rehearsal import rehearse
 
@@ -137,6 +138,7 @@ def _print_verdict(parts: RunParts) -> None:
         for warning in one.warnings:
             warn(f"source {one.source!r}: {warning}")
     problems = [f"source {one.source!r}: {text}" for one in rehearsals for text in one.problems]
+    problems += _folder_problems(parts.settings, resume=resume)
     for problem in problems:
         typer.secho(f"problem: {problem}", fg=typer.colors.RED, err=True)
     if problems:
@@ -150,6 +152,19 @@ def _print_verdict(parts: RunParts) -> None:
         return
     text = "VERDICT: ready, nothing is in the way of this run"
     typer.secho(text, fg=typer.colors.GREEN, bold=True, err=True)
+
+
+def _folder_problems(settings: RunSettings, *, resume: bool) -> list[str]:
+    """Return why a run can't be resumed or, if it is a new one, can't have its folder."""
+    folder = settings.folder / settings.name
+    try:
+        if resume:
+            RunFolder.open(folder).close()
+        else:
+            require_new(folder)
+    except ConfigError as error:
+        return [str(error)]
+    return []
 
 
 def _print_memory(parts: RunParts) -> None:
@@ -167,12 +182,14 @@ def _print_memory(parts: RunParts) -> None:
     typer.echo(f"memory: {estimate_run(folder, settings, parts.algorithm)}", err=True)
 
 
-def _load(file: Path, overrides: Sequence[str], *, trust: bool) -> RunParts:
+def _load(file: Path, overrides: Sequence[str], *, trust: bool, require_run: bool) -> RunParts:
     with require_train_extra():
         from agentfly.algorithms import KNOWN_ALGORITHMS
     found: list[RunParts] = []
 
     def check(settings: RunSettings) -> Sequence[Problem]:
+        if require_run:
+            require_begun(settings.folder / settings.name)
         require_trust(settings, file, overrides=overrides, trust=trust)
         try:
             found.append(resolve_run(settings, base=file.parent))

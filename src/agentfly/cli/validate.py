@@ -12,7 +12,7 @@ import typer
 
 from agentfly.agents.demonstrate import demonstrate
 from agentfly.agents.source_parts import SourceParts, resolve_source
-from agentfly.cli.command import cli_errors, read_options
+from agentfly.cli.command import ENVIRONMENT_OPTION, cli_errors, read_options
 from agentfly.cli.envs.selection import Options
 from agentfly.cli.trust import Trust, require_trust
 from agentfly.config import SourceSettings, import_named, is_import_path, load_settings
@@ -132,7 +132,7 @@ def _sources(
         raise unknown_source(target)
     source = SourceSettings(
         environment=target if known else environment,
-        options=read_options(options),
+        options=read_options(options, ENVIRONMENT_OPTION),
         tasks=None if known else target,
         reward=reward,
     )

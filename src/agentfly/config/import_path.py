@@ -50,14 +50,19 @@ def import_named(
     module_name, _, attribute = path.partition(":")
     module = _import(module_name, _folders(base))
     found: Any = module
+    owner = module_name
     for name in _parts(attribute):
         if not hasattr(found, name):
-            owner = module_name if found is module else f"{module_name}:{found.__qualname__}"
-            public = [other for other in vars(found) if not other.startswith("_")]
+            public = [other for other in getattr(found, "__dict__", ()) if other[:1] != "_"]
             fitting = [other for other in public if _is_own(found, other, fits)]
-            raise ConfigError(
-                f"{owner} has no {what} {name!r}. {suggestion(name, fitting or public)}"
+            known = fitting or public
+            others = (
+                suggestion(name, known)
+                if known
+                else "It defines nothing that could be meant: write it there, or name another place"
             )
+            raise ConfigError(f"{owner} has no {what} {name!r}. {others}")
+        owner = f"{owner}{':' if found is module else '.'}{name}"
         found = getattr(found, name)
     return found
 
@@ -71,7 +76,7 @@ def _is_own(owner: Any, name: str, fits: Callable[[Any], bool]) -> bool:
 
 
 def _modules(owner: Any) -> tuple[object, ...]:
-    return (owner.__name__, getattr(owner, "__module__", None))
+    return (getattr(owner, "__name__", None), getattr(owner, "__module__", None))
 
 
 def folder_with(path: str, base: Path | None) -> Path | None:
@@ -128,11 +133,15 @@ def _not_found(name: str, folders: Iterable[Path]) -> str:
     package = "/".join(_parts(name)[:-1])
     found = [file for folder in folders for file in (folder / package).glob("*.py")]
     names = [".".join([*_parts(name)[:-1], file.stem]) for file in found]
+    known = [other for other in names if not other.endswith("__")]
     places = " or ".join(dict.fromkeys(map(str, folders)))
-    return (
-        f"there is no module {name!r} in {places}, nor is it installed. "
-        f"{suggestion(name, [n for n in names if not n.endswith('__')])}"
+    others = (
+        suggestion(name, known)
+        if known
+        else f"Its file would be {name.replace('.', '/')}.py, and no .py file is in that place: "
+        "check the name, and the folder that you are in"
     )
+    return f"there is no module {name!r} in {places}, nor is it installed. {others}"
 
 
 def _refuse_namesake(name: str, folders: list[Path]) -> None:

@@ -50,6 +50,12 @@ class SftDataSettings(Settings):
     mask: str = "all_sampled"
     """Mask policy that selects the assistant's trained tokens: a name, or `module:name`."""
 
+    @field_validator("files", "held_out", mode="before")
+    @classmethod
+    def _one_or_several(cls, given: Any) -> Any:
+        """Take `data.files=chats.jsonl` for a list of one."""
+        return (given,) if isinstance(given, str) else given
+
     @model_validator(mode="before")
     @classmethod
     def _read_old_key(cls, given: Any) -> Any:

@@ -112,23 +112,35 @@ _EXPECTED = {
 """Expected values in words, by the family of pydantic's type errors."""
 _WRONG_TYPE = ("_type", "_parsing", "_parsing_size", "_from_float")
 _WRONG_LENGTH = {"too_short": ("at least", "min_length"), "too_long": ("at most", "max_length")}
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+"""Types of pydantic's errors for keys that a table does not have."""
 _SHOWN = 60
 """Maximum number of characters shown of a wrong value."""
 
 
-def problems_of(error: ValidationError, table: type[Settings], prefix: str = "") -> list[Problem]:
+def problems_of(
+    error: ValidationError,
+    table: type[Settings],
+    prefix: str = "",
+    *,
+    suggest_settings: bool = True,
+) -> list[Problem]:
     """Translate pydantic's errors into problems, one per key.
 
     Args:
         error: Error that validating the table raised.
         table: Class of the table.
         prefix: Path of the table, such as `algorithm`.
+        suggest_settings: Whether an unknown key may be meant for another table of a run's
+            settings. One of an environment's options is not.
     """
     all_found = error.errors(include_url=False)
     return [
         Problem(
             key=".".join(map(str, (*([prefix] if prefix else ()), *found["loc"]))),
-            text=_sentence(found, table),
+            text=_unknown_option(found["loc"], table)
+            if found["type"] in _UNKNOWN and not suggest_settings
+            else _sentence(found, table),
         )
         for found in all_found
         if not _follows_from_items(found, all_found)
@@ -146,7 +158,7 @@ def _follows_from_items(found: ErrorDetails, others: Sequence[ErrorDetails]) -> 
 
 def _sentence(found: ErrorDetails, table: type[Settings]) -> str:
     kind = found["type"]
-    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+    if kind in _UNKNOWN:
         return _unknown_key(found["loc"], table)
     if kind in ("missing", "missing_argument"):
         return _missing(found["loc"], table)
@@ -182,7 +194,11 @@ def _unknown_key(path: Path, table: type[Settings]) -> str:
     ]
     if elsewhere:
         return f"unknown key. Did you mean {' or '.join(elsewhere)}?"
-    return f"unknown key. {suggestion(name, types_of(type_at(table, path[:-1])))}"
+    return _unknown_option(path, table)
+
+
+def _unknown_option(path: Path, table: type[Settings]) -> str:
+    return f"unknown key. {suggestion(str(path[-1]), types_of(type_at(table, path[:-1])))}"
 
 
 def _is_key(key: str, table: type[Settings]) -> bool:

@@ -177,7 +177,28 @@ def _inner(folder: Path) -> str:
     return f", such as {found[-1]!r}" if found else ", with config.json, weights and tokenizer"
 
 
+def _run_of(text: str) -> str | None:
+    """Return the name of the run whose model would have this path; None if it is no such path.
+
+    >>> _run_of("runs/warm/model"), _run_of("models/mine"), _run_of("../model")
+    ('warm', None, None)
+    """
+    path = Path(text)
+    is_model = path.name == "model" and path.parent.name not in ("", "..", "~")
+    return path.parent.name if is_model else None
+
+
 def _unknown(text: str) -> str:
+    if run := _run_of(text):
+        folder = Path(text).expanduser().parent
+        how = (
+            f"The run {run!r} has left no model there: continue it with --resume if it was "
+            f"stopped, or name a folder with a model{_inner(folder)}"
+            if folder.is_dir()
+            else f"A run {run!r} would leave one there at its end: start that run first, or name "
+            "another model"
+        )
+        return f"there is no folder {text!r}. {how}"
     what = (
         f"there is no folder {text!r}" if re.search(r"[/\\~]", text) else f"unknown model {text!r}"
     )

@@ -1,11 +1,12 @@
 """Metrics of held-out tasks. `metrics` documents each name.
 
-Every chain counts, except those that failed for a reason outside the model, whose share is reported
-next to the number:
+Every chain counts, except those that failed for a reason outside the model or have no score, whose
+share is reported next to the number:
 
     ended by itself, or by a limit on turns, tokens, calls, context    its own reward
     ran out of time, or had no space for a first token                 not solved, a low reward
     environment, engine, lease, reward or the agent's code failed      left out: eval/failed_share
+    neither a step nor a reward function gave it a reward              left out: eval/failed_share
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -100,7 +101,7 @@ def outcomes_by_key(
 
 
 def _outcome(counting: Counting, chain: Trajectory) -> Outcome | None:
-    """Return a chain's outcome; None if it failed for a reason outside the model."""
+    """Return a chain's outcome; None if it failed outside the model, or nothing scored it."""
     if chain.reward is not None:
         return Outcome(reward=chain.reward, solved=is_solved(chain))
     without_turns = chain.stop.verdict.scored and not chain.turns

@@ -27,7 +27,7 @@ from agentfly.observe.evaluation_metrics import (
     powers_of_two_and,
 )
 from agentfly.observe.rollout_metrics import chain_seconds
-from agentfly.observe.summary import ratio, summarize
+from agentfly.observe.summary import ended_unscored, ratio, summarize
 from agentfly.types import Group, ScoreRange, Task, TokenStream, Trajectory
 from agentfly.types.short_text import shorten
 
@@ -71,6 +71,8 @@ class EvaluationRow:
     """Per chain, where prices are given."""
     failed: int
     """Chains that failed for a reason outside the model, and are left out."""
+    unscored: int = 0
+    """Chains that ended well but that neither a step nor a reward scored, and are left out, too."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """Failed chains by cause."""
     stops: Mapping[str, int] = field(default_factory=dict)
@@ -91,6 +93,7 @@ class EvaluationRow:
             "seconds": self.seconds,
             "cost": self.cost,
             "failed": self.failed,
+            "unscored": self.unscored,
             "failures": dict(self.failures),
             "stops": dict(self.stops),
         }
@@ -149,6 +152,7 @@ def _row(
 ) -> EvaluationRow:
     chains = [member for group in groups for member in group.members]
     outcomes = outcomes_by_task(counting, groups)
+    unscored = sum(map(ended_unscored, chains))
     summary = summarize(chains)
     prompt, sampled = _tokens(chains)
     per_chain = None if prompt is None or sampled is None else (prompt, sampled)
@@ -165,7 +169,8 @@ def _row(
         turns=ratio(summary.turns, len(chains)),
         seconds=mean([chain_seconds(chain) for chain in chains]),
         cost=prices.cost(*per_chain) if prices and per_chain else None,
-        failed=len(chains) - sum(map(len, outcomes)),
+        failed=len(chains) - sum(map(len, outcomes)) - unscored,
+        unscored=unscored,
         failures=summary.failures,
         stops={str(stop): count for stop, count in summary.stops.items()},
     )

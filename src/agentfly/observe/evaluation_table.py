@@ -9,7 +9,7 @@ from rich.text import Text
 
 from agentfly.observe.estimate import interval_text
 from agentfly.observe.evaluation_summary import Estimate, EvaluationRow
-from agentfly.types.short_text import printable, shorten
+from agentfly.types.short_text import count, printable, shorten
 
 
 def show_evaluation(rows: Sequence[EvaluationRow], console: Console) -> None:
@@ -38,6 +38,12 @@ def notes(row: EvaluationRow) -> Iterator[str]:
         yield (
             f"{row.failed} of {row.chains} chains failed for a reason outside the model and are "
             "left out of the numbers above; --resume tries them again"
+        )
+    if row.unscored:
+        yield (
+            f"{row.unscored} of {count(row.chains, 'chain')} ended without a score: no step had a "
+            "reward, and no reward function scored the chain. The numbers above leave them out and "
+            "may be too high; let every Step have a reward, such as 0.0, or name a reward function"
         )
 
 

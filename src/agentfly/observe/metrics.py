@@ -116,7 +116,7 @@ METRICS: Mapping[str, str] = {
     "eval/tasks": "Held-out tasks of which at least one chain counts.",
     "eval/chains": "Chains on held-out tasks.",
     "eval/failed_share": "Chains that the numbers leave out because environment, engine, reward or "
-    "the agent's own code failed, of all chains on held-out tasks.",
+    "the agent's own code failed, or nothing gave them a reward, of all chains on held-out tasks.",
     "eval/time_limit_share": "Chains that ran out of time, of all chains on held-out tasks; they "
     "count as not solved.",
 }

@@ -192,7 +192,7 @@ _STEP = {
 _EVALUATION = {"eval/reward": "reward {:.2f}", "eval/solved": "solved {:.0%}"}
 _NOT_COUNTED = {
     "eval/time_limit_share": "out of time {:.0%}",
-    "eval/failed_share": "left out as failed {:.0%}",
+    "eval/failed_share": "left out {:.0%}",
 }
 _UNREMARKABLE = {
     "chains/failed_share",

@@ -37,7 +37,7 @@ ROWS = {
     "turns/mean": ("turns per chain", NUMBER),
     "tokens/per_chain": ("tokens per chain", "{:.0f}"),
     "eval/time_limit_share": ("chains out of time", SHARE),
-    "eval/failed_share": ("chains left out as failed", SHARE),
+    "eval/failed_share": ("chains left out", SHARE),
 }
 """Rows of the comparison: the metric, its label and its format."""
 

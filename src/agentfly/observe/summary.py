@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from agentfly.types import SpanKind, StopReason, ToolStatus, Trajectory, Turn
+from agentfly.types.short_text import count, shorten
 
 K = TypeVar("K")
 
 SOLVED = 1.0
 """Minimum reward of a solved chain."""
+MAX_ERROR = 200
+"""Maximum characters of the error that the table shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +30,8 @@ class Summary:
     """Number of chains by stop reason, the most frequent first."""
     failures: Mapping[str, int]
     """Failed chains by cause, for example {"EnvError": 3}, the most frequent first."""
+    first_error: str | None
+    """Message of the first failed chain, for example "EnvError: stepping Shop in turn 2 ..."."""
     turns: int
     sampled_tokens: int
     tool_calls: int
@@ -55,6 +60,7 @@ class Summary:
             ("reward", self._reward()),
             ("stops", _counts(self.stops)),
             ("failures", _counts(self.failures)),
+            *([("such as", shorten(self.first_error, MAX_ERROR))] if self.first_error else []),
             ("turns", f"{self.turns} ({self.sampled_tokens} sampled tokens)"),
             ("tool calls", self._calls()),
             *([("actions", self._actions())] if self.text_actions else []),
@@ -63,9 +69,12 @@ class Summary:
         return [f"{name:<11}{text or '-'}" for name, text in rows]
 
     def _reward(self) -> str:
+        if not self.scored:
+            return "no chain has a score" if self.chains else ""
         known = f"{_number(self.mean_reward)} mean, {_share(self.solved_share)} solved"
-        left_out = f", without {_share(self.unscored_share)} of the chains, which have no score"
-        return known + (left_out if self.unscored_share else "")
+        unscored = self.chains - self.scored
+        left_out = f" (without {count(unscored, 'chain')} that {_have(unscored)} no score)"
+        return known + (left_out if unscored else "")
 
     def _waits(self) -> str:
         """Return a chain's mean wait by kind: a sum over concurrent chains is no duration."""
@@ -88,7 +97,7 @@ def summarize(trajectories: Iterable[Trajectory]) -> Summary:
 
     >>> print(summarize([]))
     chains     0 (0 scored)
-    reward     - mean, - solved
+    reward     -
     stops      -
     failures   -
     turns      0 (0 sampled tokens)
@@ -108,6 +117,7 @@ def summarize(trajectories: Iterable[Trajectory]) -> Summary:
         solved_share=ratio(sum(map(is_solved, chains)), len(rewards)),
         stops=_most_frequent_first(chain.stop for chain in chains),
         failures=_most_frequent_first(cause for chain in chains if (cause := failure_cause(chain))),
+        first_error=next((chain.error for chain in chains if chain.error), None),
         turns=len(turns),
         sampled_tokens=sum(len(turn.completion.token_ids) for turn in turns if turn.completion),
         tool_calls=len(calls),
@@ -126,6 +136,11 @@ def is_solved(chain: Trajectory) -> bool:
     """Return whether a chain got full marks; one that ran out of time never does."""
     full = chain.reward is not None and chain.reward >= SOLVED
     return full and chain.stop is not StopReason.TIME_LIMIT
+
+
+def ended_unscored(chain: Trajectory) -> bool:
+    """Return whether a chain ended well, with turns, and neither a step nor a reward scored it."""
+    return chain.stop.verdict.scored and chain.reward is None and bool(chain.turns)
 
 
 def _repaired(turn: Turn) -> int:
@@ -156,6 +171,10 @@ def _most_frequent_first(keys: Iterable[K]) -> dict[K, int]:
 def ratio(part: float, whole: float) -> float | None:
     """Divide; return None, not 0, for a share or mean of nothing."""
     return part / whole if whole else None
+
+
+def _have(number: int) -> str:
+    return "has" if number == 1 else "have"
 
 
 def _number(value: float | None) -> str:

@@ -87,8 +87,12 @@ async def _within(call: Awaitable[T], what: str, context: Context) -> T:
 
 
 def sum_step_rewards(turns: Sequence[Turn]) -> Score | None:
-    """Add up the rewards of the steps; None if no step had one."""
-    if all(turn.reward is None for turn in turns):
+    """Add up the rewards of the steps; None if no step had one.
+
+    An action that the environment refused counts as 0: chains with nothing else are the worst ones,
+    and without a score they would be missing from every mean.
+    """
+    if all(turn.reward is None and not turn.invalid for turn in turns):
         return None
     per_turn = tuple(turn.reward or 0.0 for turn in turns)
     return Score(value=sum(per_turn), per_turn=per_turn)

@@ -56,10 +56,12 @@ def clean_observation(result: ToolResult, max_length: int | None = None) -> Tool
 
 
 def _from_step(step: Step) -> ToolResult:
+    # As for actions in text: a chain of nothing but refused actions scores 0.
+    refused = step.invalid and step.reward is None
     return ToolResult(
         observation=step.observation,
         status=ToolStatus.BAD_ARGUMENTS if step.invalid else ToolStatus.OK,
-        reward=step.reward,
+        reward=0.0 if refused else step.reward,
         ends_chain=step.done,
         info=step.info,
         state_key=step.state_key,

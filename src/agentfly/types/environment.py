@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agentfly.types.score import require_finite_reward
+from agentfly.types.score import read_flag, require_finite_reward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +15,9 @@ class Step:
 
     observation: str
     reward: float | None = None
+    """Reward of this step; None if the environment says nothing about it, which is not 0. Without a
+    reward function the score of a chain is the sum over its steps; a chain in which no step has a
+    reward and none was `invalid` is unscored."""
     done: bool = False
     info: Mapping[str, Any] = field(default_factory=dict)
     """Values for rewards and people, not shown to the model."""
@@ -26,6 +29,9 @@ class Step:
 
     def __post_init__(self) -> None:
         require_finite_reward(self.reward, "a step")
+        for name in ("done", "invalid"):
+            flag = read_flag(getattr(self, name), f"{name!r} of a step")
+            object.__setattr__(self, name, flag)
 
 
 @dataclass(frozen=True, slots=True)

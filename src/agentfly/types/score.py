@@ -98,6 +98,17 @@ class Score:
         )
 
 
+def read_flag(flag: Any, where: str) -> bool:
+    """Return a bool, also for a scalar of numpy or torch; raise TypeError for anything else.
+
+    A truthy value would be counted, summed and written to disk as what it is.
+    """
+    plain = flag.item() if getattr(flag, "shape", None) == () else flag
+    if not isinstance(plain, bool):
+        raise TypeError(f"{where} must be True or False, got {flag!r:.100}")
+    return plain
+
+
 def require_finite_reward(reward: Any, where: str) -> None:
     """Refuse the reward of a step that is neither None nor a finite number, numpy's included."""
     if reward is None:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from agentfly.types.message import Image
-from agentfly.types.score import require_finite_reward
+from agentfly.types.score import read_flag, require_finite_reward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,3 +88,5 @@ class ToolResult:
 
     def __post_init__(self) -> None:
         require_finite_reward(self.reward, "a tool's result")
+        ends_chain = read_flag(self.ends_chain, "'ends_chain' of a tool's result")
+        object.__setattr__(self, "ends_chain", ends_chain)

@@ -8,7 +8,7 @@ import typer
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from agentfly.cli.command import cli_errors, read_options
+from agentfly.cli.command import ENVIRONMENT_OPTION, cli_errors, read_options
 from agentfly.cli.envs.selection import Name, Options, select_environment, tasks_of
 from agentfly.config.toml_writer import toml_value
 from agentfly.environments import EnvironmentDefinition, find_definition
@@ -22,7 +22,7 @@ def info(name: Name, options: Options = None) -> None:
     with cli_errors():
         definition = find_definition(name)
         typer.echo(f"{definition.summary}\n")
-        given = read_options(options)
+        given = read_options(options, ENVIRONMENT_OPTION)
         for line in _options(definition, _names_of(definition, given)):
             typer.echo(line)
         typer.echo(f'\nIn a run\'s settings:\n\n  [[source]]\n  environment = "{name}"')

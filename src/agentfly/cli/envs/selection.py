@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from agentfly.agents.source_parts import SourceParts, resolve_source
-from agentfly.cli.command import read_options
+from agentfly.cli.command import ENVIRONMENT_OPTION, read_options
 from agentfly.config import SourceSettings
 from agentfly.environments import find_definition
 from agentfly.errors import ConfigError
@@ -27,7 +27,7 @@ HeldOut = Annotated[bool, typer.Option("--held-out", help="Use the held-out task
 def select_environment(name: str, options: list[str] | None, *, kind: str = "tools") -> SourceParts:
     """Return the parts of an environment, resolved as in a run's settings."""
     find_definition(name)  # A class without tasks is an error of its own, before any option.
-    chosen = read_options(options)
+    chosen = read_options(options, ENVIRONMENT_OPTION)
     return resolve_source(SourceSettings(environment=name, options=chosen, kind=kind))
 
 
