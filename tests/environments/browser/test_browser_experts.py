@@ -1,6 +1,7 @@
 """Experts in a real Chromium, through the real agent."""
 
 import asyncio
+import re
 
 import pytest
 from tests.environments.kit_play import play
@@ -8,8 +9,9 @@ from tests.environments.kit_play import play
 from agentfly.environments import Kit
 from agentfly.environments.browser import BROWSER, BrowserOptions, BrowserSession
 from agentfly.environments.browser.experts.miniwob import EXPERTS
-from agentfly.environments.browser.experts.view import View
+from agentfly.environments.browser.experts.view import View, click, submit, type_into
 from agentfly.environments.browser.options import SiteName
+from agentfly.environments.player import Play, Scene, call
 from agentfly.types import Seed, Task
 
 pytestmark = pytest.mark.browser
@@ -66,6 +68,52 @@ async def test_the_shop_gives_the_reward_of_the_text_version() -> None:
         in_browser = await play(kit, ours, kit.expert)
         in_text = await play(text, theirs, text.expert)
         assert in_browser.reward == in_text.reward
+
+
+async def test_a_wrong_purchase_in_the_shop_is_rewarded_as_in_the_text_version() -> None:
+    pytest.importorskip("bm25s")
+    from agentfly.environments.webshop import WEBSHOP, WebShopOptions
+
+    kit = BROWSER.make(BrowserOptions(site="webshop"))
+    text = WEBSHOP.make(WebShopOptions(level="easy", max_turns=40))
+    rows = list(kit.eval_tasks())[:6]
+    scores = []
+    for row in rows:
+        in_browser = await play(kit, row, buy_first_result)
+        in_text = await play(text, row, buy_first_result_in_text)
+        assert in_browser.score is not None
+        assert in_text.score is not None
+        assert in_browser.score.value == in_text.score.value
+        assert in_browser.score.parts.items() >= in_text.score.parts.items()
+        scores.append(in_text.score.value)
+    assert any(0.0 < score < 1.0 for score in scores), "some purchases are right in parts"
+
+
+def buy_first_result(scene: Scene) -> Play:
+    """Search for the whole instruction, and buy the first result without its options."""
+    goal, _, shown = scene.observation.partition("\n")
+    home = View(shown)
+    yield type_into(home.of("textbox")[0], _query(goal))
+    results = View((yield submit(home, "Search")))
+    asin = results.first(lambda item: ASIN.fullmatch(item.name) is not None, "button")
+    product = View((yield click(asin)))
+    yield click(product.get("Buy Now", "button"))
+
+
+def buy_first_result_in_text(scene: Scene) -> Play:
+    results = yield call("search", query=_query(scene.observation))
+    found = ASIN.search(results)
+    assert found is not None
+    yield call("click", label=found[0])
+    yield call("buy")
+
+
+ASIN = re.compile(r"\bG\d{4}\b", re.IGNORECASE)
+
+
+def _query(goal: str) -> str:
+    words = re.findall(r"[a-z]{4,}", goal.lower())
+    return " ".join(word for word in words if word not in ("task", "instruction"))
 
 
 async def test_the_shop_has_titles_to_click_and_pictures_that_are_not_listed() -> None:

@@ -1,8 +1,10 @@
 """Hostile pages in a real Chromium: what they can't do."""
 
+import asyncio
 import http.server
 import json
 import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from tests.environments.browser.browser_site import LocalSite, answer, ids_of, r
 from agentfly.chat import ByteTokenizer, TemplateRenderer
 from agentfly.environments.browser import BrowserSession
 from agentfly.environments.browser.chromium import tab as tabs
+from agentfly.environments.browser.chromium.filter_proxy import MAX_BYTES
 from agentfly.environments.browser.chromium.tab import (
     DocumentGoneError,
     PageStuckError,
@@ -92,13 +95,15 @@ async def test_redirects_without_end_are_refused(session: BrowserSession, site: 
 async def test_a_page_of_a_hundred_megabytes_is_bounded(
     session: BrowserSession, site: LocalSite
 ) -> None:
+    sent: list[int] = []
+
     def flood(handler: http.server.BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
         handler.send_header("Content-Type", "text/html")
         handler.end_headers()
         try:
             for _ in range(1000):
-                handler.wfile.write(b"<p>flood</p>" * 8738)
+                sent.append(handler.wfile.write(b"<p>flood</p>" * 8738))
         except OSError:
             pass  # The proxy has had enough.
 
@@ -107,6 +112,7 @@ async def test_a_page_of_a_hundred_megabytes_is_bounded(
     assert "Calm" in first.observation
     after = await session.open("/flood")
     assert len(after.observation) < 6000
+    assert sum(sent) < 1.25 * MAX_BYTES, "the rest was never read"
     assert "Calm" in (await session.open(f"{site.address}/calm")).observation
 
 
@@ -146,6 +152,25 @@ async def test_forbidden_addresses_are_never_asked(
         assert other.asked == []
 
 
+async def test_calls_between_browsers_send_nothing(
+    session: BrowserSession, site: LocalSite
+) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.setblocking(False)
+        body = f"""<script>const peer = new RTCPeerConnection(
+            {{iceServers: [{{urls: "stun:127.0.0.1:{server.getsockname()[1]}"}}]}});
+            peer.onicecandidate = (e) => {{ if (e.candidate) document.title = "A candidate" }};
+            peer.onicegatheringstatechange = () => {{ document.title ||= peer.iceGatheringState }};
+            peer.createDataChannel("x"); peer.setLocalDescription()</script><p>Here</p>"""
+        shown = (await start(session, site.task("/call", body))).observation
+        while "Page: http" in shown:
+            shown = (await session.read()).observation
+        assert 'Page: "A candidate" (' not in shown
+        with pytest.raises(BlockingIOError):
+            server.recv(1)
+
+
 async def test_popups_downloads_and_permissions_are_bounded(
     session: BrowserSession, site: LocalSite
 ) -> None:
@@ -171,6 +196,48 @@ async def test_popups_downloads_and_permissions_are_bounded(
     assert "Here" in got.observation
     asked = await session.click(find("Ask"))
     assert 'Page: "denied" (' in asked.observation
+
+
+async def test_files_are_not_uploaded(session: BrowserSession, site: LocalSite) -> None:
+    body = """<p>Here</p><input type="file" id="file" style="display:none">
+        <button onclick="file.click()">Upload</button>"""
+    first = await start(session, site.task("/upload", body))
+    after = await session.click(ids_of(first)("Upload"))
+    assert "uploaded" in after.observation
+    assert "Here" in after.observation
+
+
+async def test_a_worker_of_the_page_answers_no_requests(
+    session: BrowserSession, site: LocalSite
+) -> None:
+    worker = """self.onfetch = (e) => e.respondWith(new Response("<p>Forged</p>",
+        {headers: {"Content-Type": "text/html"}}));
+        self.onactivate = (e) => e.waitUntil(clients.claim())"""
+    site.pages["/worker.js"] = answer(worker.encode(), {"Content-Type": "text/javascript"})
+    site.pages["/next"] = "<p>Real</p>"
+    body = """<p>Here</p><script>navigator.serviceWorker.register("/worker.js").then(
+        () => navigator.serviceWorker.ready).then(() => { document.title = "Ready" })</script>"""
+    shown = await start(session, site.task("/", body))
+    assert "Here" in shown.observation
+    assert "Real" in (await session.open("/next")).observation
+
+
+async def test_pages_have_no_webgl(session: BrowserSession, site: LocalSite) -> None:
+    body = """<canvas id="c"></canvas><script>document.title =
+        ["webgl", "webgl2"].map((kind) => String(c.getContext(kind))).join()</script>"""
+    shown = await start(session, site.task("/gl", body))
+    assert "null,null" in shown.observation
+
+
+async def test_a_page_that_always_changes_is_shown_all_the_same(
+    session: BrowserSession, site: LocalSite
+) -> None:
+    body = """<p id="p">0</p><script>setInterval(() => { p.textContent = +p.textContent + 1 }, 0)
+        </script>"""
+    async with asyncio.timeout(30):
+        shown = await start(session, site.task("/clock", body))
+        again = await session.read()
+    assert shown.observation != again.observation
 
 
 async def test_a_page_that_is_stuck_in_its_check_is_left(

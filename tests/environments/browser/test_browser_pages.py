@@ -136,6 +136,194 @@ async def test_a_frame_of_the_same_site_is_part_of_the_page(
     assert 'textbox "A" = "kept"' in (await session.read()).observation
 
 
+GRID = "".join(
+    f"""<button onclick="top.document.title = 'B{n}'" style="position:absolute;padding:0;width:30px;
+    height:20px;left:{20 + 50 * (n % 5)}px;top:{10 + 40 * (n // 5)}px">B{n}</button>"""
+    for n in range(15)
+)
+
+
+@pytest.mark.parametrize(
+    "style",
+    [
+        "border:9px solid;padding:40px 5px 5px 70px",
+        "transform:scale(.6, .4)",
+        "transform:rotate(60deg) scaleX(-1)",
+        "rotate:-60deg;scale:.7",
+        "zoom:1.5",
+        "margin-top:2000px",
+        "border-radius:40px",
+    ],
+)
+async def test_items_in_frames_are_clicked_where_they_are(
+    session: BrowserSession, site: LocalSite, style: str
+) -> None:
+    frame = f'<iframe style="{style};width:300px;height:150px" src="{{}}"></iframe>'
+    site.pages["/grid"] = f"<body>{GRID}"
+    site.pages["/nested"] = f"<body>{frame.format('/grid')}"
+    around = '<div style="margin:90px;transform:rotate(10deg)">'
+    find = ids_of(await start(session, site.task("/outer", around + frame.format("/grid"))))
+    for name in ("B6", "B2", "B13"):
+        assert f'Page: "{name}" (' in (await session.click(find(f'"{name}"'))).observation
+    outer = frame.replace("300px", "800px").replace("150px", "700px").format("/nested")
+    find = ids_of(await start(session, site.task("/outer", outer)))
+    for name in ("B6", "B2", "B13"):
+        assert f'Page: "{name}" (' in (await session.click(find(f'"{name}"'))).observation
+
+
+async def test_what_is_on_top_of_a_frame_covers_its_items(
+    session: BrowserSession, site: LocalSite
+) -> None:
+    button = "<button style='width:200px' onclick='top.document.title += 1'>{}</button>"
+    site.pages["/deep"] = button.format("Deep")
+    frame = '<iframe src="{}" style="position:absolute;left:0;top:{}px;height:{}px"></iframe>'
+    site.pages["/inner"] = f"{button.format('Flat')}{frame.format('/deep', 60, 60)}"
+    over = "position:absolute;left:0;top:0;width:{}px;height:400px;z-index:9;background:red"
+    body = f"""<title>0</title><div id="over" style="{over.format(500)}">Over</div>
+        <button style="margin-left:600px" onclick="over.style.width = '120px'">Less</button>
+        {frame.format("/inner", 100, 200)}"""
+    find = ids_of(await start(session, site.task("/outer", body)))
+    for name in ("Flat", "Deep"):
+        refused = await session.click(find(name))
+        assert refused.invalid
+        assert refused.observation == f"Element {find(name)} is covered by 'Over'."
+    assert 'Page: "0" (' in (await session.click(find("Less"))).observation
+    for name, clicks in (("Flat", "01"), ("Deep", "011")):
+        assert f'Page: "{clicks}" (' in (await session.click(find(name))).observation
+
+
+async def test_a_text_in_a_frame_is_typed_over(session: BrowserSession, site: LocalSite) -> None:
+    site.pages["/inner"] = "<div contenteditable>old words</div>"
+    first = await start(session, site.task("/outer", '<p>Here</p><iframe src="/inner"></iframe>'))
+    typed = await session.type(ids_of(first)("old words"), "new")
+    assert 'textbox = "new"' in typed.observation
+
+
+@pytest.mark.parametrize("framed", [False, True])
+async def test_a_wrong_value_changes_nothing(
+    session: BrowserSession, site: LocalSite, framed: bool
+) -> None:
+    fields = """<input type="date" value="2024-01-02" aria-label="Day">
+        <input type="color" value="#00ff00" aria-label="Color">
+        <input type="range" aria-label="Size">
+        <script>for (const one of document.querySelectorAll("input"))
+          one.oninput = one.onchange = () => { top.document.title += "!" }</script>"""
+    site.pages["/fields"] = fields
+    body = "<title>As before</title>" + ('<iframe src="/fields"></iframe>' if framed else fields)
+    find = ids_of(await start(session, site.task("/outer", body)))
+    for name, value, example in (
+        ("Day", "2024-02-30", "a date such as"),
+        ("Color", "red", "a color such as"),
+        ("Color", "", "a color such as"),
+    ):
+        refused = await session.type(find(f'"{name}"'), value)
+        assert refused.invalid
+        assert example in refused.observation
+    seen = (await session.read()).observation
+    for line in ('Page: "As before" (', '"Day" = "2024-01-02"', '"Color" = "#00ff00"'):
+        assert line in seen
+    assert '"Day" = ""' in (await session.type(find('"Day"'), "")).observation
+    assert '"Color" = "#ff00aa"' in (await session.type(find('"Color"'), "#FF00AA")).observation
+    assert '"Size" = "70"' in (await session.type(find('"Size"'), "70")).observation
+
+
+async def test_what_is_closed_or_skipped_is_not_listed(
+    session: BrowserSession, site: LocalSite
+) -> None:
+    body = """<details><summary>More</summary>bare <b>bold</b><button>Buy</button></details>
+        <div style="content-visibility:hidden">no text<button>No button</button>
+        <p style="display:contents">no contents</p></div>
+        <span style="content-visibility:hidden">inline</span>
+        <div style="display:contents">contents<button>Both</button></div>
+        <div style="height:5000px"></div>
+        <div style="content-visibility:auto">far
+        <button onclick="document.title = 'Went'">Go</button></div>"""
+    first = await start(session, site.task("/closed", body))
+    find = ids_of(first)
+    shown = ["More", "inline contents", "Both", "far", "Go"]
+    assert [line.split('"')[1] for line in first.observation.split("\n")[2:]] == shown
+    opened = await session.click(find("More"))
+    assert '"bare bold"' in opened.observation
+    assert 'button "Buy"' in opened.observation
+    assert 'Page: "Went" (' in (await session.click(find('"Go"'))).observation
+
+
+async def test_drawings_in_a_frame_are_listed_and_clicked(
+    session: BrowserSession, site: LocalSite
+) -> None:
+    site.pages["/drawing"] = """<svg width="90" height="90"><g><rect width="40" height="40"
+        fill="red" onclick="top.document.title = 'Red'"/></g><title>Hint</title></svg>"""
+    first = await start(session, site.task("/outer", '<iframe src="/drawing"></iframe>'))
+    assert "Hint" not in first.observation
+    assert 'Page: "Red" (' in (await session.click(ids_of(first)('rect "red'))).observation
+
+
+ADD_FRAME = """const made = document.createElement("iframe"); made.src = this.title;
+    document.body.append(made)"""
+
+
+async def test_frames_that_are_added_are_waited_for(
+    session: BrowserSession, site: LocalSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, go = threading.Event(), threading.Event()
+
+    def late(handler: BaseHTTPRequestHandler) -> None:
+        asked.set()
+        go.wait(60)
+        answer(b"<p>It came</p>", {"Content-Type": "text/html"})(handler)  # type: ignore[operator]
+
+    site.pages["/late"] = late
+    body = f"<p>Here</p><button title='/late' onclick='{ADD_FRAME}'>Add</button>"
+    find = ids_of(await start(session, site.task("/adding", body)))
+    async with asyncio.TaskGroup() as group:
+        clicking = group.create_task(session.click(find("Add")))
+        await asyncio.to_thread(asked.wait, 60)
+        await asyncio.sleep(0.5)
+        assert not clicking.done()
+        go.set()
+    assert "It came" in clicking.result().observation
+    go.clear()
+    monkeypatch.setattr(tabs, "LOAD_SECONDS", 1.0)
+    find = ids_of(await session.read())
+    assert "Here" in (await session.click(find("Add"))).observation
+    monkeypatch.undo()
+    async with asyncio.timeout(tabs.LOAD_SECONDS / 2):
+        assert "Here" in (await session.read()).observation, "it was stopped"
+    go.set()
+
+
+async def test_frames_that_are_gone_are_not_waited_for(
+    session: BrowserSession, site: LocalSite
+) -> None:
+    await start(session, site.task("/calm", "<p>Calm</p>"))
+    tab = session._page
+
+    def report(event: str, frame: str) -> None:
+        tab._on_event(f"Page.{event}", {"frameId": frame})
+
+    tab._awaited = True
+    report("frameStartedLoading", "a child")
+    assert tab._awaited, "another frame's navigation"
+    report("frameStartedLoading", tab.target)
+    report("frameStoppedLoading", tab.target)
+    assert tab._busy
+    report("frameDetached", "a child")
+    assert not tab._busy
+
+
+async def test_a_tab_that_a_page_opened_has_a_history(
+    session: BrowserSession, site: LocalSite
+) -> None:
+    site.pages["/one"] = "<title>One</title><a href='/two'>Two</a>"
+    site.pages["/two"] = "<title>Two</title><p>Here</p>"
+    first = await start(session, site.task("/", "<a href='/one' target='_blank'>One</a>"))
+    await session.click(ids_of(first)("One"))
+    one = await session.tabs(2)
+    assert 'Page: "Two" (' in (await session.click(ids_of(one)('link "Two"'))).observation
+    assert 'Page: "One" (' in (await session.back()).observation
+    assert "no page before" in (await session.back()).observation
+
+
 async def test_numbers_of_another_page_mean_nothing(
     session: BrowserSession, site: LocalSite
 ) -> None:
@@ -154,7 +342,9 @@ async def test_numbers_of_another_page_mean_nothing(
 
 
 HIDDEN_BY_FIELDS = (
+    "assignedSlot",
     "attributes",
+    "checkVisibility",
     "checked",
     "childNodes",
     "children",

@@ -32,8 +32,10 @@ OPTIONS = (
     "--proxy-bypass-list=<-loopback>",
     "--disable-quic",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--no-sandbox",  # It does not start as root in a container otherwise.
     "--disable-gpu",
+    "--disable-3d-apis",  # WebGL would fill a process that all chains share.
     "--disable-dev-shm-usage",
     "--disable-background-networking",
     "--disable-background-timer-throttling",

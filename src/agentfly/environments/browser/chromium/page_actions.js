@@ -26,19 +26,48 @@ const find = (id, documentKey) => {
   return { node, el: isText(node) ? parentOf(node) : node };
 };
 
-const inView = (box) => box.top >= 0 && box.left >= 0
-  && box.bottom <= innerHeight && box.right <= innerWidth;
+const inView = (el, box) => box.top >= 0 && box.left >= 0
+  && box.bottom <= viewOf(el).innerHeight && box.right <= viewOf(el).innerWidth;
 
-// The offset of a frame in the window.
-const offset = (el) => {
-  let x = 0, y = 0, view = viewOf(el);
-  while (view && view !== window && view.frameElement) {
-    const box = view.frameElement.getBoundingClientRect();
-    x += box.left + view.frameElement.clientLeft;
-    y += box.top + view.frameElement.clientTop;
-    view = view.parent;
+// The rotations, reflections and scales of an element and of all that it is in, as one matrix.
+const transformOf = (el) => {
+  let whole = new DOMMatrix();
+  for (let one = el; one; one = get(one, "assignedSlot") || parentOf(one) || hostOf(one)) {
+    const { transform, rotate, scale } = getComputedStyle(one);
+    const [x, y] = scale.split(" ").map(Number);  // NaN for "none"
+    const own = new DOMMatrix().rotate(parseFloat(rotate) || 0).scale(x || 1, y || x || 1);
+    whole = own.multiply(new DOMMatrix(transform)).multiply(whole);
   }
-  return { x, y };
+  return whole;
+};
+const hostOf = (el) => call(el, "getRootNode").host;
+
+// A point of a frame's document in the document that the frame is in. The center of the frame is the
+// center of its box, however it is transformed.
+const outOf = (frame, at) => {
+  const box = frame.getBoundingClientRect(), style = getComputedStyle(frame);
+  const wide = frame.offsetWidth, high = frame.offsetHeight, { a, b, c, d } = transformOf(frame);
+  // What is no transform of an element, such as a zoom.
+  const moreX = box.width / (Math.abs(a) * wide + Math.abs(c) * high) || 1;
+  const moreY = box.height / (Math.abs(b) * wide + Math.abs(d) * high) || 1;
+  const x = frame.clientLeft + parseFloat(style.paddingLeft) + at.x - wide / 2;
+  const y = frame.clientTop + parseFloat(style.paddingTop) + at.y - high / 2;
+  return {
+    x: box.left + box.width / 2 + moreX * (a * x + c * y),
+    y: box.top + box.height / 2 + moreY * (b * x + d * y),
+  };
+};
+
+// A point of an element's document in the window, or what is on top of a frame that it is in.
+const inWindow = (el, at) => {
+  let point = at;
+  for (let view = viewOf(el); view !== window && view.frameElement; view = view.parent) {
+    const frame = view.frameElement;
+    point = outOf(frame, point);
+    const hit = topAt(frame, point);
+    if (hit !== frame) return { by: hit };
+  }
+  return point;
 };
 
 const bringIntoView = (el, where) =>
@@ -50,13 +79,10 @@ const locate = (id, documentKey) => {
   const { node, el } = found;
   if (disabled(el)) return { problem: "disabled" };
   if (!shown(boxOf(node))) return { problem: "hidden" };
-  if (!inView(boxOf(node)) || !hits(node, el)) {
-    bringIntoView(el, { block: "center", inline: "center" });
-  }
-  const at = hits(node, el);
-  if (!at) return { problem: "covered", by: cover(node, el) };
-  const far = offset(el);
-  return { x: at.x + far.x, y: at.y + far.y };
+  const at = pointOf(node, el);
+  if (!at.problem && inView(el, boxOf(node))) return at;
+  bringIntoView(el, { block: "center", inline: "center" });
+  return pointOf(node, el);
 };
 
 // Where an item is, and whether the page has noticed that the mouse is over it.
@@ -83,15 +109,21 @@ const topAt = (el, at) => {
   }
   return hit;
 };
-const hits = (node, el) => pointsOf(node).find((at) => {
-  const hit = topAt(el, at);
-  return hit && ([el, ...labelsOf(el)].some((one) => contains(one, hit))
-    || (isText(node) && contains(hit, node)));
-});
-const cover = (node, el) => {
-  const at = pointsOf(node)[0], hit = at && topAt(el, at);
-  return hit ? visibleText(hit).slice(0, 60) || tagOf(hit).toLowerCase() : "something";
+const isPart = (hit, node, el) => [el, ...labelsOf(el)].some((one) => contains(one, hit))
+  || (isText(node) && contains(hit, node));
+// The first point in the window at which an item is on top, or what covers it.
+const pointOf = (node, el) => {
+  const covers = [];
+  for (const at of pointsOf(node)) {
+    const hit = topAt(el, at);
+    const point = hit && isPart(hit, node, el) ? inWindow(el, at) : { by: hit };
+    if ("x" in point) return point;
+    covers.push(point.by);
+  }
+  return { problem: "covered", by: describe(covers[0]) };
 };
+const describe = (hit) =>
+  hit ? visibleText(hit).slice(0, 60) || tagOf(hit).toLowerCase() : "something";
 
 const setValue = (el, value) => {
   const kind = el.tagName === "TEXTAREA" ? HTMLTextAreaElement : HTMLInputElement;
@@ -124,12 +156,17 @@ const field = (id, text, documentKey) => {
   bringIntoView(el, { block: "nearest" });
   if (!takesFocus(el)) return { problem: "no focus" };
   if (["date", "time", "color", "range", "month", "week", "datetime-local"].includes(type)) {
+    const probe = document.createElement("input");
+    probe.type = type;
+    probe.value = text;
+    // Chromium writes a color in lower case.
+    const kept = type === "range" || probe.value.toLowerCase() === text.toLowerCase();
+    if (!kept) return { problem: "not a value", kind: type };
     setValue(el, text);
-    return el.value === text || type === "range" ? { done: true }
-      : { problem: "not a value", kind: type };
+    return { done: true };
   }
   if (editable(el)) {
-    getSelection().selectAllChildren(el);
+    get(el, "ownerDocument").getSelection().selectAllChildren(el);
   } else {
     el.select();
   }

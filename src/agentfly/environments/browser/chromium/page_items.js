@@ -28,7 +28,10 @@ const attribute = (el, name) => call(el, "getAttribute", name);
 const matches = (el, selector) => call(el, "matches", selector);
 const contains = (el, node) => call(el, "contains", node);
 const editable = (el) => get(el, "isContentEditable") === true;
-const textOf = (el) => get(el, "innerText") ?? get(el, "textContent");
+// What `content-visibility: auto` leaves out for now has no innerText.
+const leftOut = (el) => call(el, "checkVisibility")
+  && !call(el, "checkVisibility", { contentVisibilityAuto: true });
+const textOf = (el) => (leftOut(el) ? null : get(el, "innerText")) ?? get(el, "textContent");
 
 const observer = new MutationObserver(() => { lastChange = performance.now(); });
 observer.observe(document, {
@@ -187,6 +190,7 @@ const visible = (el) => {
 
 // ------------------------------------------------------------------ the list of items
 
+const SVG = "http://www.w3.org/2000/svg";  // A frame has an SVGElement of its own.
 const USABLE = "input,select,textarea,button,a,svg,li,tr,[role],[onclick]";
 
 const itemOf = (el, role) => {
@@ -247,13 +251,15 @@ class Walk {
   visit(node) {
     if (++this.visited > MAX_NODES) { this.cut = true; return; }
     if (isText(node)) {
-      if (node.data.trim() && shown(boxOf(node))) this.run.push(node);
+      if (node.data.trim() && shown(boxOf(node)) && !skipsText(parentOf(node))) this.run.push(node);
       return;
     }
     if (get(node, "nodeType") !== 1 || SKIPPED.has(tagOf(node))) return;
     if (this.hidden && matches(node, this.hidden)) return;
     const style = getComputedStyle(node);
     if (style.display === "none") return;
+    // In a closed <details>, or in an element with `content-visibility: hidden`.
+    if (style.display !== "contents" && !call(node, "checkVisibility")) return;
     if (style.visibility !== "visible" || +style.opacity === 0) {
       if (style.visibility !== "visible") this.hiddenParts(node);
       return;
@@ -271,7 +277,7 @@ class Walk {
   }
 
   element(el, style) {
-    if (el instanceof SVGElement) return this.drawing(el, style);
+    if (get(el, "namespaceURI") === SVG) return this.drawing(el, style);
     const tag = tagOf(el), role = roleOf(el, style);
     if (tag === "IMG" ? !el.complete : pictured(el, style)) this.awaits(el);
     if (role) return this.control(el, role);
@@ -396,6 +402,14 @@ class Walk {
     return true;
   }
 }
+// Whether an element does not show the text in it; `checkVisibility` answers for elements alone.
+const skipsText = (el) => {
+  if (!el) return false;
+  const { display, contentVisibility } = getComputedStyle(el);
+  if (display === "contents") return skipsText(parentOf(el));
+  return (contentVisibility === "hidden" && display !== "inline")
+    || (tagOf(el) === "DETAILS" && !el.open);
+};
 const pictured = (el, style) => style.content.startsWith("url(") && !shown(boxOf(el));
 const classes = (el) => clean(attribute(el, "class") || get(el, "id"), 40);
 

@@ -120,7 +120,10 @@ class Tab:
         """Unique ids of the main frame's contexts: of the page's world, and of ours."""
         self._changed = asyncio.Event()
         """Set whenever the state below changes."""
-        self._loading = False
+        self._loading = set[str]()
+        """Ids of the frames that are loading."""
+        self._awaited = False
+        """Whether a navigation of the main frame was asked for that has not begun."""
         connection.listen(session, self._on_event)
 
     async def open(self) -> None:
@@ -166,12 +169,17 @@ class Tab:
         self._worlds.clear()
 
     def _on_loading(self, params: Params) -> None:
-        if params.get("frameId") == self.target:
-            self._loading = True
+        frame = params["frameId"]
+        self._loading.add(frame)
+        if frame == self.target:
+            self._awaited = False
 
     def _on_loaded(self, params: Params) -> None:
-        if params.get("frameId") == self.target:
-            self._loading = False
+        self._loading.discard(params["frameId"])
+
+    @property
+    def _busy(self) -> bool:
+        return bool(self._awaited or self._loading or self.pending)
 
     def _on_crash(self, _: Params) -> None:
         self.crashed = True
@@ -285,18 +293,18 @@ class Tab:
 
     async def navigate(self, url: str) -> str | None:
         """Open an address; return what kept it from opening."""
-        self._loading = True
+        self._awaited = True
         try:
             answer = await self._call("Page.navigate", {"url": url})
         except ProtocolError as error:
-            self._loading = False
+            self._awaited = False
             self._require_alive()
             return str(error)
         if problem := answer.get("errorText"):
-            self._loading = False
+            self._awaited = False
             return str(problem)
         if "loaderId" not in answer:
-            self._loading = False  # Only the part after # has changed.
+            self._awaited = False  # Only the part after # has changed.
         return None
 
     async def settled(self) -> None:
@@ -324,17 +332,19 @@ class Tab:
                 if gone_late > MAX_LATE_DOCUMENTS:
                     raise PageStuckError("it never stopped loading, so it was closed") from None
                 continue
-            if late or not (self._loading or self.pending):
+            if late or not self._busy:
                 return found
 
     async def _loaded(self, deadline: float) -> None:
         try:
             async with asyncio.timeout_at(deadline):
-                while (self._loading or self.pending) and not (self.crashed or self.closed):
+                while self._busy and not (self.crashed or self.closed):
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
             self._ask("Page.stopLoading")
+            self._awaited = False
+            self._loading.clear()
         self._require_alive()
 
     def request_done(self) -> None:
@@ -367,11 +377,12 @@ class Tab:
         """Go back in the tab's history; return whether there was anywhere to go."""
         history = await self._call("Page.getNavigationHistory", {})
         place = history["currentIndex"]
-        # The first entry is the blank page of a new tab.
-        if place <= 1:
+        before = history["entries"][:place]
+        # The first entry of a tab that was opened by us is a blank page.
+        if not before or (place == 1 and before[0]["url"] == "about:blank"):
             return False
-        entry = history["entries"][place - 1]["id"]
-        self._loading = True
+        entry = before[-1]["id"]
+        self._awaited = True
         await self._call("Page.navigateToHistoryEntry", {"entryId": entry})
         return True
 
@@ -400,6 +411,7 @@ _HANDLERS: Mapping[str, Callable[[Tab, Params], None]] = {
     "Runtime.executionContextsCleared": Tab._on_worlds_cleared,
     "Page.frameStartedLoading": Tab._on_loading,
     "Page.frameStoppedLoading": Tab._on_loaded,
+    "Page.frameDetached": Tab._on_loaded,
     "Page.javascriptDialogOpening": Tab._on_dialog,
     "Page.fileChooserOpened": Tab._on_file_chooser,
     "Page.downloadWillBegin": Tab._on_download,
