@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from agentfly.environments import find_definition
+from agentfly.config import SettingsError
+from agentfly.environments import find_definition, load_environment
 
 
 @pytest.mark.parametrize(
@@ -48,3 +49,10 @@ def test_a_value_that_a_list_does_not_take_is_refused(name: str, key: str, given
     options: Any = find_definition(name).options
     with pytest.raises(ValidationError, match=key):
         options(**{key: given})
+
+
+@pytest.mark.parametrize("key", ["steps", "lr", "learning_rate"])
+def test_an_unknown_option_is_not_taken_for_a_setting_of_a_run(key: str) -> None:
+    with pytest.raises(SettingsError, match=rf"options\.{key}: unknown key\. Known: ") as caught:
+        load_environment("code", **{key: 3})
+    assert "train." not in str(caught.value)

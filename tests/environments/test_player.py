@@ -6,15 +6,16 @@ import threading
 from collections.abc import Generator
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 
-from agentfly import Agent, Message, Task, reward, tool
+from agentfly import Agent, Message, Task, Trajectory, reward, tool
 from agentfly.agents.demonstrate import demonstrate
 from agentfly.agents.kind import KINDS
 from agentfly.agents.source_parts import SourceParts
 from agentfly.environments import PlayerModel, Say, Scene, call
-from agentfly.errors import ConfigError
+from agentfly.errors import ConfigError, EnvError
 from agentfly.types import EnvSpec, SamplingParams, StopReason
 
 
@@ -82,8 +83,59 @@ async def test_concurrent_chains_each_get_their_own() -> None:
 async def test_a_player_that_stops_too_early_fails_its_chain_and_says_so() -> None:
     (chain,) = await demonstrate(source_parts(), hesitant, [row(1)])
     assert chain.stop is StopReason.ENGINE_FAILED
-    assert "nothing left to do after 1 turns" in str(chain.error)
+    assert "nothing left to do after 1 turn, and the chain goes on: end it" in str(chain.error)
     assert chain.reward is None
+
+
+@pytest.mark.parametrize("said", ["double 3", None, 4])
+async def test_a_player_that_yields_something_else_is_told_what_to_yield(said: Any) -> None:
+    def talker(scene: Scene) -> Generator[Say, str, None]:
+        yield said
+
+    (chain,) = await demonstrate(source_parts(), talker, [row(1)])
+    assert chain.stop is StopReason.ENGINE_FAILED
+    wrong = f"TypeError: a player yields Say(...) or call(...), got {type(said).__name__}"
+    assert wrong in str(chain.error)
+
+
+async def test_a_retry_plays_from_the_beginning_with_the_same_random_numbers() -> None:
+    drawn: list[list[float]] = []
+
+    class Fragile:
+        """Is lost at the second call of the first chain."""
+
+        calls = 0
+
+        def reset(self) -> None: ...
+
+        def poke(self) -> str:
+            """Poke it."""
+            Fragile.calls += 1
+            if Fragile.calls == 2:
+                raise EnvError("lost")
+            return f"poke {Fragile.calls}"
+
+    def poking(scene: Scene) -> Generator[Say, str, None]:
+        drawn.append([scene.random.random()])
+        yield call("poke")
+        drawn[-1].append(scene.random.random())
+        shown = yield call("poke")
+        drawn[-1].append(scene.random.random())
+        yield Say(shown)
+
+    model = PlayerModel(player=poking, task=row(1), random=Random(0))
+    agent = Agent(model, tools=[Fragile])
+    (chain,) = (await agent.run(row(1), retries=1)).trajectories
+    assert (chain.stop, chain.attempt) == (StopReason.ANSWERED, 1), chain.error
+    assert chain.final_response == "poke 4"
+    assert [message.tool_calls[0].id for message in asked(chain)] == ["call_1_1", "call_2_1"]
+    first, second = drawn
+    assert first == second[:2], "the attempt that failed, and the one after it"
+    assert len(set(second)) == 3
+
+
+def asked(chain: Trajectory) -> list[Message]:
+    return [message for message in chain.conversation if message.tool_calls]
 
 
 async def test_a_mistake_in_a_task_comes_out_as_itself() -> None:

@@ -91,7 +91,8 @@ def make_kit(
     try:
         chosen = definition.options.model_validate(options)
     except ValidationError as error:
-        raise SettingsError(problems_of(error, definition.options, "options"), None) from error
+        found = problems_of(error, definition.options, "options", suggest_settings=False)
+        raise SettingsError(found, None) from error
     chosen = chosen.model_copy(update=_from_base(chosen, base or Path()))
     with boundary(ConfigError, f"making the environment {definition.name!r}"):
         return definition.make(chosen)

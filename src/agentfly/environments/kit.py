@@ -27,6 +27,24 @@ class EnvironmentOptions(Settings):
         is_list = bool(kinds) and isinstance(value, str) and "," in value
         return _listed(value, get_args(kinds[0])[0]) if is_list else value
 
+    def refuse_without_effect(self, *rules: tuple[bool, Sequence[str], str]) -> None:
+        """Raise ValueError for options that were changed and have no effect.
+
+        Args:
+            rules: Whether options have an effect, their names, and where they have it.
+        """
+        problems = [
+            f"{name} has no effect here: it is {where}"
+            for has_effect, names, where in rules
+            for name in names
+            if not has_effect and getattr(self, name) != self._default(name)
+        ]
+        if problems:
+            raise ValueError("; ".join(problems))
+
+    def _default(self, name: str) -> Any:
+        return type(self).model_fields[name].get_default(call_default_factory=True)
+
 
 def _listed(value: Any, kind: Any) -> Any:
     """Return a single value, or several between commas, as a tuple; any other value unchanged.

@@ -15,11 +15,13 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
+from typing import Any
 
 from agentfly.errors import EngineError, boundary
 from agentfly.runtime.clock import LoopClock
 from agentfly.runtime.invoke import invoke
 from agentfly.types import Message, SamplingParams, Task, ToolCall, ToolSpec
+from agentfly.types.short_text import count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +59,10 @@ def call(tool: str, /, **arguments: object) -> Say:
 
 @dataclass(slots=True, kw_only=True)
 class PlayerModel:
-    """One chain's player as a chat model, so that `Agent` runs it as it runs any other."""
+    """One chain's player as a chat model, so that `Agent` runs it as it runs any other.
+
+    A retry of the chain plays from the beginning, with the same random numbers.
+    """
 
     player: Player
     task: Task
@@ -66,6 +71,10 @@ class PlayerModel:
     """Formats calls as text, for agents whose calls are text."""
     _playing: Play | None = field(default=None, init=False)
     _turns: int = field(default=0, init=False)
+    _opening: int = field(default=0, init=False)
+    """Number of messages before the player's first turn."""
+    _first_random: Any = field(default=None, init=False, repr=False)
+    """State of `random` before the player's first turn."""
 
     async def reply(
         self,
@@ -77,8 +86,12 @@ class PlayerModel:
     ) -> Message:
         """Play the next turn in a thread: a player may compute for minutes."""
         del tools, params
+        if len(messages) <= self._opening:
+            # A chain only grows: this one has begun again. What is left of the player of the failed
+            # attempt would go on in the middle, or end at once and hide why that attempt failed.
+            self._playing, self._turns = None, 0
         said: Say = await invoke(
-            partial(self._next, "\n".join(_since_last_turn(messages))),
+            partial(self._next, messages),
             name=f"the player of task {self.task.id!r}",
             clock=LoopClock(),
             deadline=deadline,
@@ -92,19 +105,34 @@ class PlayerModel:
             return Message(role="assistant", content=said.words, tool_calls=calls)
         return Message(role="assistant", content=self.write(calls, said.words))
 
-    def _next(self, observation: str) -> Say:
+    def _next(self, messages: Sequence[Message]) -> Say:
+        observation = "\n".join(_since_last_turn(messages))
         with boundary(EngineError, f"playing task {self.task.id!r}"):
             try:
                 if self._playing is None:
-                    scene = Scene(task=self.task, observation=observation, random=self.random)
-                    self._playing = self.player(scene)
-                    return next(self._playing)
-                return self._playing.send(observation)
+                    self._opening = len(messages)
+                    return _require_say(next(self._begin(observation)))
+                return _require_say(self._playing.send(observation))
             except StopIteration:
                 raise EngineError(
                     f"the player of task {self.task.id!r} has nothing left to do after "
-                    f"{self._turns} turns, and the chain goes on"
+                    f"{count(self._turns, 'turn')}, and the chain goes on: end it with "
+                    "`yield Say(...)`, or yield turns until the environment ends it"
                 ) from None
+
+    def _begin(self, observation: str) -> Play:
+        if self._first_random is None:
+            self._first_random = self.random.getstate()
+        self.random.setstate(self._first_random)
+        scene = Scene(task=self.task, observation=observation, random=self.random)
+        self._playing = self.player(scene)
+        return self._playing
+
+
+def _require_say(said: object) -> Say:
+    if not isinstance(said, Say):
+        raise TypeError(f"a player yields Say(...) or call(...), got {type(said).__name__}")
+    return said
 
 
 class NoPlayerError(EngineError):

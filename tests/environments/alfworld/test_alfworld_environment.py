@@ -16,7 +16,6 @@ from agentfly.environments.alfworld.engine.game import Game
 from agentfly.environments.alfworld.engine.goal import TASK_TYPES, Goal
 from agentfly.environments.alfworld.engine.solver import solve
 from agentfly.environments.alfworld.environment import OVER
-from agentfly.environments.alfworld.players import gold
 from agentfly.environments.alfworld.tasks import Row, load_script
 from agentfly.errors import ConfigError, EnvError
 from agentfly.resources import EnvironmentManager
@@ -90,7 +89,7 @@ async def test_impossible_commands_cost_their_turn_and_not_the_game() -> None:
     assert sum(others) == pytest.approx(1.0)
     assert min(others) >= 0.0
     assert trajectory.reward == 1.0
-    with pytest.raises(ConfigError, match="penalty is for rewards of turns"):
+    with pytest.raises(ValueError, match="penalty has no effect here: it is for rewards of turns"):
         kit(**SMALL, penalty=0.1)
 
 
@@ -210,7 +209,7 @@ async def test_textworld_plays_the_same_in_a_process_of_its_own() -> None:
     through, fast = kit(**options, engine="textworld"), kit(**options)
     row = list(fast.tasks())[2]
     async with EnvironmentManager() as pool:
-        expected, found = [await play(made, row, gold, pool) for made in (fast, through)]
+        expected, found = [await play(made, row, made.gold, pool) for made in (fast, through)]
         assert "AlfworldTextWorld" in pool.snapshot().text
     assert found.reward == expected.reward == pytest.approx(1.0)
     for one, other in zip(expected.turns, found.turns, strict=True):

@@ -141,6 +141,24 @@ def test_the_folder_may_be_named_by_a_variable(
     assert len(list(make_alfworld(AlfworldOptions(data="$ALFWORLD_DATA")).tasks())) == 1
 
 
+@pytest.mark.parametrize("data", ["$UNSET_FOLDER", "${UNSET_FOLDER}/games", "/data/$UNSET_FOLDER"])
+def test_a_variable_that_is_not_set_is_named(data: str) -> None:
+    with pytest.raises(ConfigError, match="the environment variable UNSET_FOLDER is not set") as no:
+        make_alfworld(AlfworldOptions(data=data)).tasks()
+    assert f"data = {data!r}" in str(no.value)
+
+
+def test_a_variable_that_the_shell_expanded_to_nothing_is_reported() -> None:
+    with pytest.raises(ConfigError, match="data is empty: name the folder of the games"):
+        make_alfworld(AlfworldOptions(data="")).eval_tasks()
+
+
+def test_a_folder_may_be_in_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GAMES", "games")
+    assert official_games.data_folder("~/${GAMES}") == tmp_path / "games"
+
+
 @pytest.mark.parametrize("kind", [Alfworld, AlfworldTextWorld])
 def test_no_task_can_make_the_environment_read_another_file(
     tmp_path: Path, kind: type[Alfworld]

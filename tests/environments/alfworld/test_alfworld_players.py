@@ -10,7 +10,7 @@ from tests.environments.alfworld.alfworld_play import kit, play
 
 from agentfly.environments import Kit, Player, Scene
 from agentfly.environments.alfworld.tasks import Row
-from agentfly.types import Seed, Task
+from agentfly.types import Seed, StopReason, Task
 
 SHARED = Path(__file__).parents[3].parent / "shared" / "data" / "alfworld"
 MAX_STEPS = 50
@@ -77,5 +77,25 @@ async def test_an_expert_that_finds_nothing_gives_up() -> None:
     made = kit(size="small", games=1)
     row = dict(next(iter(made.tasks())), item="elephant")
     trajectory = await play(made, row, made.expert)
-    assert trajectory.final_response == "I can't find it."
+    assert trajectory.final_response == "I give up."
+
+
+async def test_the_players_say_commands_in_text() -> None:
+    made = kit(size="small", games=3, max_turns=12, actions="text")
+    assert made.tools == ()
+    for row in made.tasks():
+        trajectory = await play(made, row, made.expert)
+        assert trajectory.stop is StopReason.ENV_ENDED
+        assert trajectory.reward == 1.0
+        assert trajectory.turns[0].message.content.startswith("go to ")
+        assert not any(turn.message.tool_calls for turn in trajectory.turns)
+
+
+async def test_an_expert_of_commands_in_text_that_finds_nothing_looks_around() -> None:
+    made = kit(size="small", games=1, max_turns=40, actions="text")
+    row = dict(next(iter(made.tasks())), item="elephant")
+    trajectory = await play(made, row, made.expert)
+    assert trajectory.stop is StopReason.TURN_LIMIT
+    assert trajectory.turns[-1].message.content == "look"
+    assert trajectory.reward == 0.0
     assert trajectory.reward == 0.0

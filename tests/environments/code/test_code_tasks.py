@@ -311,7 +311,11 @@ def test_a_files_tasks_are_split_or_come_in_two_files(tmp_path: Path) -> None:
     ("options", "words"),
     [
         ({"tasks": "gsm8k"}, "needs `file`"),
-        ({"file": "x.jsonl"}, "are generated: a file has one of apps, gsm8k, humaneval, mbpp"),
+        (
+            {"file": "x.jsonl"},
+            "`file` needs tasks = apps, gsm8k, humaneval or mbpp.*'math' are generated",
+        ),
+        ({"tasks": "programs", "eval_file": "x"}, "`eval_file` needs .*'programs' are generated"),
         ({"levels": (4,)}, "levels"),
         ({"levels": ()}, "levels"),
         ({"tasks": "chess"}, "tasks"),

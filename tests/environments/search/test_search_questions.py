@@ -185,6 +185,17 @@ def test_a_broken_file_is_named_with_its_place(
         load_questions(str(path), form)
 
 
+def test_a_file_of_another_form_names_the_forms_and_the_place_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"question": "Who barks?", "answer": "dogs"}\n')
+    with pytest.raises(FormatError) as refused:
+        load_questions(str(path), "nq-open")
+    first, _, rest = str(refused.value).partition(". It was read as the form 'nq-open': ")
+    assert first.startswith(f"{path}:1")
+    assert "one of squad, nq-open, hotpotqa, triviaqa, 2wiki, musique, name it in `form`" in rest
+    assert rest.endswith("are no `questions`, but `tasks` of a [[source]]")
+
+
 def test_an_unknown_form_and_a_missing_file() -> None:
     with pytest.raises(ConfigError, match="Did you mean 'squad'"):
         load_questions("x.json", "sqaud")

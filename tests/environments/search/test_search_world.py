@@ -1,5 +1,6 @@
 """The generated world: questions mean what they say, and can't be answered from memory."""
 
+import re
 from collections.abc import Generator
 from functools import cache
 from random import Random
@@ -97,8 +98,27 @@ def test_a_world_is_its_seed(world: World) -> None:
 
 
 def test_a_world_that_is_too_small_for_so_many_questions_says_so() -> None:
-    with pytest.raises(ConfigError, match=r"only \d+ different questions of \(1,\) hops, 900"):
-        train_rows(World(people=20, short=True, seed=0), (1,), 900)
+    world = World(people=20, short=True, seed=0)
+    with pytest.raises(ConfigError, match=r"num_tasks = 900 .*Set num_tasks=\d+ or less") as said:
+        train_rows(world, (1,), 900)
+    (most,) = re.findall(r"has: (\d+) different questions of 1 hop\.", str(said.value))
+    assert len(train_rows(world, (1,), int(most))) == int(most)
+    with pytest.raises(ConfigError, match=r"num_eval_tasks = 900 .* of 1 or 2 hops\. Set num_eval"):
+        held_out_rows(world, (1, 2), 900)
+
+
+def test_the_default_number_of_questions_is_a_maximum_and_one_that_was_set_is_not() -> None:
+    small = {"people": 20, "hops": 1, "short": True}
+    kit = SEARCH.make(SearchOptions.model_validate(small))
+    assert 20 < len(list(kit.tasks())) < 2000
+    assert 5 < len(list(kit.eval_tasks())) < 200
+    kit = SEARCH.make(SearchOptions.model_validate({**small, "num_tasks": 900}))
+    assert len(list(kit.eval_tasks())) < 200, "its default is still one"
+    with pytest.raises(ConfigError, match="num_tasks = 900 is more than the world has"):
+        kit.tasks()
+    kit = SEARCH.make(SearchOptions.model_validate({**small, "num_eval_tasks": 900}))
+    with pytest.raises(ConfigError, match="num_eval_tasks = 900 is more than the world has"):
+        kit.eval_tasks()
 
 
 def play(

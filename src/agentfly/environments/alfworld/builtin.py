@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from agentfly.environments.alfworld.engine import textworld
 from agentfly.environments.alfworld.engine.goal import TASK_TYPES, TaskType
@@ -12,17 +12,23 @@ from agentfly.environments.alfworld.game_generator import Rooms, Size
 from agentfly.environments.alfworld.official_games import GoalText
 from agentfly.environments.alfworld.players import expert, gold, random
 from agentfly.environments.alfworld.tasks import generated_rows, official_rows
+from agentfly.environments.command_player import in_text, in_tool_calls
 from agentfly.environments.index import INDEX
 from agentfly.environments.kit import EnvironmentDefinition, EnvironmentOptions, Kit
 from agentfly.errors import ConfigError
 from agentfly.rewards import reward
 from agentfly.tools import tool
-from agentfly.types import EnvSpec, Step, Trajectory
+from agentfly.types import EnvSpec, Step, Tool, Trajectory
 
-SYSTEM_PROMPT = (
-    "You are in a room and have a task. Act step by step: find the things that you need, "
-    "one command at a time."
-)
+Actions = Literal["tool", "text"]
+
+_SYSTEM_PROMPTS: dict[Actions, str] = {
+    "tool": "You are in a room and have a task. Act step by step: find the things that you need, "
+    "one command at a time.",
+    "text": "You are in a room and have a task. Say one command at a time and nothing else: "
+    "go to X, open X, close X, take Y from X, move Y to X, clean Y with X, heat Y with X, "
+    "cool Y with X, slice Y with Z, use Y, examine X, look, inventory.",
+}
 
 
 def success(env: Alfworld) -> dict[str, Any]:
@@ -53,6 +59,10 @@ def commands(env: Alfworld) -> str:
     return ", ".join(env.commands())
 
 
+_OF_BENCHMARK = ("eval_split", "goal_text")
+_OF_GENERATED = ("games", "eval_games", "size", "rooms")
+
+
 class AlfworldOptions(EnvironmentOptions):
     """Games, observations and rewards of ALFWorld."""
 
@@ -61,13 +71,15 @@ class AlfworldOptions(EnvironmentOptions):
     generated."""
     eval_split: Literal["valid_seen", "valid_unseen"] = "valid_seen"
     """Which of the benchmark's games are held out: those in rooms of the training games, or in
-    other rooms."""
+    other rooms. Only with `data`."""
     goal_text: GoalText = "template"
-    """Wording of the benchmark's goals: its own templates, or human annotations."""
+    """Wording of the benchmark's goals: its own templates, or human annotations. Only with
+    `data`."""
     task_types: tuple[TaskType, ...] = Field(default=TASK_TYPES, min_length=1)
     """Which of the six kinds of task to use."""
     games: int = Field(default=1200, ge=1)
-    """Number of games to generate for training."""
+    """Number of games to generate for training. This and the options down to `rooms` are only
+    without `data`."""
     eval_games: int = Field(default=120, ge=1)
     """Number of games to generate for evaluation, in other rooms."""
     size: Size = "medium"
@@ -75,6 +87,8 @@ class AlfworldOptions(EnvironmentOptions):
     rooms: Rooms = "own"
     """Whether generated rooms are furnished at random, or as one of the benchmark's 120 floor plans
     (which needs the package alfworld)."""
+    actions: Actions = "tool"
+    """Calls of one tool `act`, or commands in plain text."""
     show_commands: bool = False
     """Whether each observation ends with the commands that are possible; otherwise a tool lists
     them."""
@@ -89,32 +103,46 @@ class AlfworldOptions(EnvironmentOptions):
     max_turns: int = Field(default=50, ge=1)
     """Maximum number of turns of a game."""
 
+    @model_validator(mode="after")
+    def _check_effects(self) -> "AlfworldOptions":
+        self.refuse_without_effect(
+            (self.data is not None, _OF_BENCHMARK, "for the benchmark's own games, with `data`"),
+            (self.data is None, _OF_GENERATED, "for generated games, without `data`"),
+            (self.subgoals, ("penalty",), "for rewards of turns, with subgoals = true"),
+        )
+        return self
+
 
 def make_alfworld(options: AlfworldOptions) -> Kit:
     """Make the kit for one choice of options."""
     if options.engine == "textworld" and not textworld.is_installed():
         raise ConfigError(textworld.MISSING)
     kind = Alfworld if options.engine == "fast" else AlfworldTextWorld
-    if options.penalty and not options.subgoals:
-        raise ConfigError("penalty is for rewards of turns: it needs subgoals = true")
     shown = (("show_commands", options.show_commands), ("subgoals", options.subgoals))
     taken = (("penalty", options.penalty),) if options.penalty else ()
     read = () if options.data is None else (("data", options.data),)
     spec = EnvSpec(kind, (*shown, *taken, *read))
-    acting = (tool(act, env=spec),)
-    asking = (tool(commands, env=spec),)
+    as_text = options.actions == "text"
+    player = (
+        partial(in_text, idle="look") if as_text else partial(in_tool_calls, argument="command")
+    )
     return Kit(
         tasks=partial(_rows, options, held_out=False),
         eval_tasks=partial(_rows, options, held_out=True),
-        tools=acting if options.show_commands else acting + asking,
+        tools=() if as_text else _tools(options, spec),
         reward=reward(env=spec, range=(0, 1))(share_of_the_way if options.subgoals else success),
         environment=spec,
-        system_prompt=SYSTEM_PROMPT,
+        system_prompt=_SYSTEM_PROMPTS[options.actions],
         max_turns=options.max_turns,
-        expert=expert,
-        gold=gold,
-        random=random,
+        expert=player(expert),
+        gold=player(gold),
+        random=player(random),
     )
+
+
+def _tools(options: AlfworldOptions, spec: EnvSpec) -> tuple[Tool, ...]:
+    acting = (tool(act, env=spec),)
+    return acting if options.show_commands else (*acting, tool(commands, env=spec))
 
 
 def _rows(options: AlfworldOptions, *, held_out: bool) -> list[dict[str, object]]:

@@ -99,13 +99,14 @@ class Alfworld:
             if self.won:
                 return Step(observation=OVER, reward=0.0, done=True, state_key=engine.state.key())
             text = engine.step(action)
-            self.won = engine.won
+            self.won, impossible = engine.won, text == NOTHING_HAPPENS
             return Step(
                 observation=text if self.won else self._shown(text),
-                reward=self._reward() - self._penalty * (text == NOTHING_HAPPENS),
+                reward=self._reward() - self._penalty * impossible,
                 done=self.won,
                 info={"won": self.won},
                 state_key=engine.state.key(),
+                invalid=impossible,
             )
 
     @property

@@ -59,7 +59,18 @@ class OfficialGame:
 
 def data_folder(data: str) -> Path:
     """Return the folder with variables such as `$ALFWORLD_DATA` and `~` expanded."""
-    return Path(os.path.expandvars(data)).expanduser()
+    expanded = os.path.expandvars(data)
+    if unset := re.search(r"\$\{?(\w+)", expanded):
+        raise ConfigError(
+            f"data = {data!r}: the environment variable {unset[1]} is not set. Set it to the "
+            "folder of the games, or name the folder itself"
+        )
+    if not expanded:
+        raise ConfigError(
+            "data is empty: name the folder of the games. The shell makes $ALFWORLD_DATA empty if "
+            "ALFWORLD_DATA is not set"
+        )
+    return Path(expanded).expanduser()
 
 
 def official_games(data: str, split: Split) -> Iterator[OfficialGame]:

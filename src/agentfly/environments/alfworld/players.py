@@ -1,7 +1,8 @@
 """Scripted players.
 
 The expert uses only what it is shown. It looks first where an object is likely to be, and remembers
-what else it sees, so that it needs no second look. Gold and random use the game's state.
+what else it sees, so that it needs no second look. Gold and random use the game's state. Each is a
+generator of commands.
 """
 
 import re
@@ -15,23 +16,23 @@ from agentfly.environments.alfworld.engine.solver import solve
 from agentfly.environments.alfworld.engine.wording import NOTHING_HAPPENS
 from agentfly.environments.alfworld.household import OPENABLE, RECEPTACLES_FOR
 from agentfly.environments.alfworld.tasks import load_game, row_goal
-from agentfly.environments.player import Play, Say, Scene, call
+from agentfly.environments.command_player import Commands, follow
+from agentfly.environments.player import Scene
 
-Answer = Generator[Say, str, str | None]
-"""Play that returns the name of what was found."""
+Answer = Generator[str, str, str | None]
+"""Commands that lead to the name of what was found."""
 
 _SEEN = re.compile(r"you see (.*?)\.")
 _NAME = re.compile(r"\ba (\w+ \d+)")
 
 
-def expert(scene: Scene) -> Play:
+def expert(scene: Scene) -> Commands:
     """Search for the object, take it, treat it and bring it, by observations alone."""
     player = _Searcher(goal=row_goal(scene.task.fields), receptacles=_names(scene.observation))
     if player.goal.lamp:
         yield from player.look_under_lamp()
     else:
         yield from player.bring()
-    yield Say("I can't find it.")
 
 
 @dataclass(slots=True)
@@ -42,7 +43,7 @@ class _Searcher:
     """Objects seen in each receptacle that was looked into."""
     here: str = ""
 
-    def look_under_lamp(self) -> Play:
+    def look_under_lamp(self) -> Commands:
         """Take the object, then find a lamp and switch it on."""
         if (yield from self.fetch(self.goal.item)) is None:
             return
@@ -52,7 +53,7 @@ class _Searcher:
             lamp = next(n for n in self.contents[stand] if _kind(n) == self.goal.lamp)
             yield from self.act(f"use {lamp}")
 
-    def bring(self) -> Play:
+    def bring(self) -> Commands:
         """Find as many objects as the goal asks for and bring each to the same receptacle."""
         target = self.first(self.goal.receptacle)
         # Objects that are there already count, unless they have to be treated first.
@@ -67,7 +68,7 @@ class _Searcher:
             yield from self.act(f"move {item} to {target}")
             self.contents[target].append(item)
 
-    def treat(self, item: str) -> Play:
+    def treat(self, item: str) -> Commands:
         """Clean, heat or cool an object, if the goal asks for it."""
         treatment = self.goal.treatment
         appliance = self.first(APPLIANCES[treatment]) if treatment else None
@@ -112,25 +113,25 @@ class _Searcher:
         alike = Counter(map(_kind, self.receptacles))[_kind(place)]
         return likely / alike / (2 if _kind(place) in OPENABLE else 1)
 
-    def go(self, place: str) -> Play:
+    def go(self, place: str) -> Commands:
         """Go to a receptacle."""
         if self.here == place:
             return
         self.here = place
-        observation = yield call("act", command=f"go to {place}")
+        observation = yield f"go to {place}"
         if observation.startswith(NOTHING_HAPPENS):
             # It shares a place with the last receptacle, so the player is there already.
-            observation = yield call("act", command=f"examine {place}")
+            observation = yield f"examine {place}"
         self.note(place, observation)
 
-    def open(self, place: str) -> Play:
+    def open(self, place: str) -> Commands:
         """Open a receptacle if it was found closed."""
         if place not in self.contents:
-            self.note(place, (yield call("act", command=f"open {place}")))
+            self.note(place, (yield f"open {place}"))
 
-    def act(self, command: str) -> Play:
+    def act(self, command: str) -> Commands:
         """Perform a command whose observation is not needed."""
-        yield call("act", command=command)
+        yield command
 
     def note(self, place: str, observation: str) -> None:
         """Remember the contents of a receptacle, if they were seen."""
@@ -152,18 +153,16 @@ def _kind(name: str) -> str:
     return name.partition(" ")[0]
 
 
-def gold(scene: Scene) -> Play:
+def gold(scene: Scene) -> Commands:
     """Win with the fewest commands, found by the solver."""
-    for command in solve(load_game(scene.task.fields)) or ():
-        yield call("act", command=command)
-    yield Say("This game can't be won.")
+    return follow(solve(load_game(scene.task.fields)) or ())
 
 
-def random(scene: Scene) -> Play:
+def random(scene: Scene) -> Commands:
     """Choose among the possible commands at random, without end."""
     # A game of its own lists them, so that no turn is spent on asking.
     engine = FastEngine(load_game(scene.task.fields))
     while True:
         command = scene.random.choice(engine.commands())
         engine.step(command)
-        yield call("act", command=command)
+        yield command

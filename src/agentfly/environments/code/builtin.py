@@ -49,7 +49,7 @@ class CodeOptions(EnvironmentOptions):
     tasks: Literal["math", "programs", "gsm8k", "humaneval", "mbpp", "apps"] = "math"
     """`math` and `programs` are generated; the others are the formats of files."""
     levels: tuple[Literal[1, 2, 3], ...] = Field(default=(1,), min_length=1)
-    """Difficulty of generated tasks, 1 to 3."""
+    """Difficulty of generated tasks, 1 to 3; not for those of a `file`."""
     file: Path | None = None
     """JSON lines of the format that `tasks` names, plain or compressed by gzip."""
     eval_file: Path | None = None
@@ -62,7 +62,8 @@ class CodeOptions(EnvironmentOptions):
     """`code_interpreter` keeps variables from call to call, `python` keeps nothing; `all` is the
     first one with a shell and files."""
     partial: bool = True
-    """Whether each hidden test counts for its share of the reward; otherwise all must pass."""
+    """Whether each hidden test counts for its share of the reward; otherwise all must pass. Not for
+    math and gsm8k, whose answer is a number."""
     seconds: float = Field(default=5.0, gt=0)
     """Time limit of one call, and of one test."""
     memory_mb: int = Field(default=256, ge=1)
@@ -84,8 +85,20 @@ class CodeOptions(EnvironmentOptions):
         if needed and self.file is None:
             raise ValueError(f"tasks = {self.tasks!r} needs `file`, the JSON lines to read")
         if not needed and (self.file or self.eval_file):
-            formats = ", ".join(_FILES)
-            raise ValueError(f"tasks = {self.tasks!r} are generated: a file has one of {formats}")
+            key = "file" if self.file else "eval_file"
+            *formats, last = _FILES
+            raise ValueError(
+                f"`{key}` needs tasks = {', '.join(formats)} or {last}, the format of the file; "
+                f"tasks = {self.tasks!r} are generated"
+            )
+        self.refuse_without_effect(
+            (not needed, ("levels",), "for generated tasks: math and programs"),
+            (
+                self.tasks not in _WITH_NUMBERS,
+                ("partial",),
+                "for tasks with hidden tests, and the answer of math and gsm8k is a number",
+            ),
+        )
         return self
 
 

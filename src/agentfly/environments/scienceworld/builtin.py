@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
+from agentfly.environments.command_player import in_text, in_tool_calls
 from agentfly.environments.index import INDEX
 from agentfly.environments.kit import EnvironmentDefinition, EnvironmentOptions, Kit
 from agentfly.environments.scienceworld.environment import ScienceWorld, Shown
@@ -22,10 +23,16 @@ from agentfly.rewards import reward
 from agentfly.tools import tool
 from agentfly.types import EnvSpec, Step, Trajectory
 
-SYSTEM_PROMPT = (
-    "You are in a house and have a task. Act step by step, one action at a time. Focus on a thing "
-    "only when the task asks for it: a wrong focus ends the task."
-)
+Actions = Literal["tool", "text"]
+
+_SYSTEM_PROMPTS: dict[Actions, str] = {
+    "tool": "You are in a house and have a task. Act step by step, one action at a time. Focus on "
+    "a thing only when the task asks for it: a wrong focus ends the task.",
+    "text": "You are in a house and have a task. Say one action at a time and nothing else, such "
+    "as: look around, inventory, go to X, teleport to X, open X, pick up X, move X to Y, "
+    "pour X in Y, use X on Y, focus on X. Focus on a thing only when the task asks for it: "
+    "a wrong focus ends the task.",
+}
 TOOL_SECONDS = 900.0
 """Timeout of a tool. It is longer than an action and the loads of other chains in the same JVM can
 take, so that a hang ends as a failure of the environment and not as an observation."""
@@ -91,12 +98,14 @@ class ScienceWorldOptions(EnvironmentOptions):
     """Which variations are held out."""
     variations: int | None = Field(default=None, ge=1)
     """Maximum number of variations of each task, for training and for evaluation; default all."""
+    actions: Actions = "tool"
+    """Calls of one tool `act`, or actions in plain text."""
     show: tuple[Shown, ...] = ()
     """Additions at the end of every observation: `look`, `room` (as `look`, only where an action
     leads to another room), `inventory`, `task`, and `actions` for all valid actions, which is long
     and slow."""
     helpers: bool = True
-    """Whether to add tools that list objects and valid actions."""
+    """Whether to add tools that list objects and valid actions; not for actions in text."""
     partial_credit: bool = True
     """Whether the points of an unsolved task are rewarded; otherwise only a solved one is, with 1.
     With points, never focusing is worth more than focusing on the wrong thing."""
@@ -122,7 +131,10 @@ def make_scienceworld(options: ScienceWorldOptions) -> Kit:
         ("penalty", options.penalty),
     )
     spec = EnvSpec(ScienceWorld, chosen)
-    functions = (act, things, valid) if options.helpers else (act,)
+    as_text = options.actions == "text"
+    functions = () if as_text else (act, things, valid) if options.helpers else (act,)
+    idle = partial(in_text, idle="look around")
+    player = idle if as_text else partial(in_tool_calls, argument="action")
     chosen_rows = partial(_rows, options)
     return Kit(
         tasks=partial(chosen_rows, "train"),
@@ -132,11 +144,11 @@ def make_scienceworld(options: ScienceWorldOptions) -> Kit:
             final_score if options.partial_credit else solved
         ),
         environment=spec,
-        system_prompt=SYSTEM_PROMPT,
+        system_prompt=_SYSTEM_PROMPTS[options.actions],
         max_turns=options.max_turns,
-        expert=expert,
-        gold=gold,
-        random=random,
+        expert=player(expert),
+        gold=player(gold),
+        random=player(random),
     )
 
 

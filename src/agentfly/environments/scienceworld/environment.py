@@ -62,7 +62,7 @@ class ScienceWorld:
         self._over = False
         self._room = ""
         self._world: World | None = None
-        # The calls of one turn run concurrently.
+        # A call that timed out may still run in its thread when the next one begins.
         self._lock = Lock()
 
     def reset(self, task: Task, seed: Seed) -> Step:
@@ -94,6 +94,7 @@ class ScienceWorld:
                 done=self._over,
                 info={"score": self.score, "moves": result.moves, "wrong_focus": wrong},
                 state_key=_key(result),
+                invalid=result.text == NOT_UNDERSTOOD,
             )
 
     def things(self) -> str:

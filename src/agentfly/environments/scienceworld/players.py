@@ -22,7 +22,8 @@ from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
 
-from agentfly.environments.player import Play, Say, Scene, call
+from agentfly.environments.command_player import Commands, follow
+from agentfly.environments.player import Scene
 from agentfly.environments.scienceworld.simulator.world import World
 from agentfly.environments.scienceworld.tasks import effective_simplifications, read_row
 from agentfly.errors import EnvError
@@ -159,21 +160,17 @@ def _write(file: Path, path: list[str]) -> None:
     Path(half).replace(file)
 
 
-def gold(scene: Scene) -> Play:
+def gold(scene: Scene) -> Commands:
     """Play the simulator's gold path unchanged."""
-    for action in gold_path(*read_row(scene.task.fields)):
-        yield call("act", action=action)
-    yield Say("That should have been it.")
+    return follow(gold_path(*read_row(scene.task.fields)))
 
 
-def expert(scene: Scene) -> Play:
+def expert(scene: Scene) -> Commands:
     """Play the gold path, with teleports where they are possible, and easy to copy."""
-    for action in expert_path(*read_row(scene.task.fields)):
-        yield call("act", action=action)
-    yield Say("That should have been it.")
+    return follow(expert_path(*read_row(scene.task.fields)))
 
 
-def random(scene: Scene) -> Play:
+def random(scene: Scene) -> Commands:
     """Choose among the valid actions at random, without end."""
     # A world of its own lists them, so that no turn is spent on asking.
     task, variation, simplifications = read_row(scene.task.fields)
@@ -183,7 +180,7 @@ def random(scene: Scene) -> Play:
         while True:
             action = scene.random.choice(world.valid_actions())
             world.step(action)
-            yield call("act", action=action)
+            yield action
     finally:
         world.close()
 

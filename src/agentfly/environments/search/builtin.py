@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from agentfly.environments.index import INDEX
 from agentfly.environments.kit import EnvironmentDefinition, EnvironmentOptions, Kit
@@ -43,6 +43,11 @@ SPARE_TURNS = 2
 """Turns for the answer and for one search that finds nothing."""
 WEB = "web:"
 """Prefix of an `index` that names a provider of web search."""
+_OF_WORLD = (
+    *("people", "short", "quoted", "hops"),
+    *("num_tasks", "num_eval_tasks", "new_wordings", "seed"),
+)
+_OF_WEB = ("cache", "requests_per_minute", "pages_per_minute", "provider_url", "allow_private")
 
 
 def _folder_or_address(index: str | Path) -> str | Path:
@@ -56,14 +61,14 @@ class SearchOptions(EnvironmentOptions):
     questions: Path | None = None
     """A file of questions; by default those of a generated world, which an `index` can't answer."""
     form: QuestionFormat = "squad"
-    """Format of the file of questions."""
+    """Format of the files of questions."""
     eval_questions: Path | None = None
     """A file of held-out questions of the same form; by default a tenth of `questions`."""
     index: Annotated[str | Path, AfterValidator(_folder_or_address)] | None = None
     """Index to search: a folder made by `agentfly search index`, `http://...` of a retrieval
     server, or `web:` and a provider; by default the passages that come with the questions."""
     by: RetrievalMethod = "bm25"
-    """Retrieval method of a local index: bm25, dense or hybrid."""
+    """Retrieval method of passages on this machine: bm25, dense or hybrid."""
     k: int = Field(default=3, ge=1, le=20)
     """Number of passages that a search shows."""
     snippet: int = Field(default=300, ge=20)
@@ -77,7 +82,8 @@ class SearchOptions(EnvironmentOptions):
     hit_weight: float = 0.0
     """Weight in the reward of the share of supporting passages that were found."""
     people: int = Field(default=400, ge=20)
-    """Number of people in the world to train on; a third as many are held out."""
+    """Number of people in the world to train on; a third as many are held out. This and the other
+    options of the world are not for `questions` or an `index`."""
     short: bool = False
     """Names of one word and the plainest sentences, for small models."""
     quoted: bool = False
@@ -86,15 +92,17 @@ class SearchOptions(EnvironmentOptions):
     hops: Annotated[tuple[Annotated[int, Field(ge=1, le=3)], ...], Field(min_length=1)] = (1, 2, 3)
     """Numbers of facts that a question of the world goes through."""
     num_tasks: int = Field(default=2000, ge=1)
-    """Number of questions about the world to train on."""
+    """Number of questions about the world to train on; the default is a maximum, because a small
+    world has fewer."""
     num_eval_tasks: int = Field(default=200, ge=1)
-    """Number of held-out questions about the world."""
+    """Number of held-out questions about the world; the default is a maximum, too."""
     new_wordings: bool = True
     """Whether held-out questions use wordings that are held out too."""
     seed: int = Field(default=0, ge=0)
     """Seed of the world."""
     cache: Path | None = None
-    """A file in which answers from the web are cached for a week."""
+    """A file in which answers from the web are cached for a week. This and the following options
+    are for an index `web:...` only."""
     requests_per_minute: float | None = Field(default=None, gt=0)
     """Rate limit for requests to the provider."""
     pages_per_minute: float = Field(default=PER_MINUTE, gt=0)
@@ -103,6 +111,34 @@ class SearchOptions(EnvironmentOptions):
     """Address of the provider, such as your own SearXNG; by default its public address."""
     allow_private: bool = False
     """Whether `open_page` may open loopback and private addresses, for a web of your own."""
+
+    @model_validator(mode="after")
+    def _check_effects(self) -> "SearchOptions":
+        index = str(self.index)
+        self.refuse_without_effect(
+            (
+                _is_world(self),
+                _OF_WORLD,
+                "for the generated world, without `questions` and `index`",
+            ),
+            (
+                not _is_world(self) or self.eval_questions is None,
+                ("num_eval_tasks", "new_wordings"),
+                "for held-out questions of the world, without `eval_questions`",
+            ),
+            (index.startswith(WEB), _OF_WEB, "for the web, with an index such as web:serper"),
+            (
+                self.questions is not None or self.eval_questions is not None,
+                ("form",),
+                "for a file of `questions` or `eval_questions`",
+            ),
+            (
+                not index.startswith((*HTTP, WEB)),
+                ("by",),
+                "for passages on this machine, and a server or the web has its own method",
+            ),
+        )
+        return self
 
 
 def make(options: SearchOptions) -> Kit:
@@ -191,7 +227,12 @@ def _require_questions(options: SearchOptions) -> None:
 def _train(options: SearchOptions) -> list[dict[str, Any]]:
     if options.questions is None:
         _require_questions(options)
-        return train_rows(get_world(_world(options)), options.hops, options.num_tasks)
+        return train_rows(
+            get_world(_world(options)),
+            options.hops,
+            options.num_tasks,
+            fewer="num_tasks" not in options.model_fields_set,
+        )
     rows = load_questions(str(options.questions), options.form).rows
     return split_rows(rows)[0] if options.eval_questions is None else list(rows)
 
@@ -207,6 +248,7 @@ def _held_out(options: SearchOptions) -> list[dict[str, Any]]:
         options.hops,
         options.num_eval_tasks,
         new_wordings=options.new_wordings,
+        fewer="num_eval_tasks" not in options.model_fields_set,
     )
 
 

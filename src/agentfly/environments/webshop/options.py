@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from agentfly.environments.kit import EnvironmentOptions
 
@@ -22,11 +22,14 @@ class WebShopOptions(EnvironmentOptions):
     data: Annotated[Path, AfterValidator(_from_home)] | None = None
     """Folder with the official files; a generated catalog without one."""
     full: bool = False
-    """Take the files of all products where the folder also has those of the first 1,000."""
+    """Take the files of all products where the folder also has those of the first 1,000. Only with
+    `data`."""
     goals: Literal["written", "human"] = "written"
-    """Which instructions of the official files to use: written by rule, or by people."""
+    """Which instructions of the official files to use: written by rule, or by people. Only with
+    `data`."""
     level: Literal["easy", "medium", "hard"] = "medium"
-    """Difficulty of the generated catalog: how many products, attributes and options it has."""
+    """Difficulty of the generated catalog: how many products, attributes and options it has. Only
+    without `data`."""
     products: int | None = Field(default=None, ge=10)
     """Number of products: the first of the files, or generated ones."""
     option_match: Literal["published", "values"] = "published"
@@ -53,3 +56,11 @@ class WebShopOptions(EnvironmentOptions):
     """Number of results per page."""
     max_turns: int = Field(default=15, ge=1)
     """Maximum number of turns of a session."""
+
+    @model_validator(mode="after")
+    def _check_effects(self) -> "WebShopOptions":
+        self.refuse_without_effect(
+            (self.data is not None, ("full", "goals"), "for the official files, with `data`"),
+            (self.data is None, ("level",), "for the generated catalog, without `data`"),
+        )
+        return self

@@ -57,7 +57,14 @@ def load_questions(path: str, form: str) -> QuestionSet:
             f"there is no file {path!r} of questions: get one of the form {form!r} from "
             f"{PUBLISHED[form]}, or name another in `questions` or `eval_questions`"
         )
-    found = read(Path(path))
+    try:
+        found = read(Path(path))
+    except FormatError as error:
+        raise FormatError(
+            f"{error}. It was read as the form {form!r}: if the file has another one of "
+            f"{', '.join(READERS)}, name it in `form`. Rows of a `question` and its `answer` are "
+            "no `questions`, but `tasks` of a [[source]]"
+        ) from error
     if not found.rows:
         raise FormatError(f"{path} holds no question that has an answer")
     return found

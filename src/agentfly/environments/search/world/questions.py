@@ -63,18 +63,47 @@ TRIES = 50
 """Draws per requested question; a small world has only so many different ones."""
 
 
-def train_rows(world: World, hops: tuple[int, ...], count: int) -> list[dict[str, Any]]:
-    """Return questions about the half to train on."""
+def train_rows(
+    world: World, hops: tuple[int, ...], count: int, *, fewer: bool = False
+) -> list[dict[str, Any]]:
+    """Return questions about the half to train on.
+
+    Args:
+        world: The world that is asked about.
+        hops: Numbers of facts that a question goes through.
+        count: Number of questions.
+        fewer: Whether a world that has fewer gives all of them; otherwise it is a ConfigError.
+    """
     random = Seed(world.seed).child("train questions").random()
-    return _rows(world, world.train, hops, count, random, held_out=False)
+    found = _rows(world, world.train, hops, count, random, held_out=False)
+    return found if fewer else _require(count, found, hops, "num_tasks")
 
 
 def held_out_rows(
-    world: World, hops: tuple[int, ...], count: int, *, new_wordings: bool = True
+    world: World,
+    hops: tuple[int, ...],
+    count: int,
+    *,
+    new_wordings: bool = True,
+    fewer: bool = False,
 ) -> list[dict[str, Any]]:
     """Return questions about the held-out half, by default in held-out wordings."""
     random = Seed(world.seed).child("held-out questions").random()
-    return _rows(world, world.held_out, hops, count, random, held_out=new_wordings)
+    found = _rows(world, world.held_out, hops, count, random, held_out=new_wordings)
+    return found if fewer else _require(count, found, hops, "num_eval_tasks")
+
+
+def _require(
+    count: int, found: list[dict[str, Any]], hops: tuple[int, ...], option: str
+) -> list[dict[str, Any]]:
+    if len(found) < count:
+        facts = " or ".join(map(str, hops))
+        raise ConfigError(
+            f"{option} = {count} is more than the world has: {len(found)} different questions of "
+            f"{facts} hop{'s' if hops != (1,) else ''}. Set {option}={len(found)} or less, or "
+            "make the world larger with `people`"
+        )
+    return found
 
 
 def _rows(
@@ -86,11 +115,8 @@ def _rows(
         row = _row(half, question, write_question(shown, random, held_out=held_out))
         rows.setdefault(row["id"], row)
         if len(rows) == count:
-            return list(rows.values())
-    raise ConfigError(
-        f"this world has only {len(rows)} different questions of {hops} hops, {count} were asked "
-        "for: raise `people` or lower the number of tasks"
-    )
+            break
+    return list(rows.values())
 
 
 def _questions(half: Half, hops: tuple[int, ...], random: Random) -> Iterator[Question]:
