@@ -27,8 +27,10 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from fcntl import LOCK_EX, flock
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -52,7 +54,7 @@ EVERY = 1_000_000
 """More tasks than any environment holds out: players attempt all of them."""
 DEFAULT_DEMONSTRATIONS = {"expert": 400}
 DEMONSTRATIONS = {
-    "alfworld": {"expert": 7000},
+    "alfworld": {"expert": 8000, "random": 2000},
     "browser": {"expert": 60},
     "scienceworld": {"expert": 150},
     "search": {"expert": 480},
@@ -63,6 +65,8 @@ CLEAR_GAIN = 0.25
 """Gain in the share of solved tasks that is clear; half the gap to the expert is, too."""
 TRAINING = ("step", "saving", "publishing")
 """Parts of a training's time that follow each other, without evaluations."""
+EVALUATION = ("evaluating",)
+"""The evaluations before and during a training; the time of the last one is not recorded."""
 IMITATION = ("step",)
 """The same for an imitation: its `time/step` includes evaluations and checkpoints."""
 COLUMNS = {
@@ -148,11 +152,23 @@ class Example:
         half = out.with_name(f"half_{out.name}")
         arguments = ["--by", who, "--count", str(count), "--out", str(half), *more]
         kind = self.settings["source"][0].get("kind", "tools")
-        if not out.exists():
-            half.unlink(missing_ok=True)  # An interrupted call left it.
-            agentfly("envs", "demonstrate", *self.environment, *arguments, "--kind", kind)
-            half.replace(out)
+        with _exclusive(self.folder):
+            if not out.exists():
+                half.unlink(missing_ok=True)  # An interrupted call left it.
+                agentfly("envs", "demonstrate", *self.environment, *arguments, "--kind", kind)
+                half.replace(out)
         return out
+
+
+@contextmanager
+def _exclusive(folder: Path) -> Iterator[None]:
+    """Wait until no other process, such as one of another seed, has a folder to itself."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        flock(opened, LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
 
 
 def agentfly(*arguments: str) -> None:
@@ -294,6 +310,7 @@ def write(example: Example, levels: list[Level]) -> None:
         "seed": example.seed,
         "demonstrations": example.demonstrations,
         "seconds": _seconds(metrics, TRAINING),
+        "evaluation_seconds": _seconds(metrics, EVALUATION),
         "warm_seconds": _seconds(example.warm / "metrics.jsonl", IMITATION),
         "levels": [asdict(one) for one in levels],
     }
@@ -330,10 +347,11 @@ def table(reports: list[dict[str, Any]]) -> str:
     for report in others:
         learned = [one for one in report["levels"] if one["who"] in ("warm start", "after RL")]
         rows |= {f"{level['who']}, seed {report['seed']}": level for level in learned}
-    warm, trained = (first[key] / 60 for key in ("warm_seconds", "seconds"))
+    keys = ("warm_seconds", "seconds", "evaluation_seconds")
+    warm, trained, evaluated = (first[key] / 60 for key in keys)
     caption = (
-        f"`{first['command']}`; warm start {warm:.1f} minutes, training {trained:.1f} minutes"
-        " without evaluations"
+        f"`{first['command']}`; warm start {warm:.1f} minutes, training {trained:.1f} minutes, "
+        f"evaluations before its end {evaluated:.1f} minutes"
     )
     known = [key for key in COLUMNS if any(one.get(key) is not None for one in rows.values())]
     names = ["who", "held-out reward (95% interval)", "solved (95% interval)"]

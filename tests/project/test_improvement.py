@@ -3,6 +3,13 @@
 import json
 import os
 import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +18,12 @@ import pytest
 from benchmarks import improvement
 from benchmarks.improvement import Example, Level, problems, table
 from tests.observe.finished_groups import scored, turn
+from tests.patience import PATIENCE
 
-from agentfly.observe import read_trajectories
+from agentfly.observe import read_metrics, read_trajectories
 from agentfly.types import Message, TokenStream
 
+ROOT = Path(__file__).parents[2]
 EXPERT = Level(
     who="expert",
     reward=1.0,
@@ -56,6 +65,7 @@ def report(seed: int, *levels: Level) -> dict[str, Any]:
         "command": "python -m benchmarks.improvement search",
         "seed": seed,
         "seconds": 600.0,
+        "evaluation_seconds": 120.0,
         "warm_seconds": 300.0,
         "levels": [asdict(one) for one in levels],
     }
@@ -67,8 +77,8 @@ def test_further_seeds_are_rows_of_the_same_table() -> None:
     wrong = replace(level("warm start", 0.35), invalid=0.125, unknown=None)
     second = report(1, wrong, level("after RL", 0.65), EXPERT)
     assert table([first, second]).splitlines() == [
-        "`python -m benchmarks.improvement search`; warm start 5.0 minutes, training 10.0 minutes "
-        "without evaluations",
+        "`python -m benchmarks.improvement search`; warm start 5.0 minutes, training 10.0 minutes, "
+        "evaluations before its end 2.0 minutes",
         "",
         "| who | held-out reward (95% interval) | solved (95% interval) | solved greedily "
         "| invalid calls | unknown tools |",
@@ -102,6 +112,7 @@ def test_the_time_of_a_run_has_no_pauses(tmp_path: Path) -> None:
     ]
     metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert improvement._seconds(metrics, improvement.TRAINING) == 31.5
+    assert improvement._seconds(metrics, improvement.EVALUATION) == 3.0
     assert improvement._seconds(metrics, improvement.IMITATION) == 30.0
 
 
@@ -201,8 +212,113 @@ def test_demonstrations_that_were_interrupted_are_begun_again(
     assert [file.name for file in tmp_path.iterdir()] == ["expert.jsonl"]
 
 
+def test_seeds_that_run_at_once_share_one_file_of_demonstrations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    both = threading.Barrier(2)
+
+    def demonstrate(*words: str) -> None:
+        begun.append(words[0])
+        time.sleep(0.2)
+        Path(words[words.index("--out") + 1]).write_text("all of it")
+
+    def of_seed(seed: int) -> str:
+        both.wait()
+        return (
+            Example(name="alfworld", folder=tmp_path, seed=seed)
+            .demonstrate("expert", 2)
+            .read_text()
+        )
+
+    monkeypatch.setattr(improvement, "agentfly", demonstrate)
+    with ThreadPoolExecutor() as threads:
+        assert [*threads.map(of_seed, (1, 2))] == ["all of it"] * 2
+    assert len(begun) == 1
+
+
+LETTERS = """
+from agentfly import reward
+from agentfly.config import Settings
+from agentfly.environments import EnvironmentDefinition, Kit, Say
+
+
+@reward(range=(0, 1))
+def letters(final_response: str) -> float:
+    return final_response.count("e") / max(1, len(final_response))
+
+
+def rows(count):
+    return [{"question": f"Write the letter e. {number}"} for number in range(count)]
+
+
+def play(scene):
+    yield Say("eee")
+
+
+def make(options):
+    return Kit(
+        tasks=lambda: rows(400), eval_tasks=lambda: rows(2), tools=(), reward=letters, expert=play
+    )
+
+
+GAME = EnvironmentDefinition(name="letters", summary="Write a letter.", options=Settings, make=make)
+"""
+LETTERS_WARM_TOML = """
+name = "warm"
+model.name = "tiny"
+data = { files = ["../runs/letters_expert.jsonl"], retokenize = true }
+"""
+LETTERS_TOML = """
+name = "letters"
+model.name = "runs/letters_warm/model"
+rollout = { tasks_per_step = 2, num_chains = 4, max_tokens = 8 }
+train = { steps = 3, lr = 1e-4 }
+eval = { every = 0, num_chains = 1 }
+
+[[source]]
+environment = "letters_game:GAME"
+"""
+IMPROVE = [sys.executable, "-m", "benchmarks.improvement", "letters"]
+
+
+@pytest.mark.slow
+def test_a_killed_benchmark_continues_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(ROOT / "benchmarks", tmp_path / "benchmarks")
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "letters.toml").write_text(LETTERS_TOML)
+    (tmp_path / "examples" / "letters_warm.toml").write_text(LETTERS_WARM_TOML)
+    (tmp_path / "letters_game.py").write_text(LETTERS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    runs = tmp_path / "runs" / "letters_example"
+    for stage in ("warm", "trained"):
+        begun = subprocess.Popen(IMPROVE, cwd=tmp_path, start_new_session=True)
+        until_written(runs / stage / "metrics.jsonl", '"step":1,')
+        os.killpg(begun.pid, signal.SIGKILL)
+        begun.wait()
+    demonstrated = (runs / "expert.jsonl").stat().st_mtime_ns
+    ended = subprocess.run([*IMPROVE, "--greedy"], cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 1, f"three steps are no clear gain: {ended.stderr}"
+    assert "expected at least" in ended.stderr
+    assert (runs / "expert.jsonl").stat().st_mtime_ns == demonstrated
+    steps = [one.step for one in read_metrics(runs / "trained" / "metrics.jsonl")]
+    assert steps == [0, 1, 2, 3, 3], "each step once, and the evaluations before and after"
+    table = (tmp_path / "docs" / "results" / "letters" / "table.md").read_text()
+    assert "solved greedily" in table
+    assert "| after RL |" in table
+
+
+def until_written(file: Path, text: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not (file.exists() and text in file.read_text()):
+        assert time.monotonic() < deadline, f"{file} never had {text}"
+        time.sleep(0.05)
+
+
 def test_calls_actions_in_text_and_kinds_of_tasks_are_counted_apart(tmp_path: Path) -> None:
-    example = Example(name="browser", folder=tmp_path)
+    example = Example(name="search", folder=tmp_path)
     texts = Example(name="webshop", folder=tmp_path)
     calls = [scored("a", 1.0).members[0], scored("b", 0.0).members[0]]
     solved = improvement._level(example, "after RL", calls)
