@@ -24,6 +24,9 @@ from agentfly.types import Message
 
 pytestmark = pytest.mark.browser
 
+WORKER_SECONDS = 2.0
+"""Time in which a service worker is ready, if it may start: it takes 0.3 s."""
+
 
 async def test_an_endless_script_is_ended(
     session: BrowserSession, site: LocalSite, monkeypatch: pytest.MonkeyPatch
@@ -161,12 +164,13 @@ async def test_calls_between_browsers_send_nothing(
         body = f"""<script>const peer = new RTCPeerConnection(
             {{iceServers: [{{urls: "stun:127.0.0.1:{server.getsockname()[1]}"}}]}});
             peer.onicecandidate = (e) => {{ if (e.candidate) document.title = "A candidate" }};
-            peer.onicegatheringstatechange = () => {{ document.title ||= peer.iceGatheringState }};
+            peer.onicegatheringstatechange = () => {{
+              if (peer.iceGatheringState === "complete") document.title ||= "Complete" }};
             peer.createDataChannel("x"); peer.setLocalDescription()</script><p>Here</p>"""
         shown = (await start(session, site.task("/call", body))).observation
         while "Page: http" in shown:
             shown = (await session.read()).observation
-        assert 'Page: "A candidate" (' not in shown
+        assert 'Page: "Complete" (' in shown, "and no candidate before"
         with pytest.raises(BlockingIOError):
             server.recv(1)
 
@@ -207,18 +211,32 @@ async def test_files_are_not_uploaded(session: BrowserSession, site: LocalSite) 
     assert "Here" in after.observation
 
 
-async def test_a_worker_of_the_page_answers_no_requests(
-    session: BrowserSession, site: LocalSite
+async def test_pages_have_no_service_workers(session: BrowserSession, site: LocalSite) -> None:
+    body = """<iframe></iframe><script>document.title = [window, frames[0], parent].map(
+        (one) => "serviceWorker" in one.navigator).join()</script>"""
+    shown = await start(session, site.task("/workers", body))
+    assert 'Page: "false,false,false" (' in shown.observation
+
+
+async def test_a_service_worker_that_is_registered_all_the_same_answers_no_requests(
+    session: BrowserSession, site: LocalSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    kept = [one for one in tabs._REQUIRED if one[1].get("source") != tabs.PAGE_SCRIPT]
+    monkeypatch.setattr(tabs, "_REQUIRED", tuple(kept))
     worker = """self.onfetch = (e) => e.respondWith(new Response("<p>Forged</p>",
         {headers: {"Content-Type": "text/html"}}));
         self.onactivate = (e) => e.waitUntil(clients.claim())"""
-    site.pages["/worker.js"] = answer(worker.encode(), {"Content-Type": "text/javascript"})
-    site.pages["/next"] = "<p>Real</p>"
+    sent = answer(worker.encode(), {"Content-Type": "text/javascript"})
+    site.pages |= {"/worker.js": sent, "/next": "<p>Real</p>"}
     body = """<p>Here</p><script>navigator.serviceWorker.register("/worker.js").then(
-        () => navigator.serviceWorker.ready).then(() => { document.title = "Ready" })</script>"""
-    shown = await start(session, site.task("/", body))
-    assert "Here" in shown.observation
+        () => navigator.serviceWorker.ready).then(() => { document.title = "Ready" },
+        (error) => { document.title = "Refused: " + error })</script>"""
+    shown = (await start(session, site.task("/registers", body))).observation
+    began = asyncio.get_running_loop().time()
+    while "Page: http" in shown and asyncio.get_running_loop().time() - began < WORKER_SECONDS:
+        shown = (await session.read()).observation
+    assert "/worker.js" in site.asked
+    assert "Page: http" in shown, "it neither runs nor is refused"
     assert "Real" in (await session.open("/next")).observation
 
 

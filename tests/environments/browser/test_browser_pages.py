@@ -311,6 +311,57 @@ async def test_frames_that_are_gone_are_not_waited_for(
     assert not tab._busy
 
 
+async def test_what_another_document_left_is_not_waited_for(
+    session: BrowserSession, site: LocalSite
+) -> None:
+    await start(session, site.task("/calm", "<p>Calm</p>"))
+    tab = session._page
+    for frame in (tab.target, "a child"):
+        tab._on_event("Page.frameStartedLoading", {"frameId": frame})
+    tab._on_event("Page.frameNavigated", {"frame": {"id": "a child", "parentId": tab.target}})
+    assert tab._loading == {tab.target, "a child"}
+    tab._on_event("Page.frameNavigated", {"frame": {"id": tab.target}})
+    assert tab._loading == {tab.target}, "its frames are gone, and it loads itself"
+    tab._on_event("Page.frameStoppedLoading", {"frameId": tab.target})
+    tab._awaited = True
+    tab._on_event("Page.navigatedWithinDocument", {"frameId": "a child"})
+    assert tab._busy, "another frame's part after #"
+    tab._on_event("Page.navigatedWithinDocument", {"frameId": tab.target})
+    assert not tab._busy
+
+
+@pytest.mark.parametrize("last", ["location = '/next'", "setTimeout(() => location = '/next', 9)"])
+async def test_a_click_that_adds_a_frame_and_leaves_the_page_waits_for_the_next_one_only(
+    session: BrowserSession, site: LocalSite, last: str
+) -> None:
+    go = threading.Event()
+
+    def never(handler: BaseHTTPRequestHandler) -> None:
+        go.wait(60)
+        answer(b"", {"Content-Type": "text/html"})(handler)  # type: ignore[operator]
+
+    site.pages |= {"/never": never, "/next": "<p>Next</p>"}
+    body = f"""<button title="/never" onclick='{ADD_FRAME}; {last.replace("'", '"')}'>Go</button>"""
+    find = ids_of(await start(session, site.task("/leaving", body)))
+    async with asyncio.timeout(tabs.LOAD_SECONDS / 2):
+        assert "Next" in (await session.click(find("Go"))).observation
+    go.set()
+
+
+async def test_the_way_back_within_a_document_is_no_wait(
+    session: BrowserSession, site: LocalSite
+) -> None:
+    body = """<a href="#part">Part</a><p id="part">Here</p>
+        <button onclick="history.pushState(0, '', '/pushed')">Push</button>"""
+    find = ids_of(await start(session, site.task("/parts", body)))
+    assert "/parts#part\n" in (await session.click(find("Part"))).observation
+    assert "/pushed\n" in (await session.click(find("Push"))).observation
+    async with asyncio.timeout(tabs.LOAD_SECONDS / 2):
+        assert "/parts#part\n" in (await session.back()).observation
+        assert "/parts\n" in (await session.back()).observation
+        assert "no page before" in (await session.back()).observation
+
+
 async def test_a_tab_that_a_page_opened_has_a_history(
     session: BrowserSession, site: LocalSite
 ) -> None:
@@ -414,6 +465,47 @@ async def test_names_of_fields_do_not_hide_a_form(
     assert "Scrolled." in (await session.scroll(id=find('"Text"'))).observation
     assert "no field to type into" in (await session.type(find('"Text"'), "x")).observation
     assert "no list to select from" in (await session.select(find('"Text"'), "x")).observation
+
+
+HIDDEN_BY_NAMES = (
+    "activeElement",
+    "body",
+    "createElement",
+    "createRange",
+    "defaultView",
+    "elementFromPoint",
+    "getSelection",
+    "host",
+    "ownerDocument",
+    "title",
+)
+"""Properties that a form or an image of this name hides from the page's own scripts."""
+
+
+@pytest.mark.parametrize("framed", [False, True])
+@pytest.mark.parametrize("named", ["<form name={}></form>", "<img name={} alt=''>"])
+async def test_names_of_forms_and_images_do_not_hide_a_document(
+    session: BrowserSession, site: LocalSite, named: str, framed: bool
+) -> None:
+    content = """<title>As before</title><p>Here</p><div contenteditable>old</div>
+        <input type="date" aria-label="Day"><input aria-label="Name" value="before">
+        <button onclick="this.textContent = 'Pressed'">Press</button>"""
+    content += "".join(named.format(name) for name in HIDDEN_BY_NAMES)
+    site.pages["/named"] = content
+    frame = '<title>As before</title><iframe src="/named" width="800" height="500"></iframe>'
+    first = await start(session, site.task("/clobbered", frame if framed else content))
+    find = ids_of(first)
+    hidden = "typeof (frames[0] ?? window).document.createElement"
+    assert await session._page.evaluate(hidden) == "object", "the page's scripts can't call it"
+    assert 'Page: "As before" (' in first.observation
+    assert '"Here"' in first.observation
+    assert 'textbox = "new"' in (await session.type(find("old"), "new")).observation
+    assert '"Day" = "2024-01-02"' in (await session.type(find("Day"), "2024-01-02")).observation
+    assert '"Name" = "after"' in (await session.type(find("Name"), "after")).observation
+    assert '"Pressed"' in (await session.click(find('"Press"'))).observation
+    if not framed:
+        assert "Here" in (await session.read()).observation
+    assert '"As before" (' in (await session.tabs()).observation
 
 
 async def test_a_failure_of_our_own_script_is_logged_and_not_shown(

@@ -81,14 +81,12 @@ class BrowserOptions(EnvironmentOptions):
 
     @model_validator(mode="after")
     def _check_options_of_site(self) -> "BrowserOptions":
-        problems = [
-            f'{name} has no effect with site = "{self.site}": it is for site = {_listed(sites)}'
-            for name, sites in SITES_OF_OPTIONS.items()
-            if self.site not in sites
-            and getattr(self, name) != type(self).model_fields[name].default
-        ]
-        if problems:
-            raise ValueError("; ".join(problems))
+        self.refuse_without_effect(
+            *(
+                (self.site in sites, (name,), f"for site = {_listed(sites)}")
+                for name, sites in SITES_OF_OPTIONS.items()
+            )
+        )
         return self
 
 

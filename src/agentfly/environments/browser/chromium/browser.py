@@ -183,8 +183,9 @@ class Browser:
         if context is not None and target["type"] == "page":
             self._sessions[session] = context.id
             self._spawn(context.attach(target["targetId"], session))
-        else:
-            # Workers, and the browser's own first page: they are let go.
+        elif target["type"] != "service_worker":
+            # Workers, and the browser's own first page: they are let go. Service workers, which
+            # could answer requests in place of the network, wait for a debugger without end.
             connection = self._require_connection()
             connection.post("Runtime.runIfWaitingForDebugger", session=session)
             connection.post("Target.detachFromTarget", {"sessionId": session}, session=None)

@@ -47,7 +47,7 @@ const hostOf = (el) => call(el, "getRootNode").host;
 const outOf = (frame, at) => {
   const box = frame.getBoundingClientRect(), style = getComputedStyle(frame);
   const wide = frame.offsetWidth, high = frame.offsetHeight, { a, b, c, d } = transformOf(frame);
-  // What is no transform of an element, such as a zoom.
+  // Scale that is no transform, such as that of a zoom.
   const moreX = box.width / (Math.abs(a) * wide + Math.abs(c) * high) || 1;
   const moreY = box.height / (Math.abs(b) * wide + Math.abs(d) * high) || 1;
   const x = frame.clientLeft + parseFloat(style.paddingLeft) + at.x - wide / 2;

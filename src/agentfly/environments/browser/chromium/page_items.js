@@ -18,7 +18,8 @@ const clean = (text, most = MAX_NAME) =>
   shorten((text || "").slice(0, most * 4).replace(/\s+/g, " ").trim(), most);
 
 // The fields of a form hide its own properties (<input name="children">), but not those of its
-// prototype: whatever may be a form is read there.
+// prototype: whatever may be a form is read there. Names of forms and images hide those of the
+// document (<img name="body">) only in the page's own world.
 const get = (node, name) => Reflect.get(Object.getPrototypeOf(node), name, node);
 const call = (node, name, ...values) => get(node, name).apply(node, values);
 const isText = (node) => get(node, "nodeType") === 3;
@@ -28,7 +29,7 @@ const attribute = (el, name) => call(el, "getAttribute", name);
 const matches = (el, selector) => call(el, "matches", selector);
 const contains = (el, node) => call(el, "contains", node);
 const editable = (el) => get(el, "isContentEditable") === true;
-// What `content-visibility: auto` leaves out for now has no innerText.
+// Elements that `content-visibility: auto` does not render yet have no innerText.
 const leftOut = (el) => call(el, "checkVisibility")
   && !call(el, "checkVisibility", { contentVisibilityAuto: true });
 const textOf = (el) => (leftOut(el) ? null : get(el, "innerText")) ?? get(el, "textContent");

@@ -49,19 +49,21 @@ WIDTH, HEIGHT = 1024, 768
 
 _log = logging.getLogger(__name__)
 
+PAGE_SCRIPT = "window.print = () => {}; delete Navigator.prototype.serviceWorker;"
+"""Script that runs before those of the page, in their world. A print dialog would block the page,
+and service workers never start here: a page that asks learns that there are none."""
+
 _SCRIPT_FILES = ("page_items.js", "page_actions.js")
 """Parts of one function, in this order: the second one uses names of the first."""
 _REQUIRED: tuple[tuple[str, Params], ...] = (
     ("Page.enable", {}),
     ("Runtime.enable", {}),
     ("Fetch.enable", {"patterns": [{"urlPattern": "*"}]}),
-    # A print dialog would block the page.
-    ("Page.addScriptToEvaluateOnNewDocument", {"source": "window.print = () => {};"}),
+    ("Page.addScriptToEvaluateOnNewDocument", {"source": PAGE_SCRIPT}),
 )
 """Calls without which a tab can't be used or would not be safe."""
 _OPTIONAL: tuple[tuple[str, Params], ...] = (
     ("Performance.enable", {}),
-    ("Network.setBypassServiceWorker", {"bypass": True}),
     ("Page.setInterceptFileChooserDialog", {"enabled": True}),
     ("Emulation.setFocusEmulationEnabled", {"enabled": True}),
     (
@@ -176,6 +178,16 @@ class Tab:
 
     def _on_loaded(self, params: Params) -> None:
         self._loading.discard(params["frameId"])
+
+    def _on_navigated(self, params: Params) -> None:
+        if params["frame"]["id"] == self.target:
+            # Not every frame of the document that was left is reported as detached.
+            self._loading &= {self.target}
+
+    def _on_navigated_within(self, params: Params) -> None:
+        """Note that only the part after # has changed, or the page's own entry of the history."""
+        if params["frameId"] == self.target:
+            self._awaited = False
 
     @property
     def _busy(self) -> bool:
@@ -412,6 +424,8 @@ _HANDLERS: Mapping[str, Callable[[Tab, Params], None]] = {
     "Page.frameStartedLoading": Tab._on_loading,
     "Page.frameStoppedLoading": Tab._on_loaded,
     "Page.frameDetached": Tab._on_loaded,
+    "Page.frameNavigated": Tab._on_navigated,
+    "Page.navigatedWithinDocument": Tab._on_navigated_within,
     "Page.javascriptDialogOpening": Tab._on_dialog,
     "Page.fileChooserOpened": Tab._on_file_chooser,
     "Page.downloadWillBegin": Tab._on_download,
