@@ -175,6 +175,31 @@ async def test_results_of_earlier_tests_count_only_after_a_call() -> None:
     assert passed(await judge("x = 1", [*cases, Check(source="f(1)")])) == [False] * 3
 
 
+async def test_integers_may_be_longer_than_python_writes() -> None:
+    code = (
+        "from dataclasses import dataclass\n"
+        "def f(x): return x * 10**5000\n"
+        "@dataclass\nclass Box:\n    content: int\n"
+        "def box(x): return Box(f(x))"
+    )
+    cases: list[Case] = [
+        Check(source="assert f(1) == 10**5000"),
+        Check(source="assert f(10**5000) == 10**10_000"),
+        Check(source="assert f(1) == 10**5001"),
+        Check(source="assert f(1) == 3, f(1)"),
+        Check(source="assert box(1).content == 10**5000"),
+        Check(source="assert f(10**99_999) == 10**104_999"),
+        Check(source="assert f(10**200_000) == 10**205_000"),
+        Call(expression="[f(1), {f(2)}]  # Both.", accepted=([10**5000, {2 * 10**5000}],)),
+        Call(expression="f(1)", accepted=(3,)),
+    ]
+    verdict = await judge(code, cases)
+    assert passed(verdict) == [True, True, False, False, True, True, False, True, False]
+    assert verdict.problems[2:4] == ("AssertionError: ", "AssertionError")
+    assert verdict.problems[6] == "f is given a value that is too large to be sent"
+    assert str(verdict.problems[8]).startswith("f(1) gave 0x")
+
+
 async def test_a_built_in_name_beside_the_codes_is_pythons() -> None:
     cases = [Check(source="assert sorted(f([2, 1])) == [1, 2]"), Check(source="y = f([3])")]
     cases += [Check(source="assert len(y) == 1 and sum(y) == 3")]
@@ -345,21 +370,20 @@ def module_in(folder: Path, source: str) -> ModuleType:
 
 
 @pytest.mark.parametrize(
-    ("part", "case"),
+    ("user", "part", "case"),
     [
-        ("REPORTER", Call(expression="f(1)", accepted=(1,))),
-        ("_OPEN_INPUT", Program(stdin="", stdout="")),
-        ("writing", Check(source="assert f(1) == 1")),
-        ("examiner", Check(source="assert f(1) == 1")),
+        (candidate, "REPORTER", Call(expression="f(1)", accepted=(1,))),
+        (candidate, "writing", Call(expression="f(1)", accepted=(1,))),
+        (candidate, "_OPEN_INPUT", Program(stdin="", stdout="")),
+        (examination, "writing", Check(source="assert f(1) == 1")),
+        (examination, "examiner", Check(source="assert f(1) == 1")),
     ],
 )
 async def test_a_failure_of_the_judge_is_not_blamed_on_the_task(
-    part: str, case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    user: ModuleType, part: str, case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if hasattr(candidate, part):
-        monkeypatch.setattr(candidate, part, "1 / 0")
-    else:
-        monkeypatch.setattr(examination, part, module_in(tmp_path, "1 / 0"))
+    is_text = isinstance(getattr(user, part), str)
+    monkeypatch.setattr(user, part, "1 / 0" if is_text else module_in(tmp_path, "1 / 0"))
     with pytest.raises(RewardError, match=r"^the judge's own code fails:(.|\n)*ZeroDivisionError"):
         await judge(SQUARE, [case])
 
@@ -394,6 +418,7 @@ async def test_the_judge_may_import_nothing_that_sandboxes_lack(
         (["assert f(1) == 1", 7], r"tests\[1\] of task 't' is no test.*got 7"),
         ([{"call": "f(", "expected": 1}], r"tests\[0\] of task 't' is not Python"),
         (["assert"], r"tests\[0\] of task 't' is not Python"),
+        (["-" * 20_000 + "1"], r"tests\[0\] of task 't' is not Python, or too deeply nested"),
     ],
 )
 def test_a_broken_test_is_named(tests: object, words: str) -> None:

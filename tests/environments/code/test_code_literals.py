@@ -1,9 +1,11 @@
 """Answers come out of a sandbox as text, and are read without running any of it."""
 
+import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from time import process_time
 from typing import Any
 
 import numpy
@@ -17,7 +19,7 @@ from agentfly.environments.code.judging.literal import (
     read_value,
     same,
 )
-from agentfly.environments.code.judging.writing import write_value
+from agentfly.environments.code.judging.writing import write_result, write_value
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
 PLAIN = st.recursive(
@@ -36,6 +38,7 @@ PLAIN = st.recursive(
 @settings(max_examples=50)
 def test_what_is_written_is_read_as_it_was(value: Any) -> None:
     assert read_value(repr(value)) == value
+    assert read_value(write_value(value)) == value
     # As a test's process reads it, where everything is plain Python.
     assert eval(write_value(value), {"__builtins__": {}}) == value
 
@@ -98,6 +101,55 @@ def test_a_value_of_the_standard_library_keeps_its_type(value: Any) -> None:
     assert (written, type(written)) == (value, type(value))
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        10**5000,
+        -(10**5000),
+        [set(), {10**5000, 1}, ({10**5000: -(10**5000)},)],
+        Fraction(10**5000, 3),
+        deque([10**5000], maxlen=2),
+        deque([10**5000]),
+        range(10**5000),
+        Counter({10**5000: 1}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_integer_of_more_digits_than_python_writes_is_carried(value: Any) -> None:
+    with pytest.raises(ValueError, match="4300 digits"):
+        repr(value)
+    text = repr(write_result(value))
+    assert read_value(text) == value
+    assert eval(text, {}) == value
+    assert same(read_value(text), value)
+    assert not same(read_value(text), [])
+
+
+def test_keys_that_are_long_integers_are_compared() -> None:
+    assert same({10**5000: 1}, {10**5000: 1})
+    assert not same({10**5000: 1}, {10**5001: 1})
+    assert not same({10**5000: 1}, {10**5000: 2})
+
+
+def test_the_longest_integer_is_read_at_once() -> None:
+    text = "0x" + "f" * (MAX_CHARACTERS - 2)
+    start = process_time()
+    assert read_value(text) == 16 ** (MAX_CHARACTERS - 2) - 1
+    assert process_time() - start < 0.2
+
+
+@pytest.mark.parametrize("form", ["{{{long}, {decimals}}}", "{{*(), {decimals}, {long}}}"])
+def test_a_set_of_equal_hashes_does_not_cost_seconds(form: str) -> None:
+    long = int("f" * 45_000, 16)
+    modulus = sys.hash_info.modulus
+    decimals = ", ".join(f"Decimal('{hash(long) + modulus * n}')" for n in range(1, 60))
+    start = process_time()
+    with pytest.raises(NotPlainError):
+        read_value(form.format(long=hex(long), decimals=decimals))
+    assert process_time() - start < 0.5
+    assert len(read_value(form.format(long=10**4000, decimals=decimals))) == 60
+
+
 def test_nan_is_carried() -> None:
     assert repr(read_value("[nan, -inf]")) == "[nan, -inf]"
     assert repr(eval(write_value([float("nan"), float("-inf")]), {})) == "[nan, -inf]"
@@ -118,7 +170,7 @@ def test_nan_is_carried() -> None:
         "-" * 50_000 + "1",
         "1+" * 40_000 + "1",
         "9" * 50_000,
-        "0x" + "f" * 50_000,
+        "0x" + "f" * MAX_CHARACTERS,
         "'" + "x" * MAX_CHARACTERS + "'",
         "int(int)",
         "Fraction(1, 0)",

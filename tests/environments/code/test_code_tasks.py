@@ -208,6 +208,16 @@ async def test_a_function_of_mbpp_with_a_built_in_name_is_the_code_s(tmp_path: P
         assert verdict.share == right, code
 
 
+def test_code_that_is_too_deeply_nested_names_no_function(tmp_path: Path) -> None:
+    deep = "-" * 20_000 + "1"
+    rows = [{**MBPP, "code": f"x={deep}"}, {**MBPP, "test_list": [f"assert double(1) == {deep}"]}]
+    for row in mbpp_rows(write(tmp_path / "m.jsonl", *rows)):
+        assert "entry_point" not in row
+    sums = {"question": "1?", "answer": f"It is <<{deep}=1>>1 and <<2-1=1>>1.\n#### 1"}
+    (row,) = gsm8k_rows(write(tmp_path / "g.jsonl", sums))
+    assert row["cells"] == ["2-1"]
+
+
 def test_mbpp_setup_runs_after_the_code_and_before_each_test(tmp_path: Path) -> None:
     tree = {**MBPP, "test_setup_code": "root = Node(1)\r\nroot.left = Node(2)"}
     (row,) = mbpp_rows(write(tmp_path / "m.jsonl", tree))
@@ -263,6 +273,13 @@ def test_gsm8k_as_published() -> None:
         (gsm8k_rows, '{"question": "?", "answer": "7"}', r"rows.jsonl:2: answer: .*no result"),
         (humaneval_rows, json.dumps({**HUMANEVAL, "test": 3}), r"rows.jsonl:2: test: "),
         (humaneval_rows, json.dumps({**HUMANEVAL, "prompt": "def"}), r"rows.jsonl:2: prompt or"),
+        (
+            humaneval_rows,
+            json.dumps({**HUMANEVAL, "prompt": "-" * 20_000 + "1"}),
+            r"rows.jsonl:2: prompt or test is not Python, or too deeply nested",
+        ),
+        (mbpp_rows, "9" * 5000, r"rows.jsonl:2 has too long numbers or is too deeply nested"),
+        (mbpp_rows, "[" * 99_999, r"rows.jsonl:2 has too long numbers or is too deeply nested"),
         (mbpp_rows, json.dumps({**MBPP, "test_list": []}), r"rows.jsonl:2: test_list: "),
         (apps_rows, json.dumps({**APPS, "input_output": "{"}), r"rows.jsonl:2: input_output: "),
         (

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agentfly.environments.code.judging import JUDGE, judge, read_cases
+from agentfly.environments.code.judging.tested_names import UNPARSABLE
 from agentfly.rewards import FunctionReward, reward
 from agentfly.types import Context, EnvSpec, Task, Trajectory
 
@@ -28,7 +29,7 @@ def unit_tests(
     Tests are calls with their values, `{"call": "f(3)", "expected": 9}`, or assertions,
     `"assert f(3) == 9"`. A task's field `setup` runs before the code and before the tests;
     `entry_point` names the function that the tests call: needed if the setup holds an outline of
-    it, or if it is named as a built-in one.
+    it, or if it has the name of a built-in function.
 
     Args:
         field: The task's field with the list of tests.
@@ -136,5 +137,5 @@ def _last_run(trajectory: Trajectory) -> str | None:
 def _holds(source: str, *kinds: type[ast.AST]) -> bool:
     try:
         return any(isinstance(node, kinds) for node in ast.walk(ast.parse(source)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNPARSABLE:
         return False

@@ -1,10 +1,15 @@
 """The code under test, in its own sandbox, which gets calls and never expected values."""
 
+import ast
 import asyncio
+import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cache
+from types import ModuleType
 from typing import Any
 
+from agentfly.environments.code.judging import writing
 from agentfly.environments.code.judging.literal import NotPlainError, read_value
 from agentfly.environments.code.judging.raised import (
     REPORTER,
@@ -34,6 +39,8 @@ os.unlink({INPUT_FILE!r})
 sys.stdin = open(0, encoding="utf-8", closefd=False)
 del os, sys
 """
+_WRITTEN_VALUE = '\n__writer__["write_result"](__value__)'
+"""End of a cell whose result is `__value__`."""
 TASK_SETUP = "the task's setup"
 JUDGE_CODE = "the judge's own code"
 _SEED = Seed(0)
@@ -78,7 +85,8 @@ class Candidate:
 
     async def call(self, expression: str) -> Answer:
         """Evaluate an expression after the code; one that was killed is loaded again."""
-        return await self._unready() or _answer(await self._run_cell(expression))
+        cell = f"__value__ = {expression}{_WRITTEN_VALUE}"
+        return await self._unready() or _answer(await self._run_cell(cell))
 
     async def call_for_test(self, expression: str) -> Answer:
         """Evaluate an expression, or assign, for a test program.
@@ -88,7 +96,7 @@ class Candidate:
         if unready := await self._unready():
             return unready
         self._calls += 1
-        result = await self._run_cell(watched(expression, self._calls))
+        result = await self._run_cell(watched(expression, self._calls) + _WRITTEN_VALUE)
         answer = _answer(result)
         if answer.problem is None or result.exit_code is not None:
             return answer
@@ -113,7 +121,7 @@ class Candidate:
         """Keep the last value under a name of its own."""
         self._objects += 1
         name = f"{OBJECT_PREFIX}{self._objects}"
-        kept = await self._run_cell(f"{name} = _")
+        kept = await self._run_cell(f"{name} = __value__")
         return replace(answer, object_name=name) if kept.ok else _failure(kept)
 
     async def _raised(self) -> Raised | None:
@@ -152,7 +160,9 @@ class Candidate:
     async def _define(self) -> Answer | None:
         """Load the code; return an answer with the problem if that fails."""
         await self._sandbox.reset(None, _SEED)
-        await prepare(self._sandbox, _AS_MODULE + REPORTER, JUDGE_CODE)
+        # With variables of its own, as the reporter.
+        writer = f"__writer__ = {{}}\nexec({source_in_sandbox(writing)!r}, __writer__)\n"
+        await prepare(self._sandbox, f"{_AS_MODULE}{REPORTER}\n{writer}", JUDGE_CODE)
         await prepare(self._sandbox, self._setup, TASK_SETUP)
         if self._entry_point is not None:  # An outline in the setup is not the code's.
             forget = f"globals().pop({self._entry_point!r}, None)"
@@ -164,6 +174,19 @@ class Candidate:
 
     def _is_late(self) -> bool:
         return asyncio.get_running_loop().time() >= self._end
+
+
+@cache
+def source_in_sandbox(module: ModuleType) -> str:
+    """Return a module's source without its imports of this package, which run before it."""
+    source = inspect.getsource(module)
+    lines = source.split("\n")
+    for node in reversed(ast.parse(source).body):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("agentfly."):
+            del lines[node.lineno - 1 : node.end_lineno]
+    kept = "\n".join(lines)
+    assert "agentfly" not in kept, f"{module.__name__} runs where agentfly can't be imported"
+    return kept
 
 
 async def prepare(sandbox: PythonSandbox, source: str, what: str) -> None:

@@ -1,10 +1,6 @@
 """Run test programs in their own sandbox, and forward their calls to the code."""
 
-import ast
-import inspect
 from enum import Enum
-from functools import cache
-from types import ModuleType
 from typing import Any
 
 from agentfly.environments.code.judging import examiner, writing
@@ -15,6 +11,7 @@ from agentfly.environments.code.judging.candidate import (
     Answer,
     Candidate,
     prepare,
+    source_in_sandbox,
 )
 from agentfly.environments.code.judging.literal import NotPlainError, read_value
 from agentfly.environments.code.judging.tested_names import TestedNames, is_missing, reference
@@ -87,7 +84,7 @@ class Examination:
     async def _open(self) -> None:
         await self._sandbox.reset(None, Seed(0))
         for module in (writing, examiner):
-            await prepare(self._sandbox, _in_sandbox(module), JUDGE_CODE)
+            await prepare(self._sandbox, source_in_sandbox(module), JUDGE_CODE)
         await prepare(self._sandbox, self._opening, TASK_SETUP)
         self._is_open = True
 
@@ -101,19 +98,6 @@ class Examination:
                 problem = f"the code is given something that can't be sent: {error}"
         self._is_open = False  # Its thread may still be running.
         return "failed", problem
-
-
-@cache
-def _in_sandbox(module: ModuleType) -> str:
-    """Return a module's source without its import of the other one, which runs before it."""
-    source = inspect.getsource(module)
-    lines = source.split("\n")
-    for node in reversed(ast.parse(source).body):
-        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("agentfly."):
-            del lines[node.lineno - 1 : node.end_lineno]
-    kept = "\n".join(lines)
-    assert "agentfly" not in kept, f"{module.__name__} runs where agentfly can't be imported"
-    return kept
 
 
 def _written(answer: Answer, *, name: str) -> str:

@@ -312,4 +312,6 @@ def _saying(kind: type[Exception], message: str) -> Exception:
 
 
 def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    with suppress(Exception):  # A message may be an integer of too many digits.
+        return f"{type(error).__name__}: {error}"
+    return type(error).__name__

@@ -17,7 +17,12 @@ from typing import Any
 from agentfly.environments.code.judging.candidate import Answer, Candidate
 from agentfly.environments.code.judging.examination import Examination, Problem, Unused
 from agentfly.environments.code.judging.literal import MAX_CHARACTERS, same
-from agentfly.environments.code.judging.tested_names import TestedNames, with_references
+from agentfly.environments.code.judging.tested_names import (
+    UNPARSABLE,
+    TestedNames,
+    with_references,
+)
+from agentfly.environments.code.judging.writing import show_value
 from agentfly.errors import ConfigError, EnvError, RewardError
 from agentfly.sandbox import PythonSandbox, SandboxLimits
 from agentfly.sandbox.cell_result import harmless
@@ -81,8 +86,10 @@ def _case(row: object, where: str) -> Case:
 def _parsed(source: str, mode: str, where: str) -> str:
     try:
         ast.parse(source, mode=mode)
-    except (SyntaxError, ValueError) as error:
-        raise RewardError(f"{where} is not Python: {error}: {source!r}") from error
+    except UNPARSABLE as error:
+        raise RewardError(
+            f"{where} is not Python, or too deeply nested: {error}: {source!r:.200}"
+        ) from error
     return source
 
 
@@ -125,7 +132,7 @@ async def judge(
         cases: The tests.
         setup: Runs before the code and before the tests, for example imports.
         entry_point: The function that the tests call: needed if the setup holds an outline of it,
-            or if it is named as a built-in one.
+            or if it has the name of a built-in function.
         sandbox: Spec of the sandbox; its limits are those of one test.
         total_seconds: Time limit of all tests together; the rest then count as failed.
 
@@ -163,8 +170,10 @@ def _tested_names(
     sources = [case.source for case in cases if isinstance(case, Check)]
     try:
         return TestedNames(code=code, setup=setup, sources=sources, entry_point=entry_point)
-    except (SyntaxError, ValueError) as error:
-        raise RewardError(f"the task's setup fails: it is not Python: {error}") from error
+    except UNPARSABLE as error:
+        raise RewardError(
+            f"the task's setup fails: it is not Python, or too deeply nested: {error}"
+        ) from error
 
 
 def _settled(problems: list[Problem]) -> list[str | None]:
@@ -206,7 +215,7 @@ async def _call_problem(case: Call, candidate: Candidate, names: set[str]) -> Pr
     if answer.problem is not None:
         return f"{case.expression}: {answer.problem}"
     if not any(same(answer.value, expected) for expected in case.accepted):
-        return f"{case.expression} gave {answer.value!r}"
+        return f"{case.expression} gave {show_value(answer.value)}"
     return None if await candidate.defines_any(names) else Unused.UNUSED
 
 

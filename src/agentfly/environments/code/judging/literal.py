@@ -10,10 +10,17 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from agentfly.environments.code.judging.writing import write_value
+
 MAX_CHARACTERS = 100_000
 """Maximum length of an answer that is parsed."""
 MAX_EXPONENT = 1_100_000
 """Maximum exponent of a Decimal: more than any has that was computed in Python's own context."""
+MAX_BITS_BESIDE_DECIMAL = 1 << 14
+"""Maximum size of an integer in a value with Decimals.
+
+To compare the two takes quadratic time, and a set with equal hashes compares all pairs.
+"""
 
 _FLOATS = {"inf": math.inf, "nan": math.nan}
 _WRAPPERS = ("array", "Counter", "dict", "frozenset", "int", "float", "str_")
@@ -70,7 +77,8 @@ class NotPlainError(ValueError):
 def read_value(text: str) -> Any:
     """Parse the `repr` of numbers, texts, dates, and of built-in containers of them.
 
-    Values of numpy and special dicts become plain ones.
+    Values of numpy and special dicts become plain ones. Long integers are read in hexadecimal
+    digits, in linear time, and only short ones in decimal digits.
 
     >>> read_value("[1, (2.5, 'x'), {3}, np.int64(4), inf]")
     [1, (2.5, 'x'), {3}, 4, inf]
@@ -82,11 +90,9 @@ def read_value(text: str) -> Any:
         raise NotPlainError(f"more than {MAX_CHARACTERS} characters")
     try:
         tree = ast.parse(_DEFAULTDICT.sub("dict(", text), mode="eval")
-        value = ast.literal_eval(_Plain().visit(tree))
-        repr(value)  # Digits beyond Python's limit can be read, as 0xFF…, and not written.
+        return ast.literal_eval(_Plain().visit(tree))
     except Exception as error:  # The code has written the text.
         raise NotPlainError(f"no plain value: {text[:80]}") from error
-    return value
 
 
 def same(said: object, expected: object) -> bool:
@@ -123,16 +129,42 @@ def _close(said: float, expected: float) -> bool:
 
 
 def _by_text(table: dict[Any, Any]) -> dict[str, Any]:
-    return {str(key): value for key, value in table.items()}
+    return {_key_text(key): value for key, value in table.items()}
+
+
+def _key_text(key: Any) -> str:
+    try:
+        return str(key)
+    except ValueError:  # An integer of too many digits.
+        return write_value(key)
 
 
 class _Plain(ast.NodeTransformer):
     """Replaces nodes that `literal_eval` does not support by plain ones."""
 
+    def __init__(self) -> None:
+        self._has_decimal = False
+        self._has_long = False
+
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
         if node.value is Ellipsis:
             raise ValueError("numpy leaves out the middle of a long array")
+        if type(node.value) is int and node.value.bit_length() > MAX_BITS_BESIDE_DECIMAL:
+            self._has_long = True
+            self._require_quick_comparisons()
         return node
+
+    def _require_quick_comparisons(self) -> None:
+        if self._has_long and self._has_decimal:
+            raise ValueError("a long integer beside a Decimal makes comparisons slow")
+
+    def visit_Set(self, node: ast.Set) -> ast.AST:
+        """Read a set as `write_value` writes it: `{*(), 1}`, since `{}` is a dict."""
+        match node.elts:
+            case [ast.Starred(value=ast.Tuple(elts=[])), *items]:
+                read: Any = {ast.literal_eval(self.visit(item)) for item in items}
+                return ast.Constant(read)
+        return self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.Constant(_FLOATS[node.id]) if node.id in _FLOATS else node
@@ -147,6 +179,9 @@ class _Plain(ast.NodeTransformer):
             return inner
         if name not in _MAKERS:
             return node
+        if name == "Decimal":
+            self._has_decimal = True
+            self._require_quick_comparisons()
         return ast.Constant(_made(_MAKERS[name], self.generic_visit(node)))
 
 

@@ -46,7 +46,6 @@ try:
 except BaseException as __error__:
     __reporter__["note"]({number}, __error__)
     raise
-__value__
 """
 
 
@@ -62,7 +61,10 @@ class Raised:
 
 
 def watched(call: str, number: int) -> str:
-    """Return a cell that evaluates an expression or assigns, and notes an exception."""
+    """Return a program that sets `__value__` to a call's value and notes an exception.
+
+    The call may also be an assignment.
+    """
     return _WATCHED.format(call=call, number=number)
 
 

@@ -21,6 +21,8 @@ import ast
 import builtins
 from collections.abc import Iterable, Iterator
 
+UNPARSABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+"""Errors of `ast.parse` for a text that is no Python, or too deeply nested."""
 _BUILTINS = frozenset(dir(builtins))
 _ERRORS = frozenset(
     name
@@ -202,7 +204,7 @@ def _names_defined_by_code(code: str) -> frozenset[str]:
     """Return the names that the code defines; none if it is not Python."""
     try:
         return frozenset(_top_level_names(ast.parse(code)))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNPARSABLE:
         return frozenset()
 
 

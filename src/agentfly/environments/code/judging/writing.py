@@ -13,6 +13,11 @@ from fractions import Fraction
 from typing import Any
 
 MAX_NESTED = 90
+MAX_DECIMAL_BITS = 2048
+"""Size of the largest integer that is written in decimal digits.
+
+Python may refuse to write or to read more than 640 digits, as that takes quadratic time.
+"""
 _CONTAINERS = (list, tuple, set, frozenset, dict)
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _PLAIN_PACKAGES = ("numpy", "collections", "array")
@@ -21,6 +26,16 @@ _PLAIN_PACKAGES = ("numpy", "collections", "array")
 
 class UnsendableError(Exception):
     """A value that can't be written; the argument is the value."""
+
+
+class Text:
+    """A text that is its own `repr`, as the result of a cell."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
 
 
 class Remote:
@@ -43,6 +58,8 @@ def write_value(value: Any) -> str:
     kind = type(value)
     if isinstance(value, Remote):
         return str(object.__getattribute__(value, "_variable"))
+    if kind is int:
+        return repr(value) if value.bit_length() <= MAX_DECIMAL_BITS else hex(value)
     if kind in _PLAIN:
         return _number(value) if kind in (float, complex) else repr(value)
     if kind in _CONTAINERS:
@@ -71,6 +88,22 @@ def _container(value: Any) -> str:
     return f"({inside})" if isinstance(value, tuple) else f"{{*(), {inside.removesuffix(', ')}}}"
 
 
+def show_value(value: Any) -> str:
+    """Return the `repr` of a value, or its text by `write_value` if an integer is too long."""
+    try:
+        return repr(value)
+    except ValueError:
+        return write_value(value)
+
+
+def write_result(value: Any) -> Text:
+    """Return the text of any value, which can be read if it is a plain one."""
+    try:
+        return Text(show_value(value))
+    except UnsendableError:
+        return Text(object.__repr__(value))
+
+
 def _made_by_import(value: Any) -> str | None:
     """Write a value of the standard library as a call of its type; None for any other."""
     arguments: tuple[Any, ...]
@@ -80,7 +113,7 @@ def _made_by_import(value: Any) -> str | None:
         case Fraction():
             arguments = (value.numerator, value.denominator)
         case deque():
-            arguments = (list(value), value.maxlen)
+            arguments = (list(value),) if value.maxlen is None else (list(value), value.maxlen)
         case bytearray():
             arguments = (bytes(value),)
         case range():

@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from agentfly.environments.code.judging.tested_names import UNPARSABLE
 from agentfly.environments.code.tasks.program_template import Row
 from agentfly.errors import ConfigError, FormatError
 from agentfly.types import content_id
@@ -65,6 +66,8 @@ def _record(line: str, kind: type[Record], where: str) -> Record:
         raise FormatError(
             f"{where}: {place}: {wrong['msg']}. Expected an object with the fields {known}"
         ) from error
+    except (ValueError, RecursionError) as error:  # Valid JSON that Python does not read.
+        raise FormatError(f"{where} has too long numbers or is too deeply nested") from error
 
 
 _ANNOTATION = re.compile(r"<<([\d+\-*/(). ]+)=")
@@ -98,7 +101,7 @@ def gsm8k_rows(path: Path) -> Iterator[Row]:
 def _is_expression(text: str) -> bool:
     try:
         ast.parse(text.strip(), mode="eval")
-    except SyntaxError:  # "05*2", say
+    except UNPARSABLE:  # "05*2", say
         return False
     return True
 
@@ -119,8 +122,10 @@ def humaneval_rows(path: Path) -> Iterator[Row]:
         try:
             tests = _tests(record.test, record.entry_point)
             ast.parse(record.prompt)
-        except SyntaxError as error:
-            raise FormatError(f"{where}: prompt or test is not Python: {error}") from error
+        except UNPARSABLE as error:
+            raise FormatError(
+                f"{where}: prompt or test is not Python, or too deeply nested: {error}"
+            ) from error
         row = {
             "id": record.task_id,
             "question": f"Complete this Python function:\n```python\n{record.prompt.rstrip()}\n```",
@@ -200,7 +205,7 @@ def function_of_tests(code: str, tests: Iterable[str]) -> str | None:
         found = {one.name for one in ast.parse(code).body if isinstance(one, ast.FunctionDef)}
         for test in tests:
             found &= {one.id for one in ast.walk(ast.parse(test)) if isinstance(one, ast.Name)}
-    except SyntaxError:
+    except UNPARSABLE:
         return None
     return found.pop() if len(found) == 1 else None
 
