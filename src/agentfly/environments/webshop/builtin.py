@@ -7,7 +7,12 @@ from agentfly.environments.index import INDEX
 from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.environments.webshop.environment import WebShop
 from agentfly.environments.webshop.options import WebShopOptions
-from agentfly.environments.webshop.players import gold_player, play_expert, play_random, to_player
+from agentfly.environments.webshop.players import (
+    gold_player,
+    play_expert,
+    random_player,
+    to_player,
+)
 from agentfly.environments.webshop.shop import held_out_tasks, training_tasks
 from agentfly.environments.webshop.tools import one_tool, three_tools
 from agentfly.rewards import reward
@@ -54,7 +59,7 @@ def make_webshop(options: WebShopOptions) -> Kit:
         max_turns=options.max_turns,
         expert=to_player(play_expert, options.actions, compares=options.actions == "last_line"),
         gold=to_player(gold_player(options), options.actions),
-        random=to_player(play_random, options.actions),
+        random=to_player(random_player(options), options.actions),
         pages=partial(_site, options),
     )
 

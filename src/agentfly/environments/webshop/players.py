@@ -1,8 +1,8 @@
 """Scripted players of the shop.
 
 The expert uses only the instruction and what the pages show, gold looks up the goal's product in
-the catalog, and the random player clicks anything. Each is a generator of actions; `to_player`
-turns it into calls of tools or plain text.
+the catalog, and the random player clicks anything that can be clicked. Each is a generator of
+actions; `to_player` turns it into calls of tools or plain text.
 """
 
 import math
@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from agentfly.environments.player import Play, Player, Say, Scene, call
+from agentfly.environments.webshop.environment import WebShop
 from agentfly.environments.webshop.goal import Goal
 from agentfly.environments.webshop.navigation import MAX_QUERY, Click, Search, write_action
 from agentfly.environments.webshop.options import WebShopOptions
@@ -18,6 +19,7 @@ from agentfly.environments.webshop.page import Label
 from agentfly.environments.webshop.page_reader import Result, read_results, visible_pieces
 from agentfly.environments.webshop.shop import open_shop
 from agentfly.environments.webshop.text_match import content_words
+from agentfly.types import Seed
 
 ActionPlayer = Callable[[Scene], Generator[Search | Click, str, None]]
 """A player that yields actions and receives observations."""
@@ -156,17 +158,27 @@ def gold_player(options: WebShopOptions) -> ActionPlayer:
     return play_gold
 
 
-def play_random(scene: Scene) -> Generator[Search | Click, str, None]:
-    """Search for some of the instruction's words and click anything, without end."""
-    words = parse_instruction(scene.observation).words or ("item",)
-    seen = visible_pieces(scene.observation)
-    while True:
-        if Label.BACK_TO_SEARCH in seen:
-            observation = yield Click(scene.random.choice(seen).lower())
-        else:
-            picked = scene.random.sample(words, scene.random.randint(1, len(words)))
-            observation = yield Search(" ".join(picked))
-        seen = visible_pieces(observation)
+def random_player(options: WebShopOptions) -> ActionPlayer:
+    """Return the random player for a shop. The shop is opened when it first plays."""
+
+    def play_random(scene: Scene) -> Generator[Search | Click, str, None]:
+        """Search for some of the instruction's words and click anything, until it has bought."""
+        words = parse_instruction(scene.observation).words or ("item",)
+        # A session of its own lists what can be clicked: a page's text does not tell in all forms.
+        session = WebShop(**options.model_dump())
+        session.reset(scene.task, Seed(0))
+        while session.verdict is None:
+            if session.page.has_search_box:
+                picked = scene.random.sample(words, scene.random.randint(1, len(words)))
+                query = " ".join(picked)[:MAX_QUERY]
+                session.search(query)
+                yield Search(query)
+            else:
+                label = scene.random.choice(list(session.page.clickables))
+                session.click(label)
+                yield Click(label)
+
+    return play_random
 
 
 def to_player(play: ActionPlayer, actions: str, *, compares: bool = False) -> Player:
