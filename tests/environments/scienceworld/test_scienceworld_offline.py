@@ -53,6 +53,7 @@ def test_a_task_that_is_named_twice_is_played_once() -> None:
 def test_helpers_can_be_left_out() -> None:
     assert [tool.spec.name for tool in kit().tools] == ["act", "things", "valid"]
     assert [tool.spec.name for tool in kit(helpers=False).tools] == ["act"]
+    assert kit(actions="text").tools == ()
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from agentfly.environments.scienceworld.simulator.world import World
 from agentfly.environments.scienceworld.tasks import SIMPLIFICATIONS, VARIATIONS, Split, variations
 from agentfly.errors import EnvError
 from agentfly.testing import check_environment
-from agentfly.types import EnvSpec, Seed, StopReason
+from agentfly.types import EnvSpec, Seed, Step, StopReason, ToolStatus
 
 pytestmark = needs_simulator
 
@@ -121,6 +121,27 @@ def test_what_is_not_understood_is_answered_with_a_suggestion() -> None:
         env.step("look around")
 
 
+def test_no_number_after_an_ambiguous_action_is_an_invalid_one() -> None:
+    env = ScienceWorld()
+    env.reset(task("find-plant", 0), Seed(0))
+
+    def answers(action: str) -> Step:
+        asked = env.step("open door")
+        assert asked.observation.startswith("Ambiguous request")
+        assert not asked.invalid
+        return env.step(action)
+
+    wrong = answers("fly to the moon")
+    assert wrong.observation.startswith("Unknown action.")
+    assert "Did you mean" not in wrong.observation
+    meant = answers("opn door to kitchen")
+    assert "Did you mean: open door to kitchen" in meant.observation
+    assert [wrong.invalid, meant.invalid, answers("99").invalid] == [True] * 3
+    # An empty answer cancels, as the question says.
+    assert [answers("").invalid, env.step("").invalid, answers("0").invalid] == [False, True, False]
+    env.close()
+
+
 def test_a_room_can_be_shown_when_it_is_entered() -> None:
     env = ScienceWorld(show=("room",))
     first = env.reset(task("find-non-living-thing", 0, "easy"), Seed(0)).observation
@@ -155,6 +176,42 @@ async def test_players_play_through_the_agent() -> None:
         assert trajectory.score.parts["score"] == 100
         assert trajectory.score.parts["won"] == 1.0
     assert len(expert.turns) == 3 < len(golden.turns)
+
+
+async def test_the_players_say_actions_in_text() -> None:
+    made = kit(**THING, actions="text")
+    trajectory = await play(made, next(iter(made.tasks())), made.expert)
+    assert trajectory.stop is StopReason.ENV_ENDED
+    assert trajectory.reward == 1.0
+    said = [turn.message.content for turn in trajectory.turns]
+    assert said[0] == "teleport to kitchen"
+    assert said[1].startswith("focus on ")
+    assert not any(turn.invalid or turn.message.tool_calls for turn in trajectory.turns)
+
+
+async def test_actions_in_text_that_are_not_understood_are_invalid() -> None:
+    def player(scene: Scene) -> Generator[Say, str, None]:
+        yield Say("flap your wings")
+        while True:
+            yield Say("look around")
+
+    made = kit(**THING, actions="text", max_turns=3)
+    trajectory = await play(made, next(iter(made.tasks())), player)
+    assert trajectory.stop is StopReason.TURN_LIMIT
+    assert [turn.invalid for turn in trajectory.turns] == [True, False, False]
+    assert trajectory.turns[0].replies[0].content.startswith("No known action matches that input.")
+    assert trajectory.turns[0].reward == 0.0
+
+
+async def test_actions_that_are_not_understood_do_not_end_a_chain() -> None:
+    made = kit(**THING)
+    row = next(iter(made.tasks()))
+    path = expert_path(str(row["task"]), int(str(row["variation"])), "easy")
+    trajectory = await play(made, row, acting(*["flap your wings"] * 6, *path))
+    assert trajectory.stop is StopReason.TOOL_ENDED
+    assert trajectory.reward == 1.0
+    statuses = [result.status for turn in trajectory.turns for result in turn.results]
+    assert statuses == [ToolStatus.REFUSED] * 6 + [ToolStatus.OK] * len(path)
 
 
 async def test_the_expert_names_things_as_observations_do() -> None:

@@ -1,9 +1,10 @@
 """ScienceWorld as a built-in environment: its definition, tools and reward."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from agentfly.environments.command_player import in_text, in_tool_calls
 from agentfly.environments.index import INDEX
@@ -121,6 +122,13 @@ class ScienceWorldOptions(EnvironmentOptions):
     def _known(cls, tasks: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(map(require_task, tasks)))
 
+    @model_validator(mode="after")
+    def _check_effects(self) -> "ScienceWorldOptions":
+        self.refuse_without_effect(
+            (self.actions == "tool", ("helpers",), 'for calls of tools, with actions = "tool"')
+        )
+        return self
+
 
 def make_scienceworld(options: ScienceWorldOptions) -> Kit:
     """Make the kit for one choice of options."""
@@ -132,14 +140,16 @@ def make_scienceworld(options: ScienceWorldOptions) -> Kit:
     )
     spec = EnvSpec(ScienceWorld, chosen)
     as_text = options.actions == "text"
-    functions = () if as_text else (act, things, valid) if options.helpers else (act,)
-    idle = partial(in_text, idle="look around")
-    player = idle if as_text else partial(in_tool_calls, argument="action")
+    player = (
+        partial(in_text, idle="look around")
+        if as_text
+        else partial(in_tool_calls, argument="action")
+    )
     chosen_rows = partial(_rows, options)
     return Kit(
         tasks=partial(chosen_rows, "train"),
         eval_tasks=partial(chosen_rows, options.eval_split),
-        tools=tuple(tool(function, env=spec, timeout=TOOL_SECONDS) for function in functions),
+        tools=tuple(tool(one, env=spec, timeout=TOOL_SECONDS) for one in _functions(options)),
         reward=reward(env=spec, range=(-1 if options.penalty else 0, 1))(
             final_score if options.partial_credit else solved
         ),
@@ -150,6 +160,13 @@ def make_scienceworld(options: ScienceWorldOptions) -> Kit:
         gold=player(gold),
         random=player(random),
     )
+
+
+def _functions(options: ScienceWorldOptions) -> tuple[Callable[..., Any], ...]:
+    """Return the functions that are tools: none for actions in text."""
+    if options.actions == "text":
+        return ()
+    return (act, things, valid) if options.helpers else (act,)
 
 
 def _rows(options: ScienceWorldOptions, split: Split) -> list[dict[str, object]]:

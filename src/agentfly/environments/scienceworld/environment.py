@@ -22,6 +22,8 @@ OVER = "The task is over."
 
 NOT_UNDERSTOOD = "No known action matches that input."
 """The simulator's answer to an unknown action."""
+UNKNOWN_ACTION = "Unknown action."
+"""Start of its answer if it asked which of several actions was meant and got no number."""
 MIN_SIMILARITY = 0.6
 """Minimum similarity, from 0 to 1, of an action to its suggestion."""
 MIN_NAME_SIMILARITY = 0.5
@@ -94,7 +96,7 @@ class ScienceWorld:
                 done=self._over,
                 info={"score": self.score, "moves": result.moves, "wrong_focus": wrong},
                 state_key=_key(result),
-                invalid=result.text == NOT_UNDERSTOOD,
+                invalid=_is_refused(action, result),
             )
 
     def things(self) -> str:
@@ -132,7 +134,7 @@ class ScienceWorld:
         return result.score if self._penalty else max(result.score, 0)
 
     def _answer(self, action: str, result: StepResult) -> str:
-        if result.text != NOT_UNDERSTOOD:
+        if not _is_refused(action, result):
             return result.text
         world = self._playing()
         meant = nearest_action(action, world.templates(), world.objects())
@@ -151,6 +153,16 @@ class ScienceWorld:
             "actions": lambda: "You can: " + ", ".join(world.valid_actions()),
         }
         return [ways[what]() for what in self._show if what not in without]
+
+
+def _is_refused(action: str, result: StepResult) -> bool:
+    """Return whether an action was not understood.
+
+    An empty answer to the question which action was meant is allowed: it cancels the question.
+    """
+    is_empty = not action.strip()
+    is_unknown = result.text.startswith(UNKNOWN_ACTION) and not is_empty
+    return is_unknown or result.text == NOT_UNDERSTOOD
 
 
 def _room(result: StepResult) -> str:
