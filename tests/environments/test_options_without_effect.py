@@ -57,6 +57,9 @@ QUESTIONS = {"questions": "x.json"}
         ("alfworld", {"data": "x"}, "games", 5, "for generated games, without `data`"),
         ("alfworld", {"data": "x"}, "rooms", "floor_plans", "for generated games"),
         ("alfworld", {}, "penalty", 0.1, "for rewards of turns, with subgoals = true"),
+        ("browser", {}, "rows", "x.jsonl", 'for site = "own"'),
+        ("browser", {"site": "own"}, "level", "hard", 'for site = "office" or "webshop"'),
+        ("scienceworld", {"actions": "text"}, "helpers", False, "for calls of tools"),
     ],
 )
 def test_an_option_without_effect_is_refused_and_its_default_is_not(
@@ -81,6 +84,8 @@ def test_an_option_without_effect_is_refused_and_its_default_is_not(
         ("webshop", {"data": "x", "full": True, "goals": "human"}),
         ("webshop", {"level": "hard", "products": 50}),
         ("alfworld", {"data": "x", "eval_split": "valid_unseen", "goal_text": "human"}),
+        ("scienceworld", {"actions": "text", "helpers": True}),
+        ("scienceworld", {"helpers": False}),
         ("alfworld", {"games": 5, "size": "small", "subgoals": True, "penalty": 0.1}),
     ],
 )

@@ -109,13 +109,16 @@ def test_a_world_that_is_too_small_for_so_many_questions_says_so() -> None:
 
 def test_the_default_number_of_questions_is_a_maximum_and_one_that_was_set_is_not() -> None:
     small = {"people": 20, "hops": 1, "short": True}
+    written = SearchOptions.model_validate(small).model_dump()
+    assert len(list(SEARCH.make(SearchOptions(**written)).tasks())) > 20, "no other than unset"
     kit = SEARCH.make(SearchOptions.model_validate(small))
     assert 20 < len(list(kit.tasks())) < 2000
     assert 5 < len(list(kit.eval_tasks())) < 200
-    kit = SEARCH.make(SearchOptions.model_validate({**small, "num_tasks": 900}))
+    for count in (900, 2000):
+        kit = SEARCH.make(SearchOptions.model_validate({**small, "num_tasks": count}))
+        with pytest.raises(ConfigError, match=f"num_tasks = {count} is more than the world has"):
+            kit.tasks()
     assert len(list(kit.eval_tasks())) < 200, "its default is still one"
-    with pytest.raises(ConfigError, match="num_tasks = 900 is more than the world has"):
-        kit.tasks()
     kit = SEARCH.make(SearchOptions.model_validate({**small, "num_eval_tasks": 900}))
     with pytest.raises(ConfigError, match="num_eval_tasks = 900 is more than the world has"):
         kit.eval_tasks()

@@ -91,11 +91,11 @@ class SearchOptions(EnvironmentOptions):
     small to know that a name with and without a blank before it is the same."""
     hops: Annotated[tuple[Annotated[int, Field(ge=1, le=3)], ...], Field(min_length=1)] = (1, 2, 3)
     """Numbers of facts that a question of the world goes through."""
-    num_tasks: int = Field(default=2000, ge=1)
-    """Number of questions about the world to train on; the default is a maximum, because a small
-    world has fewer."""
-    num_eval_tasks: int = Field(default=200, ge=1)
-    """Number of held-out questions about the world; the default is a maximum, too."""
+    num_tasks: int | None = Field(default=None, ge=1)
+    """Number of questions about the world to train on; by default all that it has, at most
+    2,000."""
+    num_eval_tasks: int | None = Field(default=None, ge=1)
+    """Number of held-out questions about the world; by default all that it has, at most 200."""
     new_wordings: bool = True
     """Whether held-out questions use wordings that are held out too."""
     seed: int = Field(default=0, ge=0)
@@ -227,12 +227,7 @@ def _require_questions(options: SearchOptions) -> None:
 def _train(options: SearchOptions) -> list[dict[str, Any]]:
     if options.questions is None:
         _require_questions(options)
-        return train_rows(
-            get_world(_world(options)),
-            options.hops,
-            options.num_tasks,
-            fewer="num_tasks" not in options.model_fields_set,
-        )
+        return train_rows(get_world(_world(options)), options.hops, options.num_tasks)
     rows = load_questions(str(options.questions), options.form).rows
     return split_rows(rows)[0] if options.eval_questions is None else list(rows)
 
@@ -248,7 +243,6 @@ def _held_out(options: SearchOptions) -> list[dict[str, Any]]:
         options.hops,
         options.num_eval_tasks,
         new_wordings=options.new_wordings,
-        fewer="num_eval_tasks" not in options.model_fields_set,
     )
 
 

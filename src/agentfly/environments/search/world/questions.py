@@ -63,40 +63,45 @@ TRIES = 50
 """Draws per requested question; a small world has only so many different ones."""
 
 
+MAX_TRAIN = 2000
+"""Maximum number of questions to train on where no number is given."""
+MAX_HELD_OUT = 200
+"""Maximum number of held-out questions where no number is given."""
+
+
 def train_rows(
-    world: World, hops: tuple[int, ...], count: int, *, fewer: bool = False
+    world: World, hops: tuple[int, ...], count: int | None = None
 ) -> list[dict[str, Any]]:
     """Return questions about the half to train on.
 
     Args:
         world: The world that is asked about.
         hops: Numbers of facts that a question goes through.
-        count: Number of questions.
-        fewer: Whether a world that has fewer gives all of them; otherwise it is a ConfigError.
+        count: Number of questions; a world that has fewer is a ConfigError. By default all that
+            it has, at most `MAX_TRAIN`.
     """
     random = Seed(world.seed).child("train questions").random()
-    found = _rows(world, world.train, hops, count, random, held_out=False)
-    return found if fewer else _require(count, found, hops, "num_tasks")
+    found = _rows(world, world.train, hops, count or MAX_TRAIN, random, held_out=False)
+    return _require(count, found, hops, "num_tasks")
 
 
 def held_out_rows(
     world: World,
     hops: tuple[int, ...],
-    count: int,
+    count: int | None = None,
     *,
     new_wordings: bool = True,
-    fewer: bool = False,
 ) -> list[dict[str, Any]]:
     """Return questions about the held-out half, by default in held-out wordings."""
     random = Seed(world.seed).child("held-out questions").random()
-    found = _rows(world, world.held_out, hops, count, random, held_out=new_wordings)
-    return found if fewer else _require(count, found, hops, "num_eval_tasks")
+    found = _rows(world, world.held_out, hops, count or MAX_HELD_OUT, random, held_out=new_wordings)
+    return _require(count, found, hops, "num_eval_tasks")
 
 
 def _require(
-    count: int, found: list[dict[str, Any]], hops: tuple[int, ...], option: str
+    count: int | None, found: list[dict[str, Any]], hops: tuple[int, ...], option: str
 ) -> list[dict[str, Any]]:
-    if len(found) < count:
+    if count is not None and len(found) < count:
         facts = " or ".join(map(str, hops))
         raise ConfigError(
             f"{option} = {count} is more than the world has: {len(found)} different questions of "
