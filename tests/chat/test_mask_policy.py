@@ -17,6 +17,7 @@ def turn(
     *,
     thought: tuple[tuple[int, int], ...] = (),
     statuses: Sequence[ToolStatus] = (),
+    invalid: bool = False,
 ) -> Turn:
     return Turn(
         index=index,
@@ -31,6 +32,7 @@ def turn(
         temperature=1.0,
         results=tuple(ToolResult(observation="", status=status) for status in statuses),
         reasoning_spans=thought,
+        invalid=invalid,
     )
 
 
@@ -54,6 +56,11 @@ ON, OFF = True, False
 )
 def test_policies_by_hand(name: str, expected: tuple[tuple[bool, ...], ...]) -> None:
     assert mask_policy(name)(TURNS) == expected
+
+
+def test_an_action_in_text_that_was_refused_is_no_valid_call() -> None:
+    turns = [turn(0, 2), turn(1, 3, invalid=True)]
+    assert mask_policy("valid_calls_only")(turns) == ((ON,) * 2, (OFF,) * 3)
 
 
 def test_a_function_over_turns_or_over_one_turn() -> None:

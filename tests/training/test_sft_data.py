@@ -16,7 +16,7 @@ from agentfly.agents.kind import KINDS
 from agentfly.agents.source_parts import SourceParts
 from agentfly.chat import CHATML, CHATML_TOKENS, ByteTokenizer, ChatTemplate, TemplateRenderer
 from agentfly.chat.imitation import imitate
-from agentfly.chat.mask import all_sampled, last_turn_only
+from agentfly.chat.mask import all_sampled, last_turn_only, valid_calls_only
 from agentfly.config.sft_settings import SftDataSettings
 from agentfly.engines import ScriptedEngine, ScriptedTurn
 from agentfly.environments import Say, Scene, call
@@ -35,6 +35,7 @@ from agentfly.types import (
     AgentKind,
     Completion,
     FinishReason,
+    MaskPolicy,
     Message,
     Score,
     Seed,
@@ -96,11 +97,17 @@ def write(path: Path, *chains: Trajectory) -> Path:
     return path
 
 
-def read(base: Path, *files: str, max_tokens: float = 1000, **data: Any) -> Demonstrations:
+def read(
+    base: Path,
+    *files: str,
+    max_tokens: float = 1000,
+    mask: MaskPolicy = all_sampled,
+    **data: Any,
+) -> Demonstrations:
     return read_demonstrations(
         SftDataSettings(files=files, **{"held_out_share": 0.0, **data}),
         tiny(),
-        mask=all_sampled,
+        mask=mask,
         max_tokens=max_tokens,
         seed=Seed(0),
         base=base,
@@ -218,6 +225,23 @@ def test_chains_without_tokens_are_refused_or_written_again(tmp_path: Path) -> N
         read(tmp_path, "server.jsonl")
     (sample,) = read(tmp_path, "server.jsonl", retokenize=True).train
     assert sample.token_ids == recorded.streams[0].token_ids
+
+
+def test_a_refused_action_can_be_masked_in_a_chain_that_is_written_again(tmp_path: Path) -> None:
+    recorded = chain("a/0/0")
+    first, last = recorded.turns
+    for place, turns in enumerate(((replace(first, invalid=True), last), (first, last))):
+        again = replace(recorded, streams=(TokenStream(turns=turns),))
+        write(tmp_path / f"{place}.jsonl", again)
+    refused, taken = (
+        read(tmp_path, f"{place}.jsonl", retokenize=True, mask=valid_calls_only).train[0]
+        for place in range(2)
+    )
+    assert first.completion
+    assert last.completion
+    assert sum(refused.mask) == len(last.completion.token_ids)
+    assert sum(taken.mask) == len(first.completion.token_ids) + len(last.completion.token_ids)
+    assert refused.token_ids == taken.token_ids
 
 
 @pytest.mark.parametrize("kind", ["react", "code", "tags"])

@@ -35,11 +35,11 @@ def last_turn_only(turns: Sequence[Turn]) -> Sequence[Keep]:
 
 
 def valid_calls_only(turns: Sequence[Turn]) -> Sequence[Keep]:
-    """Leave out turns with a call that was malformed, unknown, or had wrong arguments.
+    """Leave out turns with an invalid call, or an action in text that the environment refused.
 
-    A turn without calls has none that is invalid, and stays.
+    A call is invalid if it was malformed, of no tool, had wrong arguments or was refused.
     """
-    return [not any(result.status.invalid for result in turn.results) for turn in turns]
+    return [not (turn.invalid or any(r.status.invalid for r in turn.results)) for turn in turns]
 
 
 def per_turn(function: Callable[[Turn], Keep]) -> MaskPolicy:

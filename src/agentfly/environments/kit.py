@@ -83,6 +83,9 @@ class Kit:
     gold: Player | None = None
     """Player of known solutions: a task that it can't finish with full reward is broken.
     The expert by default."""
+    noisy: Player | None = None
+    """Expert that also takes impossible actions, so that its chains show how to go on after one.
+    They are imitated with the mask `valid_calls_only`."""
     random: Player | None = None
     """Player of random possible actions, a lower bound for trained models."""
     pages: Callable[[Listen], AbstractContextManager[str]] | None = None

@@ -67,6 +67,20 @@ def test_the_gold_player_wins_all_and_the_random_one_few() -> None:
     assert 0.0 < rate(made, rows, made.random) < 0.3
 
 
+async def test_the_noisy_player_wins_with_impossible_commands_in_between() -> None:
+    made = kit(size="small", games=12, actions="text")
+    chains = [await play(made, row, made.noisy) for row in made.tasks()]
+    assert [chain.reward for chain in chains] == [1.0] * 12
+    turns = [turn for chain in chains for turn in chain.turns]
+    refused = [turn.message.content for turn in turns if turn.invalid]
+    assert 0 < len(refused) < len(turns) / 2
+    for start in ("take", "go to"):
+        assert any(command.startswith(start) for command in refused)
+    experts = [await play(made, row, made.expert) for row in made.tasks()]
+    valid = [turn.message.content for turn in turns if not turn.invalid]
+    assert valid == [turn.message.content for chain in experts for turn in chain.turns]
+
+
 async def test_the_expert_plays_through_the_agent() -> None:
     made = kit(size="medium", games=6)
     for row in made.tasks():

@@ -20,7 +20,7 @@ from agentfly.observe import summarize
 from agentfly.observe.summary import failure_cause
 from agentfly.types import Trajectory
 
-Who = Literal["expert", "gold", "random"]
+Who = Literal["expert", "gold", "noisy", "random"]
 
 
 def demonstrate(
@@ -88,7 +88,13 @@ def player_of(parts: SourceParts, who: Who) -> Player:
     kit = parts.kit
     assert kit is not None, "chosen by the name of a built-in environment"
     gold = kit.gold or kit.expert
-    player = {"expert": kit.expert, "gold": gold, "random": kit.random}[who]
+    players: dict[Who, Player | None] = {
+        "expert": kit.expert,
+        "gold": gold,
+        "noisy": kit.noisy,
+        "random": kit.random,
+    }
+    player = players[who]
     if player is None:
-        raise ConfigError(f"this environment has no {who} player")
+        raise ConfigError(f"this environment has no player {who!r}")
     return player

@@ -10,7 +10,7 @@ from agentfly.environments.alfworld.engine.goal import TASK_TYPES, TaskType
 from agentfly.environments.alfworld.environment import Alfworld, AlfworldTextWorld
 from agentfly.environments.alfworld.game_generator import Rooms, Size
 from agentfly.environments.alfworld.official_games import GoalText
-from agentfly.environments.alfworld.players import expert, gold, random
+from agentfly.environments.alfworld.players import expert, gold, noisy, random
 from agentfly.environments.alfworld.tasks import generated_rows, official_rows
 from agentfly.environments.command_player import in_text, in_tool_calls
 from agentfly.environments.index import INDEX
@@ -136,6 +136,7 @@ def make_alfworld(options: AlfworldOptions) -> Kit:
         max_turns=options.max_turns,
         expert=player(expert),
         gold=player(gold),
+        noisy=player(noisy),
         random=player(random),
     )
 

@@ -78,7 +78,7 @@ class Alfworld:
         self._data = data
         self._engine: Engine | None = None
         self._progress = self._start_progress = 0.0
-        # The calls of one turn run concurrently.
+        # A call that timed out may still run in its thread when the next one begins.
         self._lock = Lock()
 
     def reset(self, task: Task, seed: Seed) -> Step:

@@ -22,6 +22,10 @@ from agentfly.environments.player import Scene
 Answer = Generator[str, str, str | None]
 """Commands that lead to the name of what was found."""
 
+NOISE, MORE_NOISE = 0.15, 0.5
+"""Probability that the noisy player gives an impossible command before the expert's next one, and
+that it then gives another one: models that are stuck are so for several turns."""
+
 _SEEN = re.compile(r"you see (.*?)\.")
 _NAME = re.compile(r"\ba (\w+ \d+)")
 
@@ -156,6 +160,42 @@ def _kind(name: str) -> str:
 def gold(scene: Scene) -> Commands:
     """Win with the fewest commands, found by the solver."""
     return follow(solve(load_game(scene.task.fields)) or ())
+
+
+def noisy(scene: Scene) -> Commands:
+    """Play as the expert, with impossible commands in between.
+
+    They are those of models that read carelessly: to take what is not there, to go to a receptacle
+    that is not in the room, or to repeat a command. They change nothing, so the expert goes on as
+    if they had not been given.
+    """
+    engine = FastEngine(load_game(scene.task.fields))
+    playing, last = expert(scene), ""
+    try:
+        command = next(playing)
+        while True:
+            likely = NOISE
+            while scene.random.random() < likely:
+                last = yield from _impossible(scene, engine, last)
+                likely = MORE_NOISE
+            engine.step(command)
+            observation = yield command
+            last, command = command, playing.send(observation)
+    except StopIteration:
+        return
+
+
+def _impossible(scene: Scene, engine: FastEngine, last: str) -> Generator[str, str, str]:
+    """Give a random command that can't be performed now, perhaps the last one, and return it."""
+    item, places = row_goal(scene.task.fields).item, _names(scene.observation)
+    possible = engine.commands()
+    while True:
+        place, number = scene.random.choice(places), scene.random.randint(1, 3)
+        take, go = f"take {item} {number} from {place}", f"go to {_kind(place)} {number}"
+        command = scene.random.choice((take, go, last))
+        if command and command not in possible:
+            yield command
+            return command
 
 
 def random(scene: Scene) -> Commands:

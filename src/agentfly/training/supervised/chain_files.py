@@ -140,7 +140,7 @@ def _retokenize_all(
 
 
 def _retokenize(trajectory: Trajectory, renderer: TemplateRenderer) -> Trajectory:
-    """Tokenize a chain's messages for this model; the results of its calls are kept."""
+    """Tokenize a chain's messages for this model; the answers to its actions are kept."""
     messages, tools = trajectory.conversation, trajectory.tools
     try:
         stream = imitate(renderer, messages, tools, opening=len(trajectory.messages))
@@ -148,5 +148,5 @@ def _retokenize(trajectory: Trajectory, renderer: TemplateRenderer) -> Trajector
     except ConfigError as error:
         raise ConfigError(f"chain {trajectory.chain_id} can't be written again: {error}") from error
     turns = zip(stream.turns, trajectory.turns, strict=True)
-    same = tuple(replace(new, results=old.results) for new, old in turns)
+    same = tuple(replace(new, results=old.results, invalid=old.invalid) for new, old in turns)
     return replace(trajectory, streams=(TokenStream(turns=same),))
