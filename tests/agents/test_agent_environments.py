@@ -11,7 +11,7 @@ from agentfly.observe import summarize
 from agentfly.resources import EnvironmentManager, Pooling
 from agentfly.rewards import group_reward, reward
 from agentfly.testing import run_in_virtual_time
-from agentfly.types import Seed, Task
+from agentfly.types import Seed, Task, ToolStatus
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +83,25 @@ async def test_a_refusal_that_a_tool_passes_on_is_an_invalid_call() -> None:
     summary = summarize((await agent.run({"id": "t"})).trajectories)
     assert summary.invalid_share == 1 / 2
     assert summary.invalid_actions_share is None, "all actions were calls"
+
+
+async def test_refused_actions_are_no_malformed_calls_and_do_not_end_a_chain() -> None:
+    refused = [call("act", action="fly")] * 2
+    said = [*refused, call("act"), *refused, call("fly"), call("act", action="go")]
+    limits = Limits(max_turns=7, max_invalid_calls=2)
+    agent = Agent(engine(said), tools=[act], environment=Picky, limits=limits)
+    (chain,) = (await agent.run({"id": "t"})).trajectories
+    assert chain.stop is StopReason.TURN_LIMIT
+    assert [result.status for turn in chain.turns for result in turn.results] == [
+        ToolStatus.REFUSED,
+        ToolStatus.REFUSED,
+        ToolStatus.BAD_ARGUMENTS,
+        ToolStatus.REFUSED,
+        ToolStatus.REFUSED,
+        ToolStatus.UNKNOWN_TOOL,
+        ToolStatus.OK,
+    ], "a refusal ends a row of invalid calls, as any call that was run"
+    assert summarize([chain]).invalid_share == 6 / 7
 
 
 @pytest.mark.parametrize("actions", [("fly", "swim"), ("fly", "go")])

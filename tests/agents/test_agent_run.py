@@ -1,10 +1,12 @@
 """The facade: what goes in, what comes out, what can be watched."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 from tests.agents.scripts import call, engine
+from tests.patience import PATIENCE
 
 from agentfly import Agent, ConfigError, Message, RunResult, Task, ToolResult, tool
 from agentfly.chat import CHATML_TOKENS, ByteTokenizer
@@ -177,3 +179,25 @@ async def test_several_calls_of_one_turn_run_at_once_and_answer_in_order() -> No
     (trajectory,) = (await Agent(engine([three, "Met."]), tools=[meet]).run("Hi")).trajectories
     assert [r.observation for r in trajectory.turns[0].results] == ["ANN", "BOB", "CLEO"]
     assert [m.tool_call_id for m in trajectory.turns[0].replies] == ["call_0", "call_1", "call_2"]
+
+
+async def test_plain_functions_run_at_once_and_one_that_fails_leaves_the_others_alone() -> None:
+    barrier = threading.Barrier(3, timeout=PATIENCE)
+
+    @tool
+    def meet(name: str) -> str:
+        """Wait for the others, each in a thread.
+
+        Args:
+            name: Who.
+        """
+        barrier.wait()
+        if name == "bob":
+            raise ValueError("no Bob")
+        return name.upper()
+
+    three = "\n".join(call("meet", name=name) for name in ("ann", "bob", "cleo"))
+    (trajectory,) = (await Agent(engine([three, "Met."]), tools=[meet]).run("Hi")).trajectories
+    ann, bob, cleo = trajectory.turns[0].results
+    assert [ann.observation, cleo.observation] == ["ANN", "CLEO"]
+    assert [ann.status, bob.status, cleo.status] == ["ok", "error", "ok"]

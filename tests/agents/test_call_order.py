@@ -212,6 +212,7 @@ def test_calls_after_one_that_loses_the_environment_never_begin() -> None:
     assert "gone after []" in str(chain.error)
     assert ("write", 1.0, 1.0) not in times(chain)
     assert {name for name, *_ in times(chain)} == {"burn", "nap"}
+    assert ("nap", 0.0, 1.0) in times(chain), "it was cancelled"
 
 
 def test_the_chains_time_ends_calls_that_wait() -> None:

@@ -99,9 +99,10 @@ def test_info_lists_the_values_of_options_and_takes_some() -> None:
 
 @pytest.mark.parametrize("kind", ["tools", "code"])
 def test_demonstrations_are_scored_and_saved(tmp_path: Path, kind: str) -> None:
-    out = tmp_path / "expert.jsonl"
+    out = tmp_path / "missing" / "folder" / "expert.jsonl"
     run = envs("demonstrate", "code", "--count", "3", "--kind", kind, "--out", str(out))
     assert run.exit_code == 0, run.output
+    assert f"3 chains are in {out}" in run.output.splitlines()
     chains = list(read_trajectories(out))
     assert [chain.reward for chain in chains] == [1.0] * 3
     assert all(chain.tools for chain in chains)
@@ -396,6 +397,24 @@ def test_with_one_tool_the_whole_line_is_its_argument() -> None:
 )
 def test_the_banner_shows_the_arguments_of_each_tool(tool: ToolSpec, usage: str) -> None:
     assert f"{usage}: " in help_text([tool, spec("open", "url")]).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("game", "is_end"),
+    [
+        (("alfworld", "actions=text"), False),
+        (("webshop", "actions=text", "level=easy"), False),
+        (("webshop", "actions=last_line", "level=easy"), False),
+        (("webshop", "level=easy"), True),
+    ],
+)
+def test_the_banner_says_what_words_do(game: tuple[str, ...], is_end: bool) -> None:
+    command = ["envs", "play", *game]
+    played = CliRunner().invoke(app, command, input="/say fly to the moon\nquit\n").output
+    assert ("/say … gives your answer in words, and ends the task." in played) is is_end
+    assert ("What you type is your action; so is what follows /say." in played) is not is_end
+    assert ("over (answered)" in played) is is_end
+    assert ("left." in played) is not is_end
 
 
 def test_a_line_that_names_no_tool_goes_to_the_one_that_acts() -> None:

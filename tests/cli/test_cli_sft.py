@@ -122,7 +122,7 @@ def test_training_is_one_call_with_the_settings(
         agentfly.training.supervised.sft, "sft", lambda s, **how: calls.append((s, how))
     )
     assert CliRunner().invoke(app, [str(file)]).exit_code == 0
-    Path("runs/warm").mkdir(parents=True)
+    RunFolder.create(Path("runs/warm"), config="").close()
     assert CliRunner().invoke(app, [str(file), "--resume", "train.epochs=7"]).exit_code == 0
     (first, how), (second, how_then) = calls
     assert (first.name, how) == ("warm", {"resume": False, "base": file.parent})
@@ -171,11 +171,17 @@ def test_a_missing_file_says_what_makes_one(file: Path) -> None:
     assert "data.held_out.0: there is no" in run.stderr, "a run's folder is no such file"
 
 
-def test_a_run_that_was_not_started_is_refused_before_its_files_are_searched(file: Path) -> None:
+@pytest.mark.parametrize("has_folder", [False, True])
+def test_a_run_that_was_not_started_is_refused_before_its_files_are_searched(
+    file: Path, has_folder: bool
+) -> None:
     file.with_name("chats.jsonl").unlink()
+    if has_folder:
+        Path("runs/warm").mkdir(parents=True)
     run = CliRunner().invoke(app, [str(file), "--resume"])
     assert run.exit_code == 2
-    assert run.stderr.startswith("error: there is no run to resume in runs/warm: there is no such ")
+    no_run = "there is no run to resume in runs/warm: it has no run.json. "
+    assert run.stderr.startswith(f"error: {no_run}")
     assert "chats.jsonl" not in run.stderr
 
 

@@ -106,7 +106,8 @@ def test_training_is_one_call_with_the_settings(
     def train(parts: RunParts, **how: Any) -> TrainResult:
         assert len(read_sources(parts.sources, parts.settings.eval).tasks) == 1
         calls.append((parts.settings, how))
-        Path("runs/sums").mkdir(parents=True, exist_ok=True)
+        if not how["resume"]:
+            RunFolder.create(Path("runs/sums"), config="").close()
         Path("runs/sums/metrics.jsonl").touch()
         return TrainResult(folder=Path("runs/sums"), steps=7, stopped_by=StoppedBy.STEPS)
 
@@ -378,11 +379,17 @@ def test_a_dry_run_knows_whether_its_folder_holds_a_run(file: Path) -> None:
     assert said[-2].startswith("problem: runs/sums holds a run already.")
 
 
-def test_a_run_that_was_not_started_is_refused_before_its_files_are_searched(file: Path) -> None:
+@pytest.mark.parametrize("has_folder", [False, True])
+def test_a_run_that_was_not_started_is_refused_before_its_files_are_searched(
+    file: Path, has_folder: bool
+) -> None:
     file.with_name("sums.jsonl").unlink()
+    if has_folder:
+        Path("runs/sums").mkdir(parents=True)
     run = CliRunner().invoke(app, [str(file), "--resume"])
     assert run.exit_code == 2
-    assert run.stderr.startswith("error: there is no run to resume in runs/sums: there is no such ")
+    no_run = "there is no run to resume in runs/sums: it has no run.json. "
+    assert run.stderr.startswith(f"error: {no_run}")
     assert "sums.jsonl" not in run.stderr
 
 

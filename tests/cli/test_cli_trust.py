@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from agentfly.cli.sft import sft
 from agentfly.cli.train import train
 from agentfly.cli.validate import validate
+from agentfly.observe.run_folder import RunFolder
 
 CODE = """
 from pathlib import Path
@@ -72,7 +73,7 @@ def write_sft(folder: Path) -> Path:
 
 
 def write_begun(folder: Path) -> Path:
-    (folder.with_name("here") / "runs" / "found").mkdir(parents=True)
+    RunFolder.create(folder.with_name("here") / "runs" / "found", config="").close()
     return write(folder, source='reward = "found_code:correct"')
 
 

@@ -314,7 +314,7 @@ MISTAKES = {
     "a resume of a run that was not started": Mistake(
         make=train(arguments=("--resume",)),
         what="there is no run to resume in runs/sums",
-        got="there is no such folder",
+        got="it has no run.json",
         expected="give the name of one that was started",
         way_out="Start it without --resume",
     ),

@@ -3,12 +3,13 @@
 import asyncio
 import math
 import threading
-from collections.abc import Generator
+from collections.abc import Awaitable, Generator
 from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
+from tests.patience import PATIENCE
 
 from agentfly import Agent, Message, Task, Trajectory, reward, tool
 from agentfly.agents.demonstrate import demonstrate
@@ -16,6 +17,7 @@ from agentfly.agents.kind import KINDS
 from agentfly.agents.source_parts import SourceParts
 from agentfly.environments import PlayerModel, Say, Scene, call
 from agentfly.errors import ConfigError, EnvError
+from agentfly.runtime.clock import LoopClock
 from agentfly.types import EnvSpec, SamplingParams, StopReason
 
 
@@ -132,6 +134,59 @@ async def test_a_retry_plays_from_the_beginning_with_the_same_random_numbers() -
     first, second = drawn
     assert first == second[:2], "the attempt that failed, and the one after it"
     assert len(set(second)) == 3
+
+
+async def test_a_retry_closes_the_player_of_the_failed_attempt_in_a_thread() -> None:
+    closed_in: list[threading.Thread] = []
+
+    def leaving(scene: Scene) -> Generator[Say, str, None]:
+        del scene
+        try:
+            yield Say("one")
+            yield Say("two")
+        finally:
+            closed_in.append(threading.current_thread())
+
+    model = PlayerModel(player=leaving, task=row(1), random=Random(0))
+    for _ in range(2):
+        said = await model.reply([Message(role="user")], (), SamplingParams(), deadline=math.inf)
+        assert said.content == "one"
+    (thread,) = closed_in
+    assert thread is not threading.main_thread(), "closing may take long, as that of a world does"
+
+
+async def test_a_player_that_was_abandoned_draws_none_of_the_next_ones_numbers() -> None:
+    go_on, went_on = threading.Event(), threading.Event()
+    drawn: list[float] = []
+
+    def slow(scene: Scene) -> Generator[Say, str, None]:
+        if not drawn:
+            drawn.append(scene.random.random())
+            go_on.wait(PATIENCE)
+            scene.random.random()
+            went_on.set()
+            yield Say("too late")
+            return
+        drawn.append(scene.random.random())
+        yield Say("one")
+        drawn.append(scene.random.random())
+        yield Say("two")
+
+    def reply(count: int, seconds: float) -> Awaitable[Message]:
+        asked = [Message(role="user"), *[Message(role="assistant"), Message(role="user")] * count]
+        deadline = LoopClock().now() + seconds
+        return model.reply(asked, (), SamplingParams(), deadline=deadline)
+
+    model = PlayerModel(player=slow, task=row(1), random=Random(0))
+    with pytest.raises(TimeoutError):
+        await reply(0, 0.05)
+    assert (await reply(0, PATIENCE)).content == "one"
+    go_on.set()
+    assert await asyncio.to_thread(went_on.wait, PATIENCE)
+    assert (await reply(1, PATIENCE)).content == "two"
+    expected = Random(0)
+    first, second = expected.random(), expected.random()
+    assert drawn == [first, first, second]
 
 
 def asked(chain: Trajectory) -> list[Message]:

@@ -46,6 +46,15 @@ def test_invalid_calls_count_in_a_row_only() -> None:
     assert budget.stop_after([bad]) is StopReason.INVALID_CALLS
 
 
+def test_refused_actions_end_no_chain_and_a_row_of_invalid_calls() -> None:
+    budget = CallBudget(Limits(max_invalid_calls=2))
+    bad, refused = result(ToolStatus.MALFORMED), result(ToolStatus.REFUSED)
+    assert refused.status.invalid
+    assert budget.stop_after([refused] * 9) is None
+    assert budget.stop_after([bad, refused, bad, refused]) is None
+    assert budget.stop_after([bad, bad]) is StopReason.INVALID_CALLS
+
+
 def test_a_tool_that_ends_the_chain_comes_before_the_limit_on_calls() -> None:
     budget = CallBudget(Limits(max_tool_calls=1))
     assert budget.stop_after([result(ends=True)]) is StopReason.TOOL_ENDED

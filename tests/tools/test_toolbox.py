@@ -2,7 +2,6 @@ import asyncio
 import contextlib
 import subprocess
 import sys
-import threading
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from tests.patience import PATIENCE
 from tests.tools.tool_calls import call, context, run
 
 from agentfly.errors import ConfigError, EnvError
-from agentfly.runtime.ordered import in_order
 from agentfly.tools import Toolbox, answer, calculator, finish, tool
 from agentfly.types import Context, EnvSpec, ToolCall, ToolResult, ToolSpec, ToolStatus
 
@@ -38,123 +36,48 @@ def look(shop: Shop) -> str:
     raise NotImplementedError
 
 
-async def results(tools: list[Any], *calls: ToolCall) -> tuple[ToolResult, ...]:
-    toolbox = Toolbox(tools)
-    return await in_order([toolbox.run_one(call, context()) for call in calls])
-
-
-async def test_calls_run_at_once_and_answer_in_order() -> None:
-    last_began = asyncio.Event()
-    gate = threading.Barrier(2, timeout=PATIENCE)
-
-    @tool
-    async def first() -> str:
-        """Wait for the last."""
-        await last_began.wait()
-        return "first"
-
-    @tool
-    def meet(name: str) -> str:
-        """Wait for the other in another thread."""
-        gate.wait()
-        return name
-
-    @tool
-    async def last() -> str:
-        """Let the first go."""
-        last_began.set()
-        return "last"
-
-    calls = (
-        call("first"),
-        call("meet", '{"name": "a"}'),
-        call("meet", '{"name": "b"}'),
-        call("last"),
-    )
-    async with asyncio.timeout(PATIENCE):
-        answers = await results([first, meet, last], *calls)
-    assert [a.observation for a in answers] == ["first", "a", "b", "last"]
-
-
-async def test_each_call_has_its_own_context() -> None:
-    @tool
-    def whoami(task: Any) -> str:
-        """Say it."""
-        return str(task.fields["n"])
-
-    toolbox = Toolbox([whoami])
-    answers = [await toolbox.run_one(call("whoami"), context({"n": n})) for n in range(3)]
-    assert [a.observation for a in answers] == ["0", "1", "2"]
-
-
-async def test_no_calls() -> None:
-    assert await results([search]) == ()
+async def result_of(tools: list[Any], call: ToolCall) -> ToolResult:
+    return await Toolbox(tools).run_one(call, context())
 
 
 async def test_an_unknown_tool_is_answered_with_the_existing_ones() -> None:
-    (result,) = await results([search, finish], call("serach"))
+    result = await result_of([search, finish], call("serach"))
     assert result.status is ToolStatus.UNKNOWN_TOOL
     assert result.observation == (
         "There is no tool 'serach'. Did you mean 'search'? Known: finish, search.\n"
         "You can call: search(query: string, limit: integer = 5); finish(answer: string)"
     )
-    (result,) = await results([search], call("\ud800"))
+    result = await result_of([search], call("\ud800"))
     result.observation.encode()
-    (result,) = await results([], call("search"))
+    result = await result_of([], call("search"))
     assert result.observation.endswith("There are no tools: answer in plain text.")
 
 
 async def test_a_call_that_could_not_be_read() -> None:
     unread = ToolCall(id="1", name="", arguments="", problem="the call has no name")
-    (result,) = await results([search, finish], unread)
+    result = await result_of([search, finish], unread)
     assert result.status is ToolStatus.MALFORMED
     assert result.observation == (
         "The tool call could not be read: the call has no name\n"
         "You can call: search(query: string, limit: integer = 5); finish(answer: string)"
     )
     cut = ToolCall(id="1", name="finish", arguments='{"ans', problem="it was cut off")
-    (result,) = await results([search, finish], cut)
+    result = await result_of([search, finish], cut)
     assert result.observation.endswith("You can call: finish(answer: string)")
 
 
-async def test_a_failure_of_infrastructure_is_raised_as_itself_and_ends_the_others() -> None:
-    ended: list[str] = []
-
+async def test_a_failure_of_infrastructure_is_raised_as_itself() -> None:
     @tool
     async def crash() -> str:
         """Crash."""
-        await asyncio.sleep(0.01)
         try:
             raise KeyError("socket")
         except KeyError as error:
             raise EnvError("the shop is gone") from error
 
-    @tool
-    async def linger() -> str:
-        """Linger."""
-        try:
-            await asyncio.sleep(60)
-        finally:
-            ended.append("linger")
-        raise NotImplementedError
-
     with pytest.raises(EnvError, match="the shop is gone") as caught:
-        await results([crash, linger], call("linger"), call("crash"))
+        await result_of([crash], call("crash"))
     assert isinstance(caught.value.__cause__, KeyError)
-    assert ended == ["linger"]
-
-
-async def test_one_failing_call_leaves_the_others_alone() -> None:
-    @tool
-    def fail() -> str:
-        """Fail."""
-        raise ValueError("no")
-
-    statuses = [
-        r.status
-        for r in await results([fail, search], call("fail"), call("search", '{"query": "x"}'))
-    ]
-    assert statuses == [ToolStatus.ERROR, ToolStatus.OK]
 
 
 class Stubborn:
@@ -176,13 +99,13 @@ class Stubborn:
 async def test_a_tool_of_ones_own_class() -> None:
     own = Stubborn()
     own.released.set()
-    (result,) = await results([own], call("stubborn"))
+    result = await result_of([own], call("stubborn"))
     assert result.observation == "stubborn in turn 0"
     own.released.clear()
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
-                await results([own], call("stubborn"))
+                await result_of([own], call("stubborn"))
     own.released.set()
 
 
@@ -201,7 +124,7 @@ def test_a_call_receives_the_environments_of_its_tool() -> None:
 
     toolbox = Toolbox([buy, search, peek, Own()])
     names = ("buy", "search", "peek", "stubborn", "unknown")
-    assert [toolbox.environments_of(call(name)) for name in names] == [
+    assert [toolbox.received_environments(call(name)) for name in names] == [
         (EnvSpec(Shop),),
         (),
         (None, EnvSpec(Shop)),

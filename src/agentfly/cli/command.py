@@ -141,15 +141,6 @@ def command_line(command: str, file: Path, overrides: Sequence[str], *, trust: b
     return shlex.join(["agentfly", command, str(file), *overrides, *(["--trust"] if trust else ())])
 
 
-def require_begun(run: Path) -> None:
-    """Refuse to resume a run without a folder, before anything else of it is checked."""
-    if not run.exists():
-        raise ConfigError(
-            f"there is no run to resume in {run}: there is no such folder. Start it without "
-            "--resume, or give the name of one that was started"
-        )
-
-
 def has_begun(run: Path) -> bool:
     """Return whether a folder holds a run that can be resumed."""
     return (run / MARK).is_file()

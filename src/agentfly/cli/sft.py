@@ -12,7 +12,6 @@ from agentfly.cli.command import (
     Resume,
     cli_errors,
     command_line,
-    require_begun,
     require_train_extra,
     resumable,
 )
@@ -21,7 +20,7 @@ from agentfly.config import to_toml
 from agentfly.config.sft_settings import SftSettings, load_sft_settings
 from agentfly.config.validation_errors import refuse_if_any
 from agentfly.errors import AgentFlyError
-from agentfly.observe.run_folder import require_new
+from agentfly.observe.run_folder import require_new, require_run
 
 
 def sft(
@@ -55,7 +54,7 @@ def sft(
         settings = load_sft_settings(file, overrides or ())
         folder = settings.folder / settings.name
         if resume and not dry_run:
-            require_begun(folder)
+            require_run(folder)
         require_trust(settings, file, overrides=overrides or (), trust=trust)
         with require_train_extra():
             refuse_if_any([*check_sft_settings(settings, base=file.parent)], str(file))

@@ -16,7 +16,6 @@ from agentfly.cli.command import (
     Resume,
     cli_errors,
     command_line,
-    require_begun,
     require_train_extra,
     resumable,
     warn,
@@ -28,7 +27,7 @@ from agentfly.config import Problem, RunSettings, SettingsError, load_settings, 
 from agentfly.errors import ConfigError
 from agentfly.models.loading import code_files
 from agentfly.models.zoo import config_folder
-from agentfly.observe.run_folder import RunFolder, require_new
+from agentfly.observe.run_folder import RunFolder, require_new, require_run
 from agentfly.types.short_text import count
 
 if TYPE_CHECKING:
@@ -88,7 +87,8 @@ def train(
             return
         if file is None:
             raise ConfigError("name the run's settings: agentfly train sums.toml")
-        parts = _load(Path(file), overrides or (), trust=trust, require_run=resume and not dry_run)
+        resumed = resume and not dry_run
+        parts = _load(Path(file), overrides or (), trust=trust, resumed=resumed)
         if dry_run:
             typer.echo(to_toml(parts.settings), nl=False)
             typer.secho(f"\ndry run of {parts.settings.name}:", bold=True, err=True)
@@ -182,14 +182,14 @@ def _print_memory(parts: RunParts) -> None:
     typer.echo(f"memory: {estimate_run(folder, settings, parts.algorithm)}", err=True)
 
 
-def _load(file: Path, overrides: Sequence[str], *, trust: bool, require_run: bool) -> RunParts:
+def _load(file: Path, overrides: Sequence[str], *, trust: bool, resumed: bool) -> RunParts:
     with require_train_extra():
         from agentfly.algorithms import KNOWN_ALGORITHMS
     found: list[RunParts] = []
 
     def check(settings: RunSettings) -> Sequence[Problem]:
-        if require_run:
-            require_begun(settings.folder / settings.name)
+        if resumed:
+            require_run(settings.folder / settings.name)
         require_trust(settings, file, overrides=overrides, trust=trust)
         try:
             found.append(resolve_run(settings, base=file.parent))

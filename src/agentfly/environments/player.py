@@ -12,10 +12,10 @@ environment answers it.
 
 import json
 from collections.abc import Callable, Generator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import Any
 
 from agentfly.errors import EngineError, boundary
 from agentfly.runtime.clock import LoopClock
@@ -73,8 +73,6 @@ class PlayerModel:
     _turns: int = field(default=0, init=False)
     _opening: int = field(default=0, init=False)
     """Number of messages before the player's first turn."""
-    _first_random: Any = field(default=None, init=False, repr=False)
-    """State of `random` before the player's first turn."""
 
     async def reply(
         self,
@@ -86,10 +84,6 @@ class PlayerModel:
     ) -> Message:
         """Play the next turn in a thread: a player may compute for minutes."""
         del tools, params
-        if len(messages) <= self._opening:
-            # A chain only grows: this one has begun again. What is left of the player of the failed
-            # attempt would go on in the middle, or end at once and hide why that attempt failed.
-            self._playing, self._turns = None, 0
         said: Say = await invoke(
             partial(self._next, messages),
             name=f"the player of task {self.task.id!r}",
@@ -106,6 +100,10 @@ class PlayerModel:
         return Message(role="assistant", content=self.write(calls, said.words))
 
     def _next(self, messages: Sequence[Message]) -> Say:
+        if len(messages) <= self._opening:
+            # A chain only grows: this one has begun again. What is left of the player of the failed
+            # attempt would go on in the middle, or end at once and hide why that attempt failed.
+            self._playing, self._turns = None, 0
         observation = "\n".join(_since_last_turn(messages))
         with boundary(EngineError, f"playing task {self.task.id!r}"):
             try:
@@ -121,10 +119,8 @@ class PlayerModel:
                 ) from None
 
     def _begin(self, observation: str) -> Play:
-        if self._first_random is None:
-            self._first_random = self.random.getstate()
-        self.random.setstate(self._first_random)
-        scene = Scene(task=self.task, observation=observation, random=self.random)
+        # A player that was abandoned may still draw from the copy of its own.
+        scene = Scene(task=self.task, observation=observation, random=copy(self.random))
         self._playing = self.player(scene)
         return self._playing
 

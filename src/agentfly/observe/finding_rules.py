@@ -33,7 +33,8 @@ class FindingKind(StrEnum):
     NO_CALLS = "no_calls"
     """The model calls no tool."""
     INVALID_CALLS = "invalid_calls"
-    """All calls are malformed, of unknown tools, or have wrong arguments."""
+    """All calls are malformed, of unknown tools, have wrong arguments, or are of actions that the
+    environment refused."""
     TOOL_FAILS = "tool_fails"
     """A tool raises or times out in every call."""
     FLAT_REWARDS = "flat_rewards"

@@ -38,8 +38,8 @@ METRICS: Mapping[str, str] = {
     "chains/left_out_groups": "Groups that were sampled and not learned from: without a chain that "
     "can be trained on, or replaced because they had no spread.",
     "tools/calls": "Tool calls per chain, on average.",
-    "tools/invalid_share": "Share of the calls that were wrong: unreadable, of no tool, or with "
-    "impossible arguments.",
+    "tools/invalid_share": "Share of the calls that were wrong: unreadable, of no tool, with "
+    "impossible arguments, or of an action that the environment refused.",
     "tools/unknown_share": "Share of the calls that named a tool which does not exist: the "
     "hallucination rate of arXiv:2507.14897.",
     "tools/error_share": "Share of the calls in which the tool raised.",

@@ -91,7 +91,7 @@ class RunFolder:
     def open(cls, path: str | Path) -> Self:
         """Open a run that was started before, to continue it."""
         path = Path(path)
-        _require_run(path, cls.KIND)
+        require_run(path, cls.KIND)
         return cls(path, _locked(path))
 
     def replace_config(self, config: str) -> None:
@@ -267,8 +267,8 @@ class EvaluationFolder(RunFolder):
         return self.path / RESULT
 
 
-def _require_run(path: Path, kind: str) -> None:
-    """Refuse what is no run of a kind, and one whose layout is not known."""
+def require_run(path: Path, kind: str = RunFolder.KIND) -> None:
+    """Refuse to resume what is no run of a kind, and one whose layout is not known."""
     mark = path / MARK
     content = json.dumps({"v": FORMAT_VERSION, "kind": kind})
     restore = f"Restore it, with the content {content} if this version of AgentFly started the run"

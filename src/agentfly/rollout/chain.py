@@ -202,8 +202,8 @@ class _Chain:
 
     async def _run_calls(self, turn: Turn) -> tuple[Turn, StopReason | None]:
         calls = turn.message.tool_calls
-        needed = map(self.setup.tools.environments_of, calls)
-        order = CallOrder([self.environments.received_by(specs) for specs in needed])
+        needed = map(self.setup.tools.received_environments, calls)
+        order = CallOrder([self.environments.matching(specs) for specs in needed])
         results = await self.budget.run(calls, partial(self._run_call, turn.index, order))
         with boundary(AgentError, f"answering turn {turn.index}"):
             replies = _require_messages(self.setup.kind.reply(calls, results))

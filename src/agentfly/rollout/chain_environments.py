@@ -59,8 +59,8 @@ class ChainEnvironments:
             )
         return (await self._leased())[wanted]
 
-    def received_by(self, wanted: Sequence[EnvSpec | None]) -> frozenset[EnvSpec]:
-        """Return which of the chain's environments are meant; `get` refuses a wrong choice."""
+    def matching(self, wanted: Sequence[EnvSpec | None]) -> frozenset[EnvSpec]:
+        """Return the chain's environments that specs mean; a wrong spec is refused by `get`."""
         only = self.specs if None in wanted else ()
         named = [serving_spec(spec, self.specs) for spec in wanted if spec is not None]
         return frozenset((*only, *named))

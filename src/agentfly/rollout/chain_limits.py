@@ -21,7 +21,8 @@ class Limits:
     """Sampled tokens over all turns; one turn is bounded by `SamplingParams.max_tokens`."""
     max_tool_calls: float = math.inf
     max_invalid_calls: float = 5
-    """Malformed, unknown or wrongly filled calls in a row."""
+    """Malformed, unknown or wrongly filled calls in a row; actions that an environment refused are
+    not among them."""
     context_length: float = math.inf
     """Tokens that the model can see at once, those it is about to sample included."""
     seconds: float = 600.0
@@ -71,7 +72,9 @@ class CallBudget:
     def stop_after(self, results: Sequence[ToolResult]) -> StopReason | None:
         """Return why a turn's results end the chain; None if they do not."""
         for result in results:
-            self._invalid_in_a_row = self._invalid_in_a_row + 1 if result.status.invalid else 0
+            # A refused action was a call that works; the number of turns bounds those.
+            counts = result.status.invalid and result.status is not ToolStatus.REFUSED
+            self._invalid_in_a_row = self._invalid_in_a_row + 1 if counts else 0
             if self._invalid_in_a_row >= self._limits.max_invalid_calls:
                 return StopReason.INVALID_CALLS
         if any(result.ends_chain for result in results):

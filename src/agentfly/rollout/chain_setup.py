@@ -38,7 +38,7 @@ class Tools(Protocol):
     def environments(self) -> tuple[EnvSpec, ...]:
         """Environments that the tools need."""
 
-    def environments_of(self, call: ToolCall) -> Sequence[EnvSpec | None]:
+    def received_environments(self, call: ToolCall) -> Sequence[EnvSpec | None]:
         """Return the environments that a call receives; None is the chain's only one."""
 
     async def run_one(self, call: ToolCall, context: Context) -> ToolResult:

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_WITH_IPV4_AT_THE_END = (
+    ipaddress.IPv6Network("64:ff9b::/96"),  # NAT64
+    ipaddress.IPv6Network("::ffff:0:0:0/96"),  # IPv4-translated (RFC 2765)
+)
 _NEVER_PUBLIC = (
     ipaddress.IPv6Network("::/96"),  # IPv4 addresses in an outdated form
     ipaddress.IPv6Network("64:ff9b:1::/48"),  # NAT64 of a network's own (RFC 8215)
@@ -43,7 +46,7 @@ def _with_embedded(address: Address) -> Iterator[Address]:
         yield address
         return
     embedded = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if address in _NAT64:
+    if any(address in network for network in _WITH_IPV4_AT_THE_END):
         embedded.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
     inner = [one for one in embedded if one is not None]
     # A mapped address itself is reserved; only the embedded one counts.

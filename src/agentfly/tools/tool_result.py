@@ -60,7 +60,7 @@ def _from_step(step: Step) -> ToolResult:
     refused = step.invalid and step.reward is None
     return ToolResult(
         observation=step.observation,
-        status=ToolStatus.BAD_ARGUMENTS if step.invalid else ToolStatus.OK,
+        status=ToolStatus.REFUSED if step.invalid else ToolStatus.OK,
         reward=0.0 if refused else step.reward,
         ends_chain=step.done,
         info=step.info,

@@ -54,7 +54,7 @@ class Toolbox:
             for tool in self._tools.values()
         )
 
-    def environments_of(self, call: ToolCall) -> tuple[EnvSpec | None, ...]:
+    def received_environments(self, call: ToolCall) -> tuple[EnvSpec | None, ...]:
         """Return the environments that a call receives; None is the chain's only one."""
         tool = self._tools.get(call.name)
         if tool is None:

@@ -25,7 +25,7 @@ class Step:
     """Key of the state reached: equal keys mean equal states, for turn-level credit."""
     invalid: bool = False
     """Whether the action was impossible. Such actions are counted, and a call of a tool that
-    returns this step has bad arguments."""
+    returns this step has the status `refused`."""
 
     def __post_init__(self) -> None:
         require_finite_reward(self.reward, "a step")

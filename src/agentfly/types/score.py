@@ -101,7 +101,8 @@ class Score:
 def read_flag(flag: Any, where: str) -> bool:
     """Return a bool, also for a scalar of numpy or torch; raise TypeError for anything else.
 
-    A truthy value would be counted, summed and written to disk as what it is.
+    Other values that count as true, such as 1 or a text, would be summed and written to disk
+    unchanged.
     """
     plain = flag.item() if getattr(flag, "shape", None) == () else flag
     if not isinstance(plain, bool):

@@ -58,14 +58,21 @@ class ToolStatus(StrEnum):
     """No call could be read from what the model wrote."""
     UNKNOWN_TOOL = "unknown_tool"
     BAD_ARGUMENTS = "bad_arguments"
+    REFUSED = "refused"
+    """The call was right, and the environment refused its action (`Step.invalid`)."""
     ERROR = "error"
     """The tool raised."""
     TIMEOUT = "timeout"
 
     @property
     def invalid(self) -> bool:
-        """Whether the call was wrong: unreadable, of no tool, or with impossible arguments."""
-        return self in (ToolStatus.MALFORMED, ToolStatus.UNKNOWN_TOOL, ToolStatus.BAD_ARGUMENTS)
+        """Whether it was unreadable, of no tool, with impossible arguments, or refused."""
+        return self in (
+            ToolStatus.MALFORMED,
+            ToolStatus.UNKNOWN_TOOL,
+            ToolStatus.BAD_ARGUMENTS,
+            ToolStatus.REFUSED,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from agentfly.environments.alfworld.tasks import Row, load_script
 from agentfly.errors import ConfigError, EnvError
 from agentfly.resources import EnvironmentManager
 from agentfly.testing import check_environment
-from agentfly.types import EnvSpec, Seed, StopReason, Task
+from agentfly.types import EnvSpec, Seed, StopReason, Task, ToolStatus
 
 SMALL = {"size": "small", "games": 12, "eval_games": 6}
 
@@ -91,6 +91,17 @@ async def test_impossible_commands_cost_their_turn_and_not_the_game() -> None:
     assert trajectory.reward == 1.0
     with pytest.raises(ValueError, match="penalty has no effect here: it is for rewards of turns"):
         kit(**SMALL, penalty=0.1)
+
+
+async def test_impossible_commands_in_a_row_do_not_end_the_game() -> None:
+    made = kit(**SMALL)
+    row = next(iter(made.tasks()))
+    trajectory = await play(made, row, commanding(*["fly"] * 8, *solution(row)))
+    assert trajectory.stop is StopReason.TOOL_ENDED
+    assert trajectory.reward == 1.0
+    statuses = [result.status for turn in trajectory.turns for result in turn.results]
+    assert statuses[:8] == [ToolStatus.REFUSED] * 8
+    assert set(statuses[8:]) == {ToolStatus.OK}
 
 
 async def test_what_is_undone_is_taken_back() -> None:

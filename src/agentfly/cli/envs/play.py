@@ -49,7 +49,7 @@ def play(
         tasks = tasks_of(parts, held_out=held_out)
         if task > len(tasks):
             raise typer.BadParameter(f"there are {len(tasks)} tasks, got --task {task}")
-        person = Person()
+        person = Person(has_environment=parts.environment is not None)
         result = asyncio.run(_agent(parts, person).run(tasks[task - 1], retries=0))
         _show_end(result.trajectories[0], person)
         if result.trajectories[0].error is not None and not person.left:
@@ -76,6 +76,8 @@ def _agent(parts: SourceParts, person: "Person") -> Agent:
 class Person:
     """A chat model that asks the person at the terminal."""
 
+    has_environment: bool
+    """Whether an environment answers: without tools, all that is said is an action."""
     left: bool = False
     _shown: int = field(default=0, init=False)
 
@@ -90,7 +92,7 @@ class Person:
         """Show what is new and ask for the next move."""
         del params, deadline
         if not self._shown:
-            typer.secho(help_text(tools), dim=True)
+            typer.secho(self._help(tools), dim=True)
         for message in messages[self._shown :]:
             if message.role != "assistant":
                 typer.secho(f"\n{message.content}", fg=typer.colors.CYAN)
@@ -112,7 +114,10 @@ class Person:
                 case Typed(message=Message() as message):
                     return message
                 case Typed(problem=problem):
-                    typer.secho(problem or help_text(tools), fg=typer.colors.YELLOW)
+                    typer.secho(problem or self._help(tools), fg=typer.colors.YELLOW)
+
+    def _help(self, tools: Sequence[ToolSpec]) -> str:
+        return help_text(tools, acts_in_text=self.has_environment and not tools)
 
 
 def _ask() -> str:
@@ -128,13 +133,20 @@ def _ask() -> str:
         signal.signal(signal.SIGINT, before)
 
 
-def help_text(tools: Sequence[ToolSpec]) -> str:
-    """Return what can be typed, a line for each tool."""
+def help_text(tools: Sequence[ToolSpec], *, acts_in_text: bool = False) -> str:
+    """Return what can be typed, a line for each tool.
+
+    Args:
+        tools: The task's tools.
+        acts_in_text: Whether actions are text, which an environment answers.
+    """
     lines = ["quit or Ctrl-D leaves. A line that ends with \\ continues in the next one."]
     main = _main_tool(tools)
     if main is not None:
         lines.append(f"What you type goes to {main.name}: {main.description}")
     lines += [f"{_usage(tool)}: {tool.description}" for tool in tools if tool is not main]
+    if acts_in_text:
+        return "\n".join([*lines, "What you type is your action; so is what follows /say."])
     return "\n".join([*lines, "/say … gives your answer in words, and ends the task."])
 
 
