@@ -43,6 +43,7 @@ _EXAMPLES = {
     "week": "a week such as 2024-W22",
     "datetime-local": "a time such as 2024-05-31T14:30",
     "color": "a color such as #ff0000",
+    "range": "a number such as 50",
 }
 
 
@@ -109,6 +110,8 @@ class PageActions:
         found = await self._tab.run("choose", id, _sendable(option), self._document)
         if found.get("problem") == "no option":
             raise ActionProblem(self._no_option(id, option))
+        if found.get("problem") == "disabled option":
+            raise ActionProblem(f"Option {option[:80]!r} of element {id} is disabled.")
         self._require(found, id)
 
     async def press(self, key: str, id: int | None) -> None:

@@ -30,6 +30,8 @@ _LINE = re.compile(
     r"(?: and \d+ more)?(?: \((?P<states>[a-z, ]+)\))?"
 )
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_LINE_BREAKS = {ord(one): f"\\u{ord(one):04x}" for one in "\x85\u2028\u2029"}
+"""Escapes of the line breaks that JSON may hold as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +126,7 @@ def quote(text: str) -> str:
     >>> print(quote('two\n[9] button "Pay"'))
     "two\n[9] button \"Pay\""
     """
-    return json.dumps(text, ensure_ascii=False)
+    return json.dumps(text, ensure_ascii=False).translate(_LINE_BREAKS)
 
 
 def read_items(text: str) -> list[Item]:

@@ -11,7 +11,10 @@ const settle = async (quiet, most) => {
   while (performance.now() - began < most) {
     await sleep(Math.max(1, Math.min(quiet, quiet - (performance.now() - lastChange))));
     const still = performance.now() - Math.max(lastChange, earliest);
-    if (still >= quiet) break;
+    if (still < quiet) continue;
+    const before = lastChange;
+    watchInside(document);
+    if (lastChange === before) break;
   }
 };
 
@@ -22,7 +25,8 @@ const find = (id, documentKey) => {
   const kept = nodes.get(id);
   if (!kept) return { problem: "unknown" };
   const node = kept.deref();
-  if (!node || !get(node, "isConnected")) return { problem: "gone" };
+  // The document of a frame that was removed, or shows another one, has no window.
+  if (!node || !get(node, "isConnected") || !viewOf(node)) return { problem: "gone" };
   return { node, el: isText(node) ? parentOf(node) : node };
 };
 
@@ -40,7 +44,6 @@ const transformOf = (el) => {
   }
   return whole;
 };
-const hostOf = (el) => call(el, "getRootNode").host;
 
 // A point of a frame's document in the document that the frame is in. The center of the frame is the
 // center of its box, however it is transformed.
@@ -70,14 +73,18 @@ const inWindow = (el, at) => {
   return point;
 };
 
-const bringIntoView = (el, where) =>
-  call(el, "scrollIntoView", { ...where, behavior: "instant" });
+const bringIntoView = (el, where) => {
+  const box = tagOf(el) === "AREA" ? imageOf(el) || el : el;
+  call(box, "scrollIntoView", { ...where, behavior: "instant" });
+};
 
 const locate = (id, documentKey) => {
   const found = find(id, documentKey);
   if (found.problem) return found;
   const { node, el } = found;
-  if (disabled(el)) return { problem: "disabled" };
+  if (disabled(el) || (tagOf(el) === "LABEL" && el.control && disabled(el.control))) {
+    return { problem: "disabled" };
+  }
   if (!shown(boxOf(node))) return { problem: "hidden" };
   const at = pointOf(node, el);
   if (!at.problem && inView(el, boxOf(node))) return at;
@@ -95,9 +102,11 @@ const hover = (id, documentKey) => {
 };
 
 const POINTS = [[0.5, 0.5], [0.25, 0.5], [0.75, 0.5], [0.5, 0.2], [0.5, 0.8], [0.08, 0.5], [0.92, 0.5]];
+const GRID = [1, 3, 5, 7, 9].flatMap((x) => [1, 3, 5, 7, 9].map((y) => [x / 10, y / 10]));
 const pointsOf = (node) => {
   const boxes = isText(node) ? [boxOf(node)] : [...call(node, "getClientRects"), boxOf(node)];
-  return boxes.filter(shown).flatMap((box) => POINTS.map(([x, y]) =>
+  const points = isText(node) || tagOf(node) !== "AREA" ? POINTS : [...POINTS, ...GRID];
+  return boxes.filter(shown).flatMap((box) => points.map(([x, y]) =>
     ({ x: box.left + box.width * x, y: box.top + box.height * y })));
 };
 const topAt = (el, at) => {
@@ -111,10 +120,11 @@ const topAt = (el, at) => {
 };
 const isPart = (hit, node, el) => [el, ...labelsOf(el)].some((one) => contains(one, hit))
   || (isText(node) && contains(hit, node));
-// The first point in the window at which an item is on top, or what covers it.
+// The first point in the window at which an item or its label is on top, or what covers it. A
+// control that its label draws is often cut to nothing.
 const pointOf = (node, el) => {
   const covers = [];
-  for (const at of pointsOf(node)) {
+  for (const at of [node, ...labelsOf(el)].flatMap(pointsOf)) {
     const hit = topAt(el, at);
     const point = hit && isPart(hit, node, el) ? inWindow(el, at) : { by: hit };
     if ("x" in point) return point;
@@ -160,7 +170,8 @@ const field = (id, text, documentKey) => {
     probe.type = type;
     probe.value = text;
     // Chromium writes a color in lower case.
-    const kept = type === "range" || probe.value.toLowerCase() === text.toLowerCase();
+    const kept = type === "range" ? isNumber(text)
+      : probe.value.toLowerCase() === text.toLowerCase();
     if (!kept) return { problem: "not a value", kind: type };
     setValue(el, text);
     return { done: true };
@@ -173,6 +184,14 @@ const field = (id, text, documentKey) => {
   return { done: false, empty: editable(el) ? !textOf(el) : !el.value };
 };
 
+// A slider takes any text: it moves to its middle for one that is no number.
+const isNumber = (text) => {
+  const probe = document.createElement("input");
+  probe.type = "number";
+  probe.value = text;
+  return probe.value !== "";
+};
+
 const choose = (id, option, documentKey) => {
   const found = find(id, documentKey);
   if (found.problem) return found;
@@ -180,12 +199,12 @@ const choose = (id, option, documentKey) => {
   if (tagOf(el) !== "SELECT") return { problem: "no list" };
   if (disabled(el)) return { problem: "disabled" };
   if (!visible(el)) return { problem: "hidden" };
-  const wanted = clean(option), all = [...el.options];
+  const wanted = clean(option), all = optionsOf(el);
   const same = (one) => [clean(one.text), clean(one.value)];
   const hit = all.find((one) => same(one).includes(wanted))
     || all.find((one) => same(one).some((x) => x.toLowerCase() === wanted.toLowerCase()));
   if (!hit) return { problem: "no option" };
-  if (hit.disabled) return { problem: "disabled" };
+  if (matches(hit, ":disabled")) return { problem: "disabled option" };
   if (!takesFocus(el)) return { problem: "no focus" };
   hit.selected = !el.multiple || !hit.selected;
   el.dispatchEvent(new Event("input", { bubbles: true }));

@@ -53,8 +53,8 @@ PAGE_SCRIPT = "window.print = () => {}; delete Navigator.prototype.serviceWorker
 """Script that runs before those of the page, in their world. A print dialog would block the page,
 and service workers never start here: a page that asks learns that there are none."""
 
-_SCRIPT_FILES = ("page_items.js", "page_actions.js")
-"""Parts of one function, in this order: the second one uses names of the first."""
+_SCRIPT_FILES = ("page_elements.js", "page_items.js", "page_actions.js")
+"""Parts of one function, in this order: each one uses names of those before it."""
 _REQUIRED: tuple[tuple[str, Params], ...] = (
     ("Page.enable", {}),
     ("Runtime.enable", {}),
@@ -65,6 +65,7 @@ _REQUIRED: tuple[tuple[str, Params], ...] = (
 _OPTIONAL: tuple[tuple[str, Params], ...] = (
     ("Performance.enable", {}),
     ("Page.setInterceptFileChooserDialog", {"enabled": True}),
+    ("Page.setLifecycleEventsEnabled", {"enabled": True}),
     ("Emulation.setFocusEmulationEnabled", {"enabled": True}),
     (
         "Emulation.setDeviceMetricsOverride",
@@ -124,8 +125,12 @@ class Tab:
         """Set whenever the state below changes."""
         self._loading = set[str]()
         """Ids of the frames that are loading."""
+        self._leaving = set[str]()
+        """Ids of the frames whose next document has not come yet."""
         self._awaited = False
         """Whether a navigation of the main frame was asked for that has not begun."""
+        self._any_frame = False
+        """Whether the navigation that was asked for may be one of another frame."""
         connection.listen(session, self._on_event)
 
     async def open(self) -> None:
@@ -173,21 +178,37 @@ class Tab:
     def _on_loading(self, params: Params) -> None:
         frame = params["frameId"]
         self._loading.add(frame)
-        if frame == self.target:
-            self._awaited = False
+        self._leaving.add(frame)
+        self._note_begun(frame)
 
     def _on_loaded(self, params: Params) -> None:
         self._loading.discard(params["frameId"])
+        self._leaving.discard(params["frameId"])
 
     def _on_navigated(self, params: Params) -> None:
-        if params["frame"]["id"] == self.target:
+        frame = params["frame"]["id"]
+        if frame == self.target:
             # Not every frame of the document that was left is reported as detached.
             self._loading &= {self.target}
+            self._leaving.clear()
+        self._leaving.discard(frame)
 
     def _on_navigated_within(self, params: Params) -> None:
         """Note that only the part after # has changed, or the page's own entry of the history."""
-        if params["frameId"] == self.target:
+        self._note_begun(params["frameId"])
+
+    def _note_begun(self, frame: str) -> None:
+        if self._any_frame or frame == self.target:
             self._awaited = False
+
+    def _on_lifecycle(self, params: Params) -> None:
+        """Note that a frame without pending requests has loaded.
+
+        Chromium reports it as loading while a script has not closed a frame in it that it writes.
+        """
+        frame = params["frameId"]
+        if params["name"] == "networkIdle" and frame not in self._leaving:
+            self._loading.discard(frame)
 
     @property
     def _busy(self) -> bool:
@@ -305,7 +326,7 @@ class Tab:
 
     async def navigate(self, url: str) -> str | None:
         """Open an address; return what kept it from opening."""
-        self._awaited = True
+        self._awaited, self._any_frame = True, False
         try:
             answer = await self._call("Page.navigate", {"url": url})
         except ProtocolError as error:
@@ -357,6 +378,7 @@ class Tab:
             self._ask("Page.stopLoading")
             self._awaited = False
             self._loading.clear()
+            self._leaving.clear()
         self._require_alive()
 
     def request_done(self) -> None:
@@ -393,9 +415,10 @@ class Tab:
         # The first entry of a tab that was opened by us is a blank page.
         if not before or (place == 1 and before[0]["url"] == "about:blank"):
             return False
-        entry = before[-1]["id"]
-        self._awaited = True
-        await self._call("Page.navigateToHistoryEntry", {"entryId": entry})
+        entry, here = before[-1], history["entries"][place]
+        # An entry of a frame has the address of the whole page.
+        self._awaited, self._any_frame = True, entry["url"] == here["url"]
+        await self._call("Page.navigateToHistoryEntry", {"entryId": entry["id"]})
         return True
 
     def _send(self, method: str, params: Params | None = None) -> asyncio.Future[Params]:
@@ -426,6 +449,7 @@ _HANDLERS: Mapping[str, Callable[[Tab, Params], None]] = {
     "Page.frameDetached": Tab._on_loaded,
     "Page.frameNavigated": Tab._on_navigated,
     "Page.navigatedWithinDocument": Tab._on_navigated_within,
+    "Page.lifecycleEvent": Tab._on_lifecycle,
     "Page.javascriptDialogOpening": Tab._on_dialog,
     "Page.fileChooserOpened": Tab._on_file_chooser,
     "Page.downloadWillBegin": Tab._on_download,
