@@ -27,7 +27,7 @@ def demonstrate(
     name: Name,
     options: Options = None,
     *,
-    by: Annotated[Who, typer.Option(help="The player that attempts the tasks.")] = "expert",
+    by: Annotated[Who, typer.Option(help="Player: expert, gold, noisy or random.")] = "expert",
     count: Annotated[int, typer.Option(min=1, help="Number of tasks, from the first on.")] = 100,
     held_out: HeldOut = False,
     kind: Kind = "tools",

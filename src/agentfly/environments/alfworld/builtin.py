@@ -91,7 +91,7 @@ class AlfworldOptions(EnvironmentOptions):
     """Calls of one tool `act`, or commands in plain text."""
     show_commands: bool = False
     """Whether each observation ends with the commands that are possible; otherwise a tool lists
-    them."""
+    them, unless actions are text."""
     subgoals: bool = False
     """Whether each step is rewarded for its share of the progress, for turn-level credit, instead
     of only the whole game for being won."""
