@@ -105,7 +105,8 @@ async def test_a_thousand_random_cancels_leave_nothing_behind() -> None:
         assert not _pending_timers()
         completion = await ask(engine, prompt, SamplingParams(max_tokens=4))
         assert len(completion.token_ids) == 4
-    assert set(threading.enumerate()) == threads_before
+    # An idle thread of an earlier test may have ended meanwhile.
+    assert not set(threading.enumerate()) - threads_before
 
 
 async def _cancelled(engine: LocalEngine, prompt: list[int], chain: int, seconds: float) -> None:
