@@ -5,7 +5,7 @@
     python -m benchmarks.improvement webshop --greedy
     make improvement ENV=webshop GREEDY=1
 
-A scripted expert demonstrates, a small model imitates the chains, and is trained by reward from
+A scripted player demonstrates, a small model imitates the chains, and is trained by reward from
 there.
 Held-out reward of a random player, of the warm start, after training and of the expert, each with
 a 95% interval, goes to docs/results/NAME with the training curve, in place of what is there;
@@ -54,7 +54,7 @@ EVERY = 1_000_000
 """More tasks than any environment holds out: players attempt all of them."""
 DEFAULT_DEMONSTRATIONS = {"expert": 400}
 DEMONSTRATIONS = {
-    "alfworld": {"expert": 8000, "random": 2000},
+    "alfworld": {"noisy": 14000},
     "browser": {"expert": 60},
     "scienceworld": {"expert": 150},
     "search": {"expert": 480},
