@@ -49,6 +49,8 @@ QUESTIONS = {"questions": "x.json"}
         ("search", {}, "form", "musique", "for a file of `questions` or `eval_questions`"),
         ("search", {"index": "web:serper"}, "by", "dense", "for passages on this machine"),
         ("search", {"index": "http://here"}, "by", "hybrid", "a server or the web has its own"),
+        ("search", {"tools": "retrieve"}, "k", 9, "for the tool `search`"),
+        ("search", {"tools": "open_page"}, "snippet", 40, "for the tool `search`"),
         ("webshop", {}, "full", True, "for the official files, with `data`"),
         ("webshop", {}, "goals", "human", "for the official files, with `data`"),
         ("webshop", {"data": "x"}, "level", "easy", "for the generated catalog, without `data`"),

@@ -137,6 +137,7 @@ class SearchOptions(EnvironmentOptions):
                 ("by",),
                 "for passages on this machine, and a server or the web has its own method",
             ),
+            ("search" in self.tools, ("k", "snippet"), "for the tool `search`"),
         )
         return self
 
