@@ -38,6 +38,7 @@ from statistics import fmean
 from typing import Any
 
 from agentfly.agents.source_parts import resolve_source
+from agentfly.cli.command import has_begun
 from agentfly.config import load_settings
 from agentfly.environments.kit import Kit
 from agentfly.observe import evaluation_metrics, plot_curves, read_metrics, read_trajectories
@@ -162,7 +163,7 @@ class Example:
 
 @contextmanager
 def _exclusive(folder: Path) -> Iterator[None]:
-    """Wait until no other process, such as one of another seed, has a folder to itself."""
+    """Hold a lock on a folder, so that processes of other seeds wait."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         flock(opened, LOCK_EX)
@@ -214,7 +215,7 @@ def run(command: str, example: Example, folder: Path, changes: Mapping[str, Any]
     file = f"examples/{example.name}{'_warm' if command == 'sft' else ''}.toml"
     settings = {"folder": str(folder.parent), "name": folder.name, "seed": example.seed, **changes}
     overrides = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
-    agentfly(command, file, *overrides, *(["--resume"] if folder.exists() else []))
+    agentfly(command, file, *overrides, *(["--resume"] if has_begun(folder) else []))
 
 
 def _is_finished(run: Path, steps: int) -> bool:
@@ -253,7 +254,7 @@ def _greedy(example: Example, who: str, *model: str) -> float:
     if folder.exists() and folder.stat().st_mtime < (run / "config.toml").stat().st_mtime:
         shutil.rmtree(folder)  # It is of an earlier model.
     where = ["--folder", str(folder.parent), "--name", folder.name]
-    again = ["--resume"] if folder.exists() else []
+    again = ["--resume"] if has_begun(folder) else []
     agentfly("eval", *model, "--temperature", "0", "-n", "1", *where, *again)
     return _level(example, who, _held_out_chains(folder)[-1]).solved
 

@@ -136,7 +136,10 @@ def test_a_run_that_was_interrupted_is_continued(
     monkeypatch.setattr(improvement, "agentfly", lambda *words: commands.append(words))
     example = Example(name="search", folder=tmp_path, seed=2)
     improvement.run("sft", example, example.warm, {"data.files": ["a.jsonl"]})
-    example.warm.mkdir()
+    example.warm.mkdir()  # What a run leaves that is killed before it has begun.
+    (example.warm / "config.toml").touch()
+    improvement.run("sft", example, example.warm, {"data.files": ["a.jsonl"]})
+    (example.warm / "run.json").touch()
     improvement.run("sft", example, example.warm, {"data.files": ["a.jsonl"]})
     begun = (
         "sft",
@@ -146,7 +149,7 @@ def test_a_run_that_was_interrupted_is_continued(
         "seed=2",
         'data.files=["a.jsonl"]',
     )
-    assert commands == [begun, (*begun, "--resume")]
+    assert commands == [begun, begun, (*begun, "--resume")]
 
 
 @pytest.mark.parametrize("name", ["nope", "code_interpreter_warm", "../examples/webshop", ""])
