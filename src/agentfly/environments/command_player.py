@@ -7,9 +7,12 @@ Such a player is a generator of commands, and the game's options choose the form
 """
 
 from collections.abc import Callable, Generator, Iterable
+from typing import Literal
 
 from agentfly.environments.player import Play, Player, Say, Scene, call
 
+Actions = Literal["tool", "text"]
+"""Form of a turn: a call of the tool `act`, or the command as plain text."""
 Commands = Generator[str, str, None]
 """Commands of a player; it receives the observations."""
 CommandPlayer = Callable[[Scene], Commands]

@@ -12,15 +12,13 @@ from agentfly.environments.alfworld.game_generator import Rooms, Size
 from agentfly.environments.alfworld.official_games import GoalText
 from agentfly.environments.alfworld.players import expert, gold, noisy, random
 from agentfly.environments.alfworld.tasks import generated_rows, official_rows
-from agentfly.environments.command_player import in_text, in_tool_calls
+from agentfly.environments.command_player import Actions, in_text, in_tool_calls
 from agentfly.environments.index import INDEX
 from agentfly.environments.kit import EnvironmentDefinition, EnvironmentOptions, Kit
 from agentfly.errors import ConfigError
 from agentfly.rewards import reward
 from agentfly.tools import tool
 from agentfly.types import EnvSpec, Step, Tool, Trajectory
-
-Actions = Literal["tool", "text"]
 
 _SYSTEM_PROMPTS: dict[Actions, str] = {
     "tool": "You are in a room and have a task. Act step by step: find the things that you need, "

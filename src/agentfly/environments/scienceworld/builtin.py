@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from agentfly.environments.command_player import in_text, in_tool_calls
+from agentfly.environments.command_player import Actions, in_text, in_tool_calls
 from agentfly.environments.index import INDEX
 from agentfly.environments.kit import EnvironmentDefinition, EnvironmentOptions, Kit
 from agentfly.environments.scienceworld.environment import ScienceWorld, Shown
@@ -23,8 +23,6 @@ from agentfly.environments.scienceworld.tasks import (
 from agentfly.rewards import reward
 from agentfly.tools import tool
 from agentfly.types import EnvSpec, Step, Trajectory
-
-Actions = Literal["tool", "text"]
 
 _SYSTEM_PROMPTS: dict[Actions, str] = {
     "tool": "You are in a house and have a task. Act step by step, one action at a time. Focus on "
