@@ -38,9 +38,9 @@ def test_splits_are_disjoint_and_whole() -> None:
 def test_rows_say_what_is_loaded() -> None:
     made = kit(tasks=["boil", "find-plant"], simplifications=["openDoors", "easy"], variations=2)
     rows = list(made.tasks())
-    assert [row["id"] for row in rows] == ["boil-0", "boil-1", "find-plant-0", "find-plant-1"]
+    assert [row["id"] for row in rows] == ["boil-0", "find-plant-0", "boil-1", "find-plant-1"]
     assert read_row(rows[3]) == ("find-plant", 1, "easy,openDoors")
-    assert [row["variation"] for row in made.eval_tasks()] == [14, 15, 150, 151]
+    assert [row["variation"] for row in made.eval_tasks()] == [14, 150, 15, 151]
     held_out = kit(tasks=["boil"], eval_split="test").eval_tasks()
     assert [row["variation"] for row in held_out] == list(range(21, 30))
 
