@@ -41,6 +41,10 @@ def test_rows_say_what_is_loaded() -> None:
     assert [row["id"] for row in rows] == ["boil-0", "find-plant-0", "boil-1", "find-plant-1"]
     assert read_row(rows[3]) == ("find-plant", 1, "easy,openDoors")
     assert [row["variation"] for row in made.eval_tasks()] == [14, 150, 15, 151]
+    fewer = kit(tasks=["boil"], variations=3, eval_variations=1)
+    assert (len(list(fewer.tasks())), len(list(fewer.eval_tasks()))) == (3, 1)
+    held_out = kit(tasks=["boil"], eval_variations=1)
+    assert (len(list(held_out.tasks())), len(list(held_out.eval_tasks()))) == (14, 1)
     held_out = kit(tasks=["boil"], eval_split="test").eval_tasks()
     assert [row["variation"] for row in held_out] == list(range(21, 30))
 

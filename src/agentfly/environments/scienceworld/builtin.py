@@ -96,7 +96,9 @@ class ScienceWorldOptions(EnvironmentOptions):
     eval_split: Literal["dev", "test"] = "dev"
     """Which variations are held out."""
     variations: int | None = Field(default=None, ge=1)
-    """Maximum number of variations of each task, for training and for evaluation; default all."""
+    """Maximum number of variations of each task; default all."""
+    eval_variations: int | None = Field(default=None, ge=1)
+    """Maximum number of held-out variations of each task; default as `variations`."""
     actions: Actions = "tool"
     """Calls of one tool `act`, or actions in plain text."""
     show: tuple[Shown, ...] = ()
@@ -143,10 +145,10 @@ def make_scienceworld(options: ScienceWorldOptions) -> Kit:
         if as_text
         else partial(in_tool_calls, argument="action")
     )
-    chosen_rows = partial(_rows, options)
+    eval_variations = options.eval_variations or options.variations
     return Kit(
-        tasks=partial(chosen_rows, "train"),
-        eval_tasks=partial(chosen_rows, options.eval_split),
+        tasks=partial(_rows, options, "train", options.variations),
+        eval_tasks=partial(_rows, options, options.eval_split, eval_variations),
         tools=tuple(tool(one, env=spec, timeout=TOOL_SECONDS) for one in _functions(options)),
         reward=reward(env=spec, range=(-1 if options.penalty else 0, 1))(
             final_score if options.partial_credit else solved
@@ -167,8 +169,10 @@ def _functions(options: ScienceWorldOptions) -> tuple[Callable[..., Any], ...]:
     return (act, things, valid) if options.helpers else (act,)
 
 
-def _rows(options: ScienceWorldOptions, split: Split) -> list[dict[str, object]]:
-    chosen = rows(options.tasks, split, options.simplifications, options.variations)
+def _rows(
+    options: ScienceWorldOptions, split: Split, variations: int | None
+) -> list[dict[str, object]]:
+    chosen = rows(options.tasks, split, options.simplifications, variations)
     return [dict(row) for row in chosen]
 
 
