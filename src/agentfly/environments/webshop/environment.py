@@ -18,7 +18,7 @@ from agentfly.environments.webshop.navigation import (
     parse_action,
 )
 from agentfly.environments.webshop.options import WebShopOptions
-from agentfly.environments.webshop.page import SEARCH_PAGE, Label, Page
+from agentfly.environments.webshop.page import SEARCH_PAGE, Label, Page, Piece
 from agentfly.environments.webshop.purchase import Verdict, judge
 from agentfly.environments.webshop.storefront import Storefront, open_storefront
 from agentfly.errors import EnvError
@@ -30,6 +30,8 @@ SHOWN_ACTIONS = 40
 
 _AMOUNT = re.compile(r"(?:(?<=\$)|(?<=price lower than ))\d+(?=\.)")
 """Dollars of a price or of the limit."""
+_SHOWN_LABEL = re.compile(r"(?:click)?\[(?P<text>[^\[\]]+)\]|\((?P<chosen>.+)\)")
+"""A label as pages and lists of possible actions show it."""
 
 
 class WebShop:
@@ -103,12 +105,20 @@ class WebShop:
             return self._go(AtResults(query))
 
     def click(self, label: str) -> Step:
-        """Click the button, link or option with this text."""
+        """Click the button, link or option with this text, also as it is shown: `[Next >]`."""
         with self._lock:
-            piece = self.page.clickables.get(label.strip().lower())
+            piece = self._clickable(label.strip().lower())
             if piece is None:
                 return self._refuse(f"There is no {label.strip()[:80]!r} to click on this page.")
             return self._go(follow_click(self.location, piece))
+
+    def _clickable(self, label: str) -> Piece | None:
+        """Return what has this text, or the text in its brackets."""
+        shown = _SHOWN_LABEL.fullmatch(label)
+        labels = self.page.clickables
+        return labels.get(label) or (
+            labels.get(shown["text"] or shown["chosen"]) if shown else None
+        )
 
     def buy(self) -> Step:
         """Buy this page's product with the chosen options, which ends the session."""

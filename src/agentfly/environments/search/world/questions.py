@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from random import Random
 from typing import Any
 
@@ -59,8 +58,8 @@ def _read_phrase(text: str, kind: str) -> tuple[str, tuple[Relation, ...]]:
     return text, ()
 
 
-TRIES = 50
-"""Draws per requested question; a small world has only so many different ones."""
+MAX_REPEATED = 20
+"""Draws in a row that find nothing new, per question found, after which a world has no others."""
 
 
 MAX_TRAIN = 2000
@@ -115,11 +114,13 @@ def _rows(
     world: World, half: Half, hops: tuple[int, ...], count: int, random: Random, *, held_out: bool
 ) -> list[dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
-    for question in islice(_questions(half, hops, random), TRIES * count):
+    repeated = 0
+    for question in _questions(half, hops, random):
         shown = Question(world.show_name(question.start), question.path)
         row = _row(half, question, write_question(shown, random, held_out=held_out))
+        repeated = repeated + 1 if row["id"] in rows else 0
         rows.setdefault(row["id"], row)
-        if len(rows) == count:
+        if len(rows) == count or repeated > MAX_REPEATED * len(rows):
             break
     return list(rows.values())
 
