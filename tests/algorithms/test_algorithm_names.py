@@ -113,6 +113,7 @@ def test_options_reach_what_they_are_for() -> None:
     assert algorithm.correction == Correction(level="sequence", how="mask", cap=3)
     assert algorithm.overlong == Overlong(max_tokens=100, soft_tokens=20)
     assert not algorithm.dynamic_sampling
+    assert make_algorithm("gigpo", {"dynamic_sampling": True}).dynamic_sampling
     assert make_algorithm("ppo", {"critic": {"clip_value": 0.7}}).critic == Critic(clip_value=0.7)
 
 

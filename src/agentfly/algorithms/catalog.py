@@ -180,6 +180,12 @@ class Gigpo(ClippedOptions):
     """ω: how much the comparison of turns counts compared with that of chains."""
     scale_by_std: bool = True
     """Divide by the standard deviation at both levels."""
+    dynamic_sampling: bool = False
+    """Replace groups without spread by others."""
+
+    def algorithm(self) -> Algorithm:
+        """Join functions and what the loop has to do."""
+        return replace(super().algorithm(), dynamic_sampling=self.dynamic_sampling)
 
     def advantage(self) -> AdvantageFunction:
         """Return the sum of both comparisons."""
