@@ -34,6 +34,7 @@ from fcntl import LOCK_EX, flock
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from signal import Signals
 from statistics import fmean
 from typing import Any
 
@@ -173,9 +174,16 @@ def _exclusive(folder: Path) -> Iterator[None]:
 
 
 def agentfly(*arguments: str) -> None:
-    """Run a command as a person would; exit with its code if it fails, as it has said why."""
+    """Run a command as a person would; exit with its code if it fails, as it has said why.
+
+    What a signal ended has said nothing.
+    """
     print(f"$ agentfly {shlex.join(arguments)}", flush=True)
     ended = subprocess.run([sys.executable, "-m", "agentfly.cli", *arguments], cwd=ROOT)
+    if ended.returncode < 0:
+        name = Signals(-ended.returncode).name
+        why = " (the system does that when memory runs out)" if name == "SIGKILL" else ""
+        sys.exit(f"agentfly {arguments[0]} was ended by {name}{why}. The same call continues there")
     if ended.returncode:
         sys.exit(ended.returncode)
 

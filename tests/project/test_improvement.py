@@ -374,3 +374,14 @@ def make(options):
 
 LOST = EnvironmentDefinition(name="lost", summary="Fails.", options=Settings, make=make)
 """
+
+
+def test_a_command_that_the_system_killed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = tmp_path / "python"
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(killed))
+    with pytest.raises(SystemExit, match=r"agentfly train was ended by SIGKILL.*out\. The same"):
+        improvement.agentfly("train", "examples/sums.toml")
