@@ -84,12 +84,13 @@ def make_kit(
 ) -> Kit:
     """Make the kit of an environment with these options.
 
-    Relative paths are resolved against `base`, as those of tasks are.
+    Relative paths are resolved against `base`, as those of tasks are. Validators of options that
+    name code find it in their context, as `base`.
     """
     if missing := definition.requires():
         raise ConfigError(f"the environment {definition.name!r} can't be used here: {missing}")
     try:
-        chosen = definition.options.model_validate(options)
+        chosen = definition.options.model_validate(options, context={"base": base})
     except ValidationError as error:
         found = problems_of(error, definition.options, "options", suggest_settings=False)
         raise SettingsError(found, None) from error

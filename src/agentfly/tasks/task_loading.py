@@ -46,14 +46,22 @@ def load_tasks(rows: Rows, *, source: str = "default", base: Path | None = None)
         source: Name of the source.
         base: Folder in which files and modules are searched; by default the working directory.
     """
-    if isinstance(rows, str):
-        rows = find_rows(rows, base=base)
+    found = find_rows(rows, base=base) if isinstance(rows, str) else rows
+    return load_checked_tasks(found, source=source)
+
+
+def load_checked_tasks(
+    rows: Rows, *, source: str = "default", check: Callable[[Task], object] = lambda _: None
+) -> list[Task]:
+    """Read tasks; report all for which a check raises ConfigError, each with its place."""
     tasks: list[Task] = []
     problems: list[str] = []
     taken: dict[str, str] = {}
     for where, row in _located(rows):
         try:
-            tasks.append(_task(row, source))
+            task = _task(row, source)
+            check(task)
+            tasks.append(task)
             _take_id(row, where, taken)
         except ConfigError as error:
             problems.append(f"{where}: {error}")

@@ -15,7 +15,9 @@ from tests.patience import wait_until
 from typer.testing import CliRunner
 
 from agentfly.cli.main import app
+from agentfly.environments.browser.chromium.window import require_window
 from agentfly.environments.chromium_path import DISPLAYS
+from agentfly.errors import ConfigError
 
 pytestmark = pytest.mark.browser
 
@@ -117,6 +119,10 @@ YELLOW = bytes((0, 255, 255))
 def test_headed_shows_the_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with virtual_display(tmp_path) as (display, pixels):
         monkeypatch.setenv("DISPLAY", display)
+        try:
+            require_window()
+        except ConfigError as error:
+            pytest.skip(str(error))
         chosen = ("envs", "play", "browser", "tasks=click-test", "--headed")
         with agentfly(*chosen) as (terminal, process):
             terminal.wait_for(r"Click Me!(?s:.*)> ")

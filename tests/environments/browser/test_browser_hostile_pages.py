@@ -140,6 +140,7 @@ async def test_forbidden_addresses_are_never_asked(
         find = ids_of(first)
         for link in ("Away", "Direct", "File"):
             after = await session.click(find(link))
+            assert after.observation.startswith("This address is not allowed: ")
             assert "Here" in after.observation
             assert "stolen" not in after.observation
             assert "the secret" not in after.observation

@@ -93,7 +93,7 @@ async def test_disabled_and_hidden_options_can_not_be_selected(
         <optgroup label="Hidden" hidden><option>f</optgroup></select>"""
     check = "document.querySelector('select').value !== 'a'"
     first = await start(session, site.task("/options", body, check=check))
-    assert lines_of(first) == ['combobox "List" = "a" of "a", "b", "c"']
+    assert lines_of(first) == ['combobox "List" = "a" of "a", disabled "b", disabled "c"']
     number = ids_of(first)("List")
     for option in "bc":
         refused = await session.select(number, option)
@@ -231,6 +231,23 @@ async def test_a_frame_that_was_scrolled_out_of_its_box_is_listed(
     first = await start(session, site.task("/outer", body))
     find = ids_of(first)
     assert 'Page: "1" (' in (await session.click(find("Inside"))).observation
+
+
+async def test_a_frame_whose_address_is_refused_is_one_line(
+    session: BrowserSession, site: LocalSite
+) -> None:
+    sources = ("http://other.test/ad", "file:///etc/passwd", "about:blank", "javascript:''")
+    frames = "".join(f'<iframe src="{source}"></iframe>' for source in sources)
+    body = f"""{frames}<iframe title="Made"></iframe>
+        <script>frames[4].document.body.innerHTML = "<p>Written</p>"</script>"""
+    first = await start(session, site.task("/outer", body))
+    assert "This address is not allowed: http://other.test/ad" in first.observation
+    assert "This address is not allowed: file:///etc/passwd" in first.observation
+    assert lines_of(first) == [
+        'frame "http://other.test/ad"',
+        'frame "file:///etc/passwd"',
+        '"Written"',
+    ]
 
 
 async def test_the_focus_in_a_frame_is_shown(session: BrowserSession, site: LocalSite) -> None:

@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentfly.environments import load_environment
-from agentfly.environments.browser.builtin import make_browser
+from agentfly.config import SettingsError
+from agentfly.environments import load_environment, make_kit
+from agentfly.environments.browser.builtin import BROWSER, make_browser
 from agentfly.environments.browser.chromium import page_clock
 from agentfly.environments.browser.chromium.connection import Params
 from agentfly.environments.browser.chromium.keyboard import (
@@ -45,15 +46,21 @@ ROOT = Path(__file__).parents[3]
 texts = st.text(max_size=30)
 
 
+def item_with(options: list[tuple[str, bool]], **fields: Any) -> Item:
+    """Return an item with these options, each with whether it is disabled."""
+    disabled = tuple(place for place, (_, off) in enumerate(options) if off)
+    return Item(options=tuple(text for text, _ in options), disabled_options=disabled, **fields)
+
+
 @given(
     st.builds(
-        Item,
+        item_with,
         id=st.integers(1, 999),
         role=st.sampled_from(["button", "combobox"]),
         name=texts,
         value=st.none() | texts,
         states=st.lists(st.sampled_from(["checked", "read only"]), unique=True).map(tuple),
-        options=st.lists(texts, max_size=3).map(tuple),
+        options=st.lists(st.tuples(texts, st.booleans()), max_size=3),
     )
     | st.builds(Item, id=st.integers(1, 999), role=st.just("text"), name=texts),
     st.sampled_from(get_args(Numbers)),
@@ -90,7 +97,7 @@ RANDOM_PAGE = """Task: Do it.
 Page: x
 [1] button "OK"
 [2] textbox = ""
-[3] combobox "Team" = "red" of "red", "blue\""""
+[3] combobox "Team" = "red" of "red", disabled "gray", "blue\""""
 
 
 def random_calls(*tools: ToolName) -> list[tuple[str, dict[str, object]]]:
@@ -308,23 +315,27 @@ def test_rows_of_training_and_evaluation_share_no_seed() -> None:
 
 def test_an_option_without_effect_at_a_site_is_refused() -> None:
     given: dict[str, Any] = {
-        "tasks": ("lookup",),
-        "held_out": ("count",),
+        "tasks": "all",
+        "held_out": (),
         "episodes": 3,
         "eval_episodes": 2,
         "level": "hard",
         "rows": Path("x.jsonl"),
         "eval_rows": Path("y.jsonl"),
-        "check": "a:b",
+        "check": "tests.environments.browser.own_checks:cart_has_wanted",
         "allow": ("example.com",),
+        "data": Path("shop"),
+        "products": 20,
+        "option_match": "values",
     }
     accepted: dict[SiteName, set[str]] = {
         "miniwob": {"tasks", "held_out", "episodes", "eval_episodes"},
         "office": {"tasks", "held_out", "episodes", "eval_episodes", "level"},
-        "webshop": {"level"},
+        "webshop": {"level", "data", "products", "option_match"},
         "own": {"rows", "eval_rows", "check", "allow"},
     }
     for site, names in accepted.items():
+        given["held_out"] = ("click-link",) if site == "miniwob" else ("count",)
         for name, value in given.items():
             if name in names:
                 BrowserOptions(site=site, **{name: value})
@@ -335,14 +346,32 @@ def test_an_option_without_effect_at_a_site_is_refused() -> None:
         assert BrowserOptions(**every).site == site
     with pytest.raises(ValueError, match=r'level .*: it is for site = "office" or "webshop"; rows'):
         BrowserOptions(level="hard", rows=Path("x.jsonl"))
+    choices: dict[str, Any]
+    for choices in ({"full": True}, {"goals": "human"}, {"level": "hard", "data": Path("shop")}):
+        with pytest.raises(ValueError, match="has no effect here: it is for the"):
+            BrowserOptions(site="webshop", **choices)
+    with pytest.raises(ValueError, match='full has no effect here: it is for site = "webshop"'):
+        BrowserOptions(full=True)
 
 
 def test_all_pages_of_miniwob_are_tasks() -> None:
     assert len(task_names()) == 130
     assert len(training_rows(BrowserOptions(tasks="all", episodes=1))) == 130
     assert set(EXPERTS) <= set(task_names())
-    with pytest.raises(ConfigError, match="Did you mean 'click-button'"):
-        training_rows(BrowserOptions(tasks="click-buton"))
+
+
+@pytest.mark.parametrize(
+    ("choices", "problem"),
+    [
+        ({"tasks": "click-buton"}, "tasks: unknown MiniWoB task 'click-buton'. Did you mean"),
+        ({"held_out": "click-buton"}, "held_out: unknown MiniWoB task 'click-buton'. Did you mean"),
+        ({"tasks": "lookp", "site": "office"}, "tasks: unknown office task 'lookp'. Did you mean"),
+    ],
+)
+def test_an_unknown_task_is_a_mistake_in_its_option(choices: dict[str, str], problem: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        make_kit(BROWSER, choices)
+    assert f"  options.{problem}" in str(raised.value)
 
 
 def test_miniwob_serves_its_own_files_only() -> None:
@@ -361,6 +390,29 @@ def test_without_chromium_the_way_to_install_it_is_said(monkeypatch: pytest.Monk
     assert "apt-get install chromium" in (INDEX["browser"].requires() or "")
     with pytest.raises(ConfigError, match="apt-get install chromium"):
         load_environment("browser")
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [("chromium-headless-shell", None), ("chrome", "headless_shell"), ("chromium", None)],
+)
+def test_a_window_of_a_headless_shell_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, target: str | None
+) -> None:
+    program = tmp_path / (target or name)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o700)
+    if target:
+        (tmp_path / name).symlink_to(program)
+    monkeypatch.setenv("AGENTFLY_CHROMIUM", str(tmp_path / name))
+    monkeypatch.setenv("DISPLAY", ":7")
+    if name == "chromium":
+        assert make_browser(BrowserOptions(headed=True)).environment is not None
+        return
+    with pytest.raises(ConfigError) as raised:
+        make_browser(BrowserOptions(headed=True))
+    assert f"{tmp_path / name} is a headless shell, which has no windows" in str(raised.value)
+    assert "leave out --headed" in str(raised.value)
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")

@@ -1,12 +1,16 @@
 """Sites of users' own, without Chromium: their rows and their checks."""
 
 import json
+import sys
 import threading
 from pathlib import Path
 from typing import cast
+from unittest.mock import ANY
 
 import pytest
 
+from agentfly.agents.source_parts import resolve_source
+from agentfly.config import SettingsError, SourceSettings
 from agentfly.environments.browser.address import Access
 from agentfly.environments.browser.options import BrowserOptions
 from agentfly.environments.browser.site import ScriptError
@@ -21,6 +25,7 @@ from agentfly.environments.browser.sites.own import (
 from agentfly.environments.browser.tasks import training_rows
 from agentfly.errors import ConfigError, EnvError
 from agentfly.runtime.background import in_background, run_blocking
+from agentfly.tasks import load_tasks
 
 NO_STARTS = (
     "file:///etc",
@@ -45,19 +50,20 @@ def test_rows_of_your_own_are_checked_before_a_browser_starts(tmp_path: Path) ->
     site = make_site(found, BrowserOptions(site="own", allow=("cdn.example",)))
     assert site.rules.access("http://cdn.example/x.js") is Access.FETCH
     assert site.rules.access("http://localhost:3000/cart") is Access.FETCH
-    no_check = "needs start, instruction, check as texts; check is missing"
     no_start = "without '*.', user or password; got"
     bad_rows: list[tuple[dict[str, object], str]] = [
-        *(({**row, "check": check}, no_check) for check in (None, "", " \n")),
+        ({**row, "check": None}, ": check is missing. A row of your own site has start, "),
+        *(({**row, "check": check}, ": check is empty. ") for check in ("", " \n")),
         *(({**row, "start": start}, f"{no_start} {start!r}") for start in NO_STARTS),
-        ({**row, "start": 7}, "; start is missing in"),
-        ({"instruction": ""}, "; start, check is missing in"),
+        ({**row, "start": 7}, ": start must be a text, got 7. "),
+        ({"instruction": ""}, ": start is missing; check is missing. "),
     ]
     for bad, expected in bad_rows:
-        file.write_text(json.dumps(bad))
+        file.write_text(f"{json.dumps(row)}\n{json.dumps(bad)}\n")
         with pytest.raises(ConfigError) as raised:
             training_rows(BrowserOptions(site="own", rows=file))
         assert expected in str(raised.value)
+        assert f"{file}:2: " in str(raised.value)
     with pytest.raises(ConfigError, match="needs a file of tasks"):
         training_rows(BrowserOptions(site="own"))
     with pytest.raises(EnvError, match="a number from 0 to 1"):
@@ -161,6 +167,33 @@ async def test_only_a_check_in_javascript_may_give_nothing() -> None:
     check = cast("Check", forgotten)
     with pytest.raises(EnvError, match="a number from 0 to 1, got None"):
         run_blocking(own_site(check).check(FakePage()))
+
+
+def test_a_check_is_found_beside_the_settings_that_name_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "checks_beside_a_run"
+    own, elsewhere = tmp_path / "own", tmp_path / "elsewhere"
+    own.mkdir()
+    elsewhere.mkdir()
+    (own / f"{name}.py").write_text("def cart(page):\n    return 1.0\n")
+    row = {"start": "http://localhost:3000/", "instruction": "Do it."}
+    (own / "rows.jsonl").write_text(json.dumps(row))
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    choices = {"site": "own", "rows": "rows.jsonl", "check": f"{name}:cart"}
+    source = SourceSettings(environment="browser", options=choices)
+    parts = resolve_source(source, base=own)
+    assert [task.fields for task in load_tasks(parts.tasks)] == [{"id": ANY, **row}]
+    assert parts.environment is not None
+    session = parts.environment.make()
+    assert isinstance(make_site(row, session.options), OwnSite)
+    json.dumps(dict(parts.environment.options))  # As they are sent to a server.
+    with pytest.raises(SettingsError, match=r"  options\.check: there is no module 'nomod'"):
+        resolve_source(
+            SourceSettings(environment="browser", options={**choices, "check": "nomod:cart"}),
+            base=own,
+        )
 
 
 def test_a_check_in_python_is_a_plain_function() -> None:

@@ -28,6 +28,7 @@ from agentfly.environments.browser.chromium.connection import (
 )
 from agentfly.environments.browser.chromium.pool import browser_pool
 from agentfly.environments.browser.chromium.tab import PageStuckError
+from agentfly.environments.chromium_path import require_chromium
 from agentfly.environments.player import Play
 from agentfly.errors import EnvError
 from agentfly.runtime.background import run_blocking
@@ -92,6 +93,19 @@ async def test_a_context_is_kept_ready_for_the_next_chain() -> None:
     assert second._context is ready
     await first.close()
     await second.close()
+
+
+async def test_a_chromium_without_windows_behind_a_script_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "chromium"
+    script.write_text(f'#!/bin/sh\nexec {require_chromium()} --headless "$@"\n')
+    script.chmod(0o700)
+    monkeypatch.setenv("AGENTFLY_CHROMIUM", str(script))
+    monkeypatch.setenv("DISPLAY", ":7")
+    task = Task.from_row({"site": "miniwob", "task": "click-test", "seed": 1})
+    with pytest.raises(BrowserLostError, match=r"is HeadlessChrome/\d.*, which has no windows"):
+        await start(BrowserSession(headed=True), task)
 
 
 async def test_a_killed_browser_fails_its_chain_and_is_replaced() -> None:

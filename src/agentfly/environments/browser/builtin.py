@@ -3,12 +3,12 @@
 from functools import partial
 from typing import Any
 
+from agentfly.environments.browser.chromium.window import require_window
 from agentfly.environments.browser.environment import BrowserSession
 from agentfly.environments.browser.options import BrowserOptions
 from agentfly.environments.browser.players import expert, pointing_expert, random_player
 from agentfly.environments.browser.tasks import held_out_rows, task_choices, training_rows
 from agentfly.environments.browser.tools import browser_tools
-from agentfly.environments.chromium_path import require_display
 from agentfly.environments.index import INDEX
 from agentfly.environments.kit import EnvironmentDefinition, Kit
 from agentfly.environments.player import Player
@@ -40,7 +40,7 @@ def outcome_reward(spec: EnvSpec, lowest: float) -> Reward:
 def make_browser(options: BrowserOptions) -> Kit:
     """Make the kit for one choice of options. A browser is started when it is first used."""
     if options.headed:
-        require_display()
+        require_window()
     choices = options.model_dump(
         mode="json", exclude_defaults=True, exclude=set(_UNUSED_BY_SESSIONS)
     )

@@ -75,14 +75,14 @@ def _random_action(scene: Scene, items: Sequence[Item], tools: Collection[ToolNa
         words = scene.observation.partition("\n")[0].split()
         return call("type", id=item.id, text=scene.random.choice(words).strip('".,'))
     if name == "select":
-        return call("select", id=item.id, option=scene.random.choice(item.options))
+        return call("select", id=item.id, option=scene.random.choice(item.enabled_options))
     return call("click", id=item.id)
 
 
 def _tool_for(item: Item) -> ToolName:
     if item.role in FIELDS:
         return "type"
-    return "select" if item.options else "click"
+    return "select" if item.enabled_options else "click"
 
 
 _WITHOUT_ELEMENT: Mapping[ToolName, Mapping[str, object]] = {

@@ -3,7 +3,7 @@
 Page: "Log in" (http://site.test/login)
 [1] heading "Log in"
 [2] textbox "User" = "bob" (focused)
-[3] combobox "Team" = "red" of "red", "blue"
+[3] combobox "Team" = "red" of "red", disabled "blue"
 [4] button "Send" (disabled)
 
 A number can also come after the name: `textbox "User" [2] = "bob" (focused)`.
@@ -26,10 +26,10 @@ _LINE = re.compile(
     r'(?:\[(?P<id>\d+)\] ?)?(?P<role>[a-z]+)?(?: ?(?P<name>"(?:[^"\\]|\\.)*"))?'
     r"(?: \[(?P<id_after>\d+)\])?"
     r'(?: = (?P<value>"(?:[^"\\]|\\.)*"))?'
-    r'(?: of (?P<options>"(?:[^"\\]|\\.)*"(?:, "(?:[^"\\]|\\.)*")*))?'
+    r'(?: of (?P<options>(?:disabled )?"(?:[^"\\]|\\.)*"(?:, (?:disabled )?"(?:[^"\\]|\\.)*")*))?'
     r"(?: and \d+ more)?(?: \((?P<states>[a-z, ]+)\))?"
 )
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_OPTION = re.compile(r'(disabled )?("(?:[^"\\]|\\.)*")')
 _LINE_BREAKS = {ord(one): f"\\u{ord(one):04x}" for one in "\x85\u2028\u2029"}
 """Escapes of the line breaks that JSON may hold as they are."""
 
@@ -45,6 +45,8 @@ class Item:
     states: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     """Texts of a list's options."""
+    disabled_options: tuple[int, ...] = ()
+    """Places of the options that can't be selected."""
     more: int = 0
     """Number of options that are not listed."""
 
@@ -59,8 +61,15 @@ class Item:
             value=None if value is None else str(value),
             states=tuple(given.get("states", ())),
             options=tuple(given.get("options", ())),
+            disabled_options=tuple(given.get("disabled", ())),
             more=int(given.get("more", 0)),
         )
+
+    @property
+    def enabled_options(self) -> tuple[str, ...]:
+        """Texts of the options that can be selected."""
+        off = self.disabled_options
+        return tuple(text for place, text in enumerate(self.options) if place not in off)
 
     def pointer(self, numbers: Numbers = "before") -> str:
         """Return the part of its line that identifies it: number, role and name.
@@ -81,10 +90,16 @@ class Item:
         """
         parts = [self.pointer(numbers)]
         parts += [] if self.value is None else ["=", quote(self.value)]
-        parts += ["of " + ", ".join(map(quote, self.options))] if self.options else []
+        parts += [f"of {self._options()}"] if self.options else []
         parts += [f"and {self.more} more"] if self.more else []
         parts += [f"({', '.join(self.states)})"] if self.states else []
         return " ".join(parts)
+
+    def _options(self) -> str:
+        return ", ".join(
+            f"disabled {quote(text)}" if place in self.disabled_options else quote(text)
+            for place, text in enumerate(self.options)
+        )
 
     def line_within(self, most: int, numbers: Numbers = "before") -> str:
         """Return the item as a line of at most this many characters; its texts are cut for that.
@@ -107,6 +122,9 @@ class Item:
             name=shorten(self.name, chars),
             value=None if self.value is None else shorten(self.value, chars),
             options=options,
+            disabled_options=tuple(
+                place for place in self.disabled_options if place < len(options)
+            ),
             more=self.more + len(self.options) - len(options),
         )
 
@@ -146,14 +164,15 @@ def _read_line(line: str) -> Item | None:
     if found is None or number is None:
         return None
     name, value = found["name"], found["value"]
-    options = _STRING.findall(found["options"] or "")
+    options = _OPTION.findall(found["options"] or "")
     return Item(
         id=int(number),
         role=found["role"] or "text",
         name=json.loads(name) if name else "",
         value=None if value is None else json.loads(value),
         states=tuple(found["states"].split(", ")) if found["states"] else (),
-        options=tuple(json.loads(one) for one in options),
+        options=tuple(json.loads(text) for _, text in options),
+        disabled_options=tuple(place for place, (off, _) in enumerate(options) if off),
     )
 
 

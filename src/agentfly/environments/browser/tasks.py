@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from agentfly.environments.browser.experts.miniwob import EXPERTS
-from agentfly.environments.browser.options import BrowserOptions
+from agentfly.environments.browser.options import BrowserOptions, SiteName, Tasks
 from agentfly.environments.browser.sites import miniwob
 from agentfly.environments.browser.sites.office_data import TASKS
 from agentfly.environments.browser.sites.own import read_rows
@@ -37,8 +37,7 @@ def held_out_rows(options: BrowserOptions) -> list[Row]:
     if options.site == "own":
         rows = _require_file(options.eval_rows or options.rows)
         return read_rows(rows, has_check=options.check is not None)
-    held_out = [_require_task(options, name) for name in options.held_out]
-    names = dict.fromkeys([*chosen_tasks(options), *held_out])
+    names = dict.fromkeys([*chosen_tasks(options), *options.held_out])
     seeds = range(HELD_OUT_SEED, HELD_OUT_SEED + options.eval_episodes)
     return list(_seeded(options.site, names, seeds))
 
@@ -50,8 +49,16 @@ def chosen_tasks(options: BrowserOptions) -> list[str]:
         if options.site == "office":
             return list(TASKS)
         return list(miniwob.task_names() if chosen == "all" else EXPERTS)
-    names = [chosen] if isinstance(chosen, str) else chosen
-    return list(dict.fromkeys(_require_task(options, name) for name in names))
+    return list(dict.fromkeys(_names(chosen)))
+
+
+def require_tasks(site: SiteName | None, tasks: Tasks) -> None:
+    """Raise ConfigError with the nearest names for tasks that a site does not have."""
+    for name in () if tasks in ("all", "learnable") else _names(tasks):
+        if site == "miniwob":
+            miniwob.require_task(name)
+        elif site == "office":
+            require_name(name, TASKS, "office task")
 
 
 def task_choices(options: BrowserOptions) -> dict[str, tuple[str, ...]]:
@@ -65,10 +72,8 @@ def task_choices(options: BrowserOptions) -> dict[str, tuple[str, ...]]:
     return {"tasks": ("all", "learnable", *names)}
 
 
-def _require_task(options: BrowserOptions, name: str) -> str:
-    if options.site == "miniwob":
-        return miniwob.require_task(name)
-    return require_name(name, TASKS, "office task")
+def _names(tasks: Tasks) -> tuple[str, ...]:
+    return (tasks,) if isinstance(tasks, str) else tasks
 
 
 def _seeded(site: str, names: Iterable[str], seeds: range) -> Iterable[Row]:

@@ -19,7 +19,8 @@ from agentfly.environments.browser.chromium.connection import (
 )
 from agentfly.environments.browser.chromium.context import BrowserContext
 from agentfly.environments.browser.chromium.memory import DATA_LIMIT_KB, PageMemory
-from agentfly.environments.chromium_path import require_chromium, require_display
+from agentfly.environments.browser.chromium.window import no_window, require_window
+from agentfly.environments.chromium_path import require_chromium
 from agentfly.errors import AgentFlyError, EnvError, boundary
 from agentfly.runtime.background import in_background
 from agentfly.runtime.launch import start_time
@@ -89,7 +90,7 @@ class Browser:
         self._memory = memory
         self._executable = require_chromium()
         if headed:
-            require_display()
+            require_window()
         self._connection: Connection | None = None
         self._ready = asyncio.Event()
         self._over = asyncio.Event()
@@ -268,6 +269,8 @@ class Browser:
             try:
                 auto = {"autoAttach": True, "waitForDebuggerOnStart": True, "flatten": True}
                 await connection.call("Target.setAutoAttach", auto, seconds=START_SECONDS)
+                if self.headed:
+                    await self._check_window(connection)
                 self._ready.set()
                 await self._watch(connection, group)
             except TimeoutError:
@@ -276,6 +279,12 @@ class Browser:
                 self.end(f"the browser refused a call: {error}")
             except BrowserLostError:
                 pass  # The reader has noticed too.
+
+    async def _check_window(self, connection: Connection) -> None:
+        """End a headless shell that was not known by its name, such as one behind a script."""
+        product = (await connection.call("Browser.getVersion"))["product"]
+        if product.startswith("Headless"):
+            self.end(no_window(f"{self._executable} is {product}"))
 
     async def _watch(self, connection: Connection, group: int) -> None:
         while True:

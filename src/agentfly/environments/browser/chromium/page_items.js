@@ -14,9 +14,10 @@ const itemOf = (el, role) => {
   if (role === "link" && !item.name) item.name = classes(el);
   if (states.length) item.states = states;
   if (tagOf(el) === "SELECT") {
-    const options = optionsOf(el);
-    item.options = options.slice(0, MAX_OPTIONS).map((one) => clean(one.text));
-    item.more = Math.max(0, options.length - MAX_OPTIONS);
+    const options = optionsOf(el), listed = options.slice(0, MAX_OPTIONS);
+    item.options = listed.map((one) => clean(one.text));
+    item.disabled = [...listed.keys()].filter((place) => matches(listed[place], ":disabled"));
+    item.more = options.length - listed.length;
   }
   return item;
 };
@@ -215,7 +216,7 @@ class Walk {
     if (!opens(el)) return;
     this.flush();
     const inside = el.contentDocument;  // null for a frame of another site
-    if (inside && inside.body) this.children(inside.body);
+    if (inside && inside.body && !isRefused(el, inside)) this.children(inside.body);
     else this.add(el, { role: "frame", name: clean(el.title || el.src) });
     this.flush();
   }
@@ -272,6 +273,9 @@ const skipsText = (el) => {
   return (contentVisibility === "hidden" && display !== "inline")
     || (tagOf(el) === "DETAILS" && !el.open);
 };
+// Whether a frame is still blank, because its address is not allowed or was not loaded yet.
+const isRefused = (frame, inside) => get(inside, "URL") === "about:blank"
+  && !call(inside.body, "hasChildNodes") && /^(?!about:|javascript:)./.test(frame.src);
 const pictured = (el, style) => style.content.startsWith("url(") && !shown(boxOf(el));
 const classes = (el) => clean(attribute(el, "class") || get(el, "id"), 40);
 

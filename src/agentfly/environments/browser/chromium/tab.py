@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -49,6 +50,9 @@ WIDTH, HEIGHT = 1024, 768
 
 _log = logging.getLogger(__name__)
 
+_NOT_ALLOWED = re.compile(r"Not allowed to (?:load local resource|navigate top frame to .*?): (.*)")
+"""Chromium's report of an address such as `file:///etc/passwd` or `chrome://settings`."""
+
 PAGE_SCRIPT = "window.print = () => {}; delete Navigator.prototype.serviceWorker;"
 """Script that runs before those of the page, in their world. A print dialog would block the page,
 and service workers never start here: a page that asks learns that there are none."""
@@ -64,6 +68,7 @@ _REQUIRED: tuple[tuple[str, Params], ...] = (
 """Calls without which a tab can't be used or would not be safe."""
 _OPTIONAL: tuple[tuple[str, Params], ...] = (
     ("Performance.enable", {}),
+    ("Log.enable", {}),
     ("Page.setInterceptFileChooserDialog", {"enabled": True}),
     ("Page.setLifecycleEventsEnabled", {"enabled": True}),
     ("Emulation.setFocusEmulationEnabled", {"enabled": True}),
@@ -237,6 +242,11 @@ class Tab:
 
     def _on_download(self, params: Params) -> None:
         self._events.note(f"A download was refused: {str(params.get('url', ''))[:MAX_SHOWN_URL]}")
+
+    def _on_log_entry(self, params: Params) -> None:
+        """Note an address that the browser itself refuses to a page, before any request for it."""
+        if found := _NOT_ALLOWED.match(params["entry"]["text"]):
+            self._events.note(f"This address is not allowed: {found[1][:MAX_SHOWN_URL]}")
 
     def _on_request(self, params: Params) -> None:
         self._events.request(self, params)
@@ -453,6 +463,7 @@ _HANDLERS: Mapping[str, Callable[[Tab, Params], None]] = {
     "Page.javascriptDialogOpening": Tab._on_dialog,
     "Page.fileChooserOpened": Tab._on_file_chooser,
     "Page.downloadWillBegin": Tab._on_download,
+    "Log.entryAdded": Tab._on_log_entry,
     "Fetch.requestPaused": Tab._on_request,
     "Inspector.targetCrashed": Tab._on_crash,
 }

@@ -79,10 +79,11 @@ class MiniWobSite:
 
     async def begin(self, page: PageView) -> str:
         """Begin the episode of the seed."""
-        said = await page.evaluate(_BEGIN % json.dumps(str(self._seed)))
-        if not isinstance(said, str):
-            raise EnvError(f"{self.start} began no episode: got {said!r}")
-        return said
+        match said := await page.evaluate(_BEGIN % json.dumps(str(self._seed))):
+            # Some pages give the slots of a template too, which hold the answer.
+            case str(instruction) | {"utterance": str(instruction)}:
+                return instruction
+        raise EnvError(f"{self.start} began no episode: got {said!r}")
 
     async def check(self, page: PageView) -> Outcome:
         """Return the page's own reward, from -1 to 1; leaving the page fails the task."""

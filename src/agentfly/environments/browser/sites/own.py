@@ -24,7 +24,7 @@ from agentfly.environments.browser.site import (
 from agentfly.errors import AgentFlyError, ConfigError, EnvError, InfrastructureError, boundary
 from agentfly.runtime.clock import LoopClock
 from agentfly.runtime.invoke import invoke, is_async
-from agentfly.tasks import load_tasks
+from agentfly.tasks.task_loading import load_checked_tasks
 
 CHECK_SECONDS = 30.0
 """Time limit of a check in Python. Like a page that gets no processor, it is waited for half a
@@ -128,9 +128,9 @@ def read_score(value: object, start: str) -> float:
     raise EnvError(f"the check of {start} must give a number from 0 to 1, got {value!r}")
 
 
-def find_check(path: str) -> Check:
-    """Return a user's check by its `module:name`."""
-    check: Check = import_named(path, "check")
+def find_check(path: str, *, base: Path | None = None) -> Check:
+    """Return a user's check by its `module:name`, searched in a folder first."""
+    check: Check = import_named(path, "check", base=base)
     if not callable(check):
         raise ConfigError(f"check={path!r} must name a function, got {check!r}")
     if is_async(check):
@@ -144,21 +144,29 @@ def find_check(path: str) -> Check:
 def require_row(row: Mapping[str, Any], *, has_check: bool) -> dict[str, Any]:
     """Return a row; ConfigError for one that lacks something."""
     wanted = ("start", "instruction") if has_check else ("start", "instruction", "check")
-    missing = [name for name in wanted if not isinstance(row.get(name), str)]
-    if not missing and not has_check and not row["check"].strip():
-        missing = ["check"]
-    if missing:
+    problems = [problem for name in wanted if (problem := _problem_of(name, row.get(name)))]
+    if problems:
         raise ConfigError(
-            f"a row of your own site needs {', '.join(wanted)} as texts; "
-            f"{', '.join(missing)} is missing in {dict(row)!r}"
+            f"{'; '.join(problems)}. A row of your own site has {', '.join(wanted)}; this one is "
+            f"{dict(row)!r}"
         )
     rule_of(str(row["start"]))
     return dict(row)
 
 
+def _problem_of(name: str, value: object) -> str | None:
+    if value is None:
+        return f"{name} is missing"
+    if not isinstance(value, str):
+        return f"{name} must be a text, got {value!r}"
+    return f"{name} is empty" if name == "check" and not value.strip() else None
+
+
 def read_rows(file: Path, *, has_check: bool) -> list[dict[str, Any]]:
     """Read the rows of a file."""
-    tasks = load_tasks(file)
+    tasks = load_checked_tasks(
+        file, check=lambda task: require_row(task.fields, has_check=has_check)
+    )
     if not tasks:
         raise ConfigError(f"{file} has no rows: write at least one")
-    return [{"id": task.id, **require_row(task.fields, has_check=has_check)} for task in tasks]
+    return [{"id": task.id, **task.fields} for task in tasks]

@@ -59,4 +59,7 @@ class WebShopSite:
 
 def shop_options(options: BrowserOptions) -> WebShopOptions:
     """Return the options of the shop behind the site."""
-    return WebShopOptions(level=options.level)
+    names = {"data", "full", "goals", "products", "option_match"}
+    # The level has another default here, and none beside the official files.
+    names |= {"level"} if options.data is None else set()
+    return WebShopOptions(**options.model_dump(include=names))
