@@ -108,6 +108,13 @@ def test_demonstrations_are_scored_and_saved(tmp_path: Path, kind: str) -> None:
     assert all(chain.tools for chain in chains)
 
 
+def test_players_that_an_environment_has_are_listed() -> None:
+    run = envs("demonstrate", "code", "--by", "noisy")
+    assert run.exit_code == 2
+    said = "this environment has no player 'noisy'. It has expert, gold, random"
+    assert said in " ".join(run.output.split())
+
+
 FRAGILE = """
 from agentfly import reward
 from agentfly.config import Settings
@@ -448,8 +455,17 @@ def test_with_one_tool_its_name_may_stand_before_the_brackets() -> None:
         ("buy[", "'buy[' is no tool"),
         ("buy it", "takes nothing"),
         ("put x", "what=…"),
+        ("/say", "write your answer after /say"),
+        ("/say ", "write your answer after /say"),
     ],
 )
 def test_what_can_not_be_understood_is_reported(line: str, problem: str) -> None:
     tools = [spec("buy"), spec("put", "what", "where")]
     assert problem in str(read_line(line, tools).problem)
+
+
+@pytest.mark.parametrize("game", [("code",), ("alfworld", "actions=text")])
+def test_saying_nothing_does_not_end_the_task(game: tuple[str, ...]) -> None:
+    played = CliRunner().invoke(app, ["envs", "play", *game], input="/say\nquit\n").output
+    assert "write your answer after /say" in played
+    assert played.rstrip().endswith("left.")

@@ -146,6 +146,41 @@ def test_an_environments_own_gold_goes_through_its_tools() -> None:
     assert "6 of 6 tasks get full marks" in run.output
 
 
+def test_what_a_reward_notes_about_a_failure_is_shown(tmp_path: Path) -> None:
+    codes = ["def f(x): return object()", "def f(x): return 4", "def f(x): return x * x"]
+    rows = [
+        {"task_id": number, "text": "Square.", "code": code, "test_list": ["assert f(3) == 9"]}
+        for number, code in enumerate(codes)
+    ]
+    file = tmp_path / "mbpp.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = validate("code", "tasks=mbpp", f"file={file}", f"eval_file={file}", "--count", "3")
+    assert run.exit_code == 1, run.output
+    failed = "reward 0 (answered); first_failed_test:"
+    objects, wrong = (line for line in run.output.splitlines() if line.startswith("  mbpp-"))
+    assert objects.startswith(f"  mbpp-0: {failed} TypeError: no plain value: <object object")
+    assert wrong == f"  mbpp-1: {failed} AssertionError, in: assert f(3) == 9"
+
+
+def test_notes_are_shown_in_one_line_and_shortened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "noting.py").write_text(
+        "from agentfly import Context, reward\n@reward\n"
+        "def noting(final_response: str, context: Context) -> float:\n"
+        "    context.metadata['why'] = 'too\\nlong ' + 'x' * 500\n"
+        "    context.metadata['number'] = 3\n"
+        "    return 0.5\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "rows.jsonl").write_text('{"id": "one", "question": "2+2?", "answer": "4"}\n')
+    run = validate(tmp_path / "rows.jsonl", "--reward", "noting:noting")
+    (line,) = (line for line in run.output.splitlines() if line.startswith("  one: "))
+    assert line.startswith("  one: reward 0.5 (answered); why: too long xxx")
+    assert line.endswith("…")
+    assert len(line) < 300
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

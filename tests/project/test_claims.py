@@ -18,7 +18,10 @@ ROW = re.compile(
     r"^\| (?:random|warm start|after RL|expert)(?:, seed \d+)? \| -?\d.*$", re.MULTILINE
 )
 """A row of a table of an environment's results."""
-BARE = re.compile(r"(?:rises?|rose|from|was) (?:from )?0?\.\d+ to (?:over )?[01]\.\d+")
+BARE = re.compile(
+    r"(?:rises?|rose|from|was)\s(?:[\w-]+\s){0,4}"
+    r"(?:0?\.\d+\sto\s(?:over\s)?[01]\.\d+|to\s(?:over\s)?[01]\.\d+(?!\d|\s\())"
+)
 """A gain in a sentence: it has no interval, and no file that it comes from."""
 SHARE = re.compile(r"\d+% \(\d+% to \d+%\)")
 """A share of solved tasks with its interval."""
@@ -71,6 +74,21 @@ def test_rows_are_found_and_have_intervals() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_no_sentence_claims_a_gain_by_bare_numbers(page: Path) -> None:
     assert BARE.findall(page.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("sentence", "is_bare"),
+    [
+        ("rose from .1 to over 0.9", True),
+        ("from held-out reward 0.02 to 1.00", True),
+        ("it goes from there\nto 1.00.", True),
+        ("it goes from there to 1.00 (0.94 to 1.00)", False),
+        ("from held-out reward 0.02 (0.00 to 0.08) to 1.00 (0.94 to 1.00)", False),
+        ("from 0.02 to 1.00 (0.94 to 1.00)", True),
+    ],
+)
+def test_bare_numbers_are_found_in_every_form(sentence: str, is_bare: bool) -> None:
+    assert bool(BARE.search(sentence)) is is_bare
 
 
 def test_the_table_of_code_blocks_is_recorded() -> None:
@@ -195,6 +213,9 @@ def test_the_quick_start_is_recorded() -> None:
     cells = " | ".join(interval(report[when]) for when in ("before", "after"))
     assert f"| reward | {cells} |" in (ROOT / "README.md").read_text()
     assert f"| {cells} |" in (ROOT / "docs" / "training.md").read_text()
+    sentence = " to ".join(interval(report[when]) for when in ("before", "after"))
+    for page in (ROOT / "CHANGELOG.md", ROOT / "docs" / "models.md"):
+        assert f"reward {sentence}" in page.read_text()
 
 
 @pytest.mark.parametrize("seed", [1, 2])

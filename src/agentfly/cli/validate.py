@@ -24,9 +24,12 @@ from agentfly.runtime.names import suggestion
 from agentfly.tasks import load_tasks
 from agentfly.types import EnvSpec, Task, Trajectory
 from agentfly.types.short_text import count as count_of
+from agentfly.types.short_text import shorten
 
 NOT_VALIDATED = 2
 """Exit code where nothing is known to be wrong, but some tasks could not be attempted."""
+MAX_NOTE = 200
+"""Maximum characters of a note that a reward or a tool has left."""
 
 _NO_PLAYER = NoPlayerError.__name__
 """Cause of a chain that its player could not attempt."""
@@ -288,5 +291,11 @@ def _play(
 def _print_failures(bad: Sequence[Trajectory]) -> None:
     for chain in bad:
         reward = "unscored" if chain.reward is None else f"reward {chain.reward:g}"
-        why = f": {chain.error}" if chain.error else f" ({chain.stop})"
+        why = f": {chain.error}" if chain.error else f" ({chain.stop}){_notes(chain)}"
         typer.echo(f"  {chain.task.id}: {reward}{why}")
+
+
+def _notes(chain: Trajectory) -> str:
+    """Return the texts in a chain's metadata, such as the judge's first problem with its code."""
+    notes = ((key, note) for key, note in chain.metadata.items() if isinstance(note, str))
+    return "".join(f"; {key}: {shorten(note, MAX_NOTE)}" for key, note in notes)

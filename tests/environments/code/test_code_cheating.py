@@ -16,6 +16,10 @@ from agentfly.types import EnvSpec
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux namespaces")
 
 QUICK = EnvSpec(PythonSandbox, (("limits", SandboxLimits(seconds=0.7, grace_seconds=0.2)),))
+LONG = EnvSpec(
+    PythonSandbox,
+    (("limits", SandboxLimits(seconds=2.0, grace_seconds=0.2, output_chars=100_000)),),
+)
 ASSERTION = "assert f(3) == 9 and f(4) == 16"
 HIDDEN: list[Case] = [
     Call(expression="f(3)", accepted=(9,)),
@@ -257,6 +261,179 @@ async def test_the_verdict_of_an_unused_test_can_not_be_forged(code: str) -> Non
     honest = "if __name__ == '__main__':\n    print(36)\n    raise SystemExit"
     verdict = await judge(f"{honest}\n{code}", HIDDEN, sandbox=QUICK, total_seconds=PATIENCE)
     assert [problem is None for problem in verdict.problems] == [False, False, False, True]
+
+
+READING = (
+    "assert list(f(3)) == [9]",
+    "assert next(iter(f(4))) == 16",
+    "(x,) = f(5)\nassert x == 25",
+    "assert 36 in f(6)",
+    "assert dict(zip(f(7), f(8))) == {49: 64}",
+    "assert sorted(f(9)) == [81] and max(f(9)) == 81",
+    "for got, expected in zip(f(10), [100], strict=True):\n    assert got == expected",
+    "assert f(11) == (121,)",
+    "assert (144,) == f(12)",
+    "assert f(13)[0] == 169",
+    "assert {f(14), (196,)} == {(196,)}",
+    "assert f(15) in [(225,)]",
+    "assert [(256,)].index(f(16)) == 0",
+    "assert f(17) >= (289,) >= f(17) and len(f(17)) == 1",
+    "assert {frozenset({324})} == f(18)",
+    "assert f(19) == {361}",
+)
+"""Tests that read iterators, tuples and sets. The right value is that of `CONTENTS`."""
+YES = """
+class Yes:
+    for name in ("eq", "ne", "lt", "le", "gt", "ge", "bool", "contains"):
+        locals()[f"__{name}__"] = lambda *a: True
+    def __hash__(self): return 0
+    def __len__(self): return 1
+    def __getitem__(self, key): return self
+    def __iter__(self): return self
+    def __next__(self): return self
+    def __getattr__(self, name): return lambda *a: True
+"""
+IN_DISGUISE = {
+    "an iterator of what equals all": "def f(x): return iter([Yes()])",
+    "a generator of what equals all, without end": "def f(x):\n    while True: yield Yes()",
+    "all numbers": "import itertools\ndef f(x): return itertools.count()",
+    "all numbers, for ever": "import itertools\ndef f(x): return itertools.cycle(range(400))",
+    "iterators of iterators": """
+import itertools
+def f(x): return (itertools.count() for _ in itertools.count())""",
+    "much from little": "def f(x):\n    while True: yield 'x' * 10_000_000",
+    "an iterator that pretends to be built in": """
+Yes.__module__ = "builtins"
+def f(x): return Yes()""",
+    "an iterator that pretends to be a map": """
+class Lie(Yes):
+    __module__, __qualname__, __class__ = "builtins", "map", map
+    def __repr__(self): return "<map object at 0x7f0000000000>"
+def f(x): return Lie()""",
+    "a generator that watches how far it is read": """
+seen = []
+def items():
+    for n in range(400):
+        seen.append(n)
+        yield n
+def f(x):
+    if seen: return iter([seen[-1]])
+    return items()""",
+    "a generator that replaces what lists it": """
+def items():
+    __writer__["list_items"] = lambda items: [Yes()]
+    yield 0
+def f(x): return items()""",
+    "a list of items that is none": """
+__writer__["list_items"] = lambda items: Yes()
+def f(x): return iter([])""",
+    "a list of items that is a text": """
+__writer__["list_items"] = lambda items: ("passed",)
+def f(x): return iter([])""",
+    "no more items": """
+def no_more(items): raise StopIteration
+__writer__["list_items"] = no_more
+def f(x): return iter([])""",
+    "all is an iterator": """
+__writer__["is_iterator"] = lambda value: True
+def f(x): return Yes()""",
+    "an iterator that can't be said": """
+class Lie:
+    def __repr__(self): return "True"
+__writer__["is_iterator"] = lambda value: Lie()
+def f(x): return Yes()""",
+    "a tuple that lies about itself": """
+class Lie(tuple):
+    _fields = ("x",)
+    for name in ("eq", "ne", "lt", "le", "gt", "ge", "bool", "contains"):
+        locals()[f"__{name}__"] = lambda *a: True
+    def __hash__(self): return hash((196,))
+    def __len__(self): return 1
+    def __getitem__(self, key): return Yes()
+    def __iter__(self): return iter([Yes()])
+    def __repr__(self): return "(x == x)"
+def f(x): return Lie([0, 0])""",
+    "a tuple of all fields": """
+class Fields:
+    def __eq__(self, other): return True
+    def __iter__(self): return iter(["count", "index", "__eq__", "__iter__", "__class__"])
+    def __len__(self): return 1
+class Lie(tuple):
+    _fields = Fields()
+    def __getattribute__(self, name): return Yes()
+def f(x): return Lie()""",
+    "a tuple that never ends": """
+class Lie(tuple):
+    _fields = ("x",)
+    def __iter__(self):
+        while True: yield Yes()
+def f(x): return Lie()""",
+    "what is no tuple": """
+class Lie(Yes):
+    __class__, _fields = tuple, ("x",)
+    def __repr__(self): return "namedtuple(((1), 2))"
+def f(x): return Lie()""",
+    "a namedtuple of what equals all": """
+from collections import namedtuple
+def f(x): return namedtuple("P", "x")(Yes())""",
+    "a text for a namedtuple of much": """
+class Lie(Yes):
+    def __repr__(self): return "namedtuple(range(10**9))"
+def f(x): return Lie()""",
+    "a text for namedtuples in a list": """
+class Lie(Yes):
+    def __repr__(self): return "[namedtuple((9,)), namedtuple(())]"
+def f(x): return Lie()""",
+    "a frozenset that lies about itself": """
+class Lie(frozenset):
+    def __eq__(self, other): return True
+    def __hash__(self): return hash(frozenset({324}))
+def f(x): return {Lie()}""",
+    "a text for a frozenset of much": """
+class Lie(Yes):
+    def __repr__(self): return "frozenset(range(10**9))"
+def f(x): return Lie()""",
+    "an error by the name of the limit": """
+def f(x):
+    raise type("TooLongError", (BaseException,), {})("('passed',)")""",
+}
+"""Results that are no plain values, but are read as such."""
+CONTENTS = "def f(x): return {}"
+HONEST = {
+    "a list": CONTENTS.format("[x * x]"),
+    "an iterator": CONTENTS.format("iter([x * x])"),
+    "a namedtuple": "from collections import namedtuple\nP = namedtuple('P', 'x')\n"
+    + CONTENTS.format("P(x * x)"),
+    "sets": CONTENTS.format("{frozenset({x * x})} if x == 18 else {x * x}"),
+}
+
+
+@pytest.mark.parametrize("code", IN_DISGUISE.values(), ids=IN_DISGUISE)
+async def test_a_cheat_in_disguise_passes_no_test_that_reads_it(code: str) -> None:
+    cases: list[Case] = [Check(source=source) for source in READING]
+    verdict = await judge(YES + code, cases, sandbox=LONG, total_seconds=PATIENCE)
+    assert None not in verdict.problems
+
+
+async def test_each_of_these_tests_can_be_passed() -> None:
+    cases: list[Case] = [Check(source=source) for source in READING]
+    verdicts = [await judge(code, cases) for code in HONEST.values()]
+    passed = [[problem is None for problem in verdict.problems] for verdict in verdicts]
+    assert all(map(any, zip(*passed, strict=True)))
+
+
+async def test_an_iterator_is_read_to_its_end_wherever_the_test_stops() -> None:
+    """Otherwise the code would see where its items are no longer the expected ones."""
+    code = """
+read = []
+def f(x):
+    for n in range(9):
+        read.append(n)
+        yield n
+def how_far(): return read"""
+    for stop in ("next(f(3))", "0 in f(3)", "for _ in f(3): break"):
+        cases = [Check(source=f"{stop}\nassert how_far() == list(range(9))")]
+        assert (await judge(code, cases)).problems == (None,)
 
 
 async def test_what_is_solved_passes_all_of_them() -> None:

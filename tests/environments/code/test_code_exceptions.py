@@ -6,7 +6,16 @@ import weakref
 
 import pytest
 
-from agentfly.environments.code.judging import Call, Case, Check, Program, Verdict, examiner, judge
+from agentfly.environments.code.judging import (
+    Call,
+    Case,
+    Check,
+    Program,
+    Verdict,
+    examiner,
+    judge,
+    writing,
+)
 from agentfly.environments.code.judging.literal import MAX_CHARACTERS
 from agentfly.errors import RewardError
 from agentfly.sandbox import PythonSandbox, SandboxLimits
@@ -339,7 +348,7 @@ async def test_threads_of_a_test_get_each_their_own_answer() -> None:
 
 
 def test_whatever_an_examiner_sends_can_be_read() -> None:
-    assert examiner.MAX_CHARACTERS + 1000 <= MAX_CHARACTERS
+    assert writing.MAX_CHARACTERS + 1000 <= MAX_CHARACTERS
 
 
 def test_what_a_test_has_caught_keeps_its_id() -> None:

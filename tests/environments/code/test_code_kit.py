@@ -114,6 +114,10 @@ async def test_partial_marks_or_all_or_nothing() -> None:
     assert trajectory.reward == 0.0
     assert trajectory.score is not None
     assert trajectory.score.parts == {"passed": 0.5}
+    asserted = {**ROW, "tests": ["assert f(2) == 4, 'four'"]}
+    trajectory = await play(kit(tasks="programs"), asserted, answer)
+    said = "AssertionError: four, in: assert f(2) == 4, 'four'"
+    assert trajectory.metadata["first_failed_test"] == said
 
 
 async def test_no_code_is_zero_and_a_broken_task_is_no_score() -> None:

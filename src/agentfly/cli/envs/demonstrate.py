@@ -96,5 +96,6 @@ def player_of(parts: SourceParts, who: Who) -> Player:
     }
     player = players[who]
     if player is None:
-        raise ConfigError(f"this environment has no player {who!r}")
+        known = ", ".join(name for name, known in players.items() if known is not None)
+        raise ConfigError(f"this environment has no player {who!r}. It has {known or 'none'}")
     return player

@@ -258,6 +258,8 @@ def _without_name(tool: ToolSpec, text: str) -> str:
 
 
 def _said(words: str) -> Typed:
+    if not words:
+        return Typed(problem=f"nothing is said yet: write your answer after {SAY}")
     return Typed(message=Message(role="assistant", content=words))
 
 

@@ -2,10 +2,10 @@
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from agentfly.environments.code.judging import JUDGE, judge, read_cases
+from agentfly.environments.code.judging import JUDGE, Case, Check, Verdict, judge, read_cases
 from agentfly.environments.code.judging.tested_names import UNPARSABLE
 from agentfly.rewards import FunctionReward, reward
 from agentfly.types import Context, EnvSpec, Task, Trajectory
@@ -89,12 +89,21 @@ def _tested(
             sandbox=sandbox,
             total_seconds=total_seconds,
         )
-        if verdict.first_problem is not None:
-            context.metadata["first_failed_test"] = verdict.first_problem[:500]
+        if (first := _first_failed(cases, verdict)) is not None:
+            context.metadata["first_failed_test"] = first[:500]
         share = verdict.share
         return {"reward": share if partial else float(share == 1.0), "passed": share}
 
     return score
+
+
+def _first_failed(cases: Sequence[Case], verdict: Verdict) -> str | None:
+    """Return why the first failed test failed, with its assertions; None if all passed."""
+    for case, problem in zip(cases, verdict.problems, strict=True):
+        if problem is not None:
+            said = problem.removesuffix(": ")  # An AssertionError without a message.
+            return f"{said}, in: {case.source}" if isinstance(case, Check) else said
+    return None
 
 
 _BLOCK = re.compile(r"^```[ \t]*([\w+-]*)[^\n]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)

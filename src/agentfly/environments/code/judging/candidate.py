@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from agentfly.environments.code.judging import writing
-from agentfly.environments.code.judging.literal import NotPlainError, read_value
+from agentfly.environments.code.judging.literal import NamedContents, NotPlainError, read_value
 from agentfly.environments.code.judging.raised import (
     REPORTER,
     Raised,
@@ -41,6 +41,8 @@ del os, sys
 """
 _WRITTEN_VALUE = '\n__writer__["write_result"](__value__)'
 """End of a cell whose result is `__value__`."""
+_ITERATES = '\n__writer__["is_iterator"](__value__)'
+"""End of a cell that tells whether `__value__` is an iterator."""
 TASK_SETUP = "the task's setup"
 JUDGE_CODE = "the judge's own code"
 _SEED = Seed(0)
@@ -55,7 +57,8 @@ class Answer:
     problem: str | None = None
     """Message for people, with the exception's type: "ValueError: too small"."""
     object_name: str | None = None
-    """Variable of the code's sandbox that holds the result, if it is no plain value."""
+    """Variable of the code's sandbox that holds the result, if it is more than a plain value."""
+    is_iterator: bool = False
     raised: Raised | None = None
     """The problem as an exception that a test may expect; None for a limit or an exit."""
 
@@ -91,17 +94,19 @@ class Candidate:
     async def call_for_test(self, expression: str) -> Answer:
         """Evaluate an expression, or assign, for a test program.
 
-        A result that is no plain value is kept in the sandbox, and what is raised may be expected.
+        A namedtuple, and a result that is no plain value, is kept in the sandbox, and what is
+        raised may be expected.
         """
         if unready := await self._unready():
             return unready
         self._calls += 1
         result = await self._run_cell(watched(expression, self._calls) + _WRITTEN_VALUE)
         answer = _answer(result)
-        if answer.problem is None or result.exit_code is not None:
+        if result.exit_code is not None:
             return answer
         if result.ok:
-            return await self._keep(answer)
+            is_plain = answer.problem is None and not isinstance(answer.value, NamedContents)
+            return answer if is_plain else await self._keep(answer)
         if result.status is CellStatus.ERROR and result.limit is None:
             return replace(answer, raised=await self._raised())
         return answer
@@ -121,8 +126,10 @@ class Candidate:
         """Keep the last value under a name of its own."""
         self._objects += 1
         name = f"{OBJECT_PREFIX}{self._objects}"
-        kept = await self._run_cell(f"{name} = __value__")
-        return replace(answer, object_name=name) if kept.ok else _failure(kept)
+        kept = await self._run_cell(f"{name} = __value__{_ITERATES}")
+        if not kept.ok:
+            return _failure(kept)
+        return replace(answer, object_name=name, is_iterator=kept.value == "True")
 
     async def _raised(self) -> Raised | None:
         """Return the exception of the last call."""

@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import Any
 
-from agentfly.environments.code.judging import examiner, writing
+from agentfly.environments.code.judging import examiner, stand_ins, writing
 from agentfly.environments.code.judging.candidate import (
     JUDGE_CODE,
     OBJECT_PREFIX,
@@ -83,7 +83,7 @@ class Examination:
 
     async def _open(self) -> None:
         await self._sandbox.reset(None, Seed(0))
-        for module in (writing, examiner):
+        for module in (writing, stand_ins, examiner):
             await prepare(self._sandbox, source_in_sandbox(module), JUDGE_CODE)
         await prepare(self._sandbox, self._opening, TASK_SETUP)
         self._is_open = True
@@ -110,10 +110,11 @@ def _written(answer: Answer, *, name: str) -> str:
 
 def _event(answer: Answer, *, name: str) -> tuple[str, Any]:
     problem, raised = answer.problem, answer.raised
+    if answer.object_name is not None:
+        contents = None if problem is not None else tuple(answer.value)
+        return "kept", (answer.object_name, problem, contents, answer.is_iterator)
     if problem is None:
         return "returned", answer.value
-    if answer.object_name is not None:
-        return "kept", (answer.object_name, problem)
     if raised is None or is_missing(problem, name) or OBJECT_PREFIX in problem:
         return "failed", problem
     return "raised", (raised.kind, raised.args, raised.message)

@@ -6,10 +6,6 @@ value of a cell; the next cell brings the answer in:
     start("assert f(3) == 9")         → ("called", "f", "f(3, )")
     resume(("returned", 9))           → ("passed",)
 
-An object of the code's own class stays where it was made. The test gets a stand-in that can be
-given back to the code, called, and asked for its attributes; to compare it, print it or loop over
-it fails the test, since the code would decide the outcome.
-
 An exception of the code fails the test unless the test itself catches it, by `except` or `with`.
 Python hides some silently: `all(map(f, …))` takes a StopIteration for the end of the list. So test
 programs are compiled with hooks in their handlers, and an exception that no handler saw is a
@@ -23,11 +19,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
+from agentfly.environments.code.judging.stand_ins import Kept, stand_in
 from agentfly.environments.code.judging.writing import (
-    Remote,
+    MAX_CHARACTERS,
     UnsendableError,
     is_too_large,
     write_value,
@@ -35,8 +31,6 @@ from agentfly.environments.code.judging.writing import (
 
 Event = tuple[Any, ...]
 
-MAX_CHARACTERS = 90_000
-"""Maximum length of arguments that can be sent."""
 _HELPERS = {("unittest", "handle"), ("_pytest", "raises")}
 """Functions that call the code and catch what it raises: `assertRaises(ValueError, f, 1)`."""
 _CAUGHT, _WATCHED = "__caught__", "__watched__"
@@ -87,19 +81,11 @@ class Examiner:
         if self._test is None:
             raise RuntimeError(f"{target} is called before any test runs")
         answer = self._test.ask(target, form, args, kwargs)
-        return _Object(*answer, self._ask) if isinstance(answer, _Kept) else answer
+        return stand_in(answer, self._ask) if isinstance(answer, Kept) else answer
 
     def _note_caught(self, error: BaseException | None) -> None:
         if self._test is not None:
             self._test.note_caught(error)
-
-
-class _Kept(NamedTuple):
-    """An object that the code has made: its variable there, and why it is no plain value."""
-
-    variable: str
-    problem: str
-    test: "_Test"
 
 
 class _Test:
@@ -132,7 +118,7 @@ class _Test:
         if how == "returned":
             return what
         if how == "kept":
-            return _Kept(variable=what[0], problem=what[1], test=self)
+            return Kept._make((*what, self.fail))
         if how == "failed":
             self.fail(what)
         error = _exception(*what)
@@ -184,43 +170,6 @@ class _Test:
             if id(error) not in self._caught:
                 return _said(error)
         return None
-
-
-class _Object(Remote):
-    """Stand-in for an object of the code: attributes and calls are forwarded to it."""
-
-    __slots__ = ("_ask", "_fail")
-
-    def __init__(self, variable: str, problem: str, test: _Test, ask: Callable[..., Any]) -> None:
-        super().__init__(variable)
-        object.__setattr__(self, "_ask", partial(ask, variable))
-        object.__setattr__(self, "_fail", partial(test.fail, problem))
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self._ask(f".{name}")
-
-    def __setattr__(self, name: str, value: object) -> None:
-        self._ask(f".{name} = {{}}", value)
-
-    def __call__(self, *args: object, **kwargs: object) -> Any:
-        return self._ask("({})", *args, **kwargs)
-
-
-def _refuse(self: _Object, *args: object) -> NoReturn:
-    object.__getattribute__(self, "_fail")()
-    raise AssertionError("unreachable")
-
-
-for _name in (
-    *("eq", "ne", "lt", "le", "gt", "ge", "hash", "bool", "len", "iter", "next", "contains"),
-    *("getitem", "setitem", "delitem", "repr", "str", "format", "int", "float", "index", "complex"),
-    *("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "floordiv", "mod", "pow"),
-    *("and", "or", "xor", "rand", "ror", "rxor", "neg", "pos", "abs", "invert", "round", "await"),
-    *("enter", "exit", "aiter", "anext", "bytes", "reversed", "rfloordiv", "rmod", "rpow"),
-):
-    setattr(_Object, f"__{_name}__", _refuse)
 
 
 class _Watched:

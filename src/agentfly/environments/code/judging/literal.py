@@ -23,10 +23,14 @@ To compare the two takes quadratic time, and a set with equal hashes compares al
 """
 
 _FLOATS = {"inf": math.inf, "nan": math.nan}
-_WRAPPERS = ("array", "Counter", "dict", "frozenset", "int", "float", "str_")
+_WRAPPERS = ("array", "Counter", "dict", "int", "float", "str_")
 """Calls that may wrap a plain value: `Counter({'a': 1})`, `array([1, 2])`."""
 _NUMPY_WRAPPER = re.compile(r"(u?int|float)\d+")
 _DEFAULTDICT = re.compile(r"\bdefaultdict\((?:<(?:[^<>]|<[^<>]*>)*>|None), ")
+
+
+class NamedContents(tuple[Any, ...]):
+    """The values of a namedtuple, without the names."""
 
 
 def _decimal(text: str) -> Decimal:
@@ -62,12 +66,13 @@ _MAKERS = {
     "deque": _Maker(deque, (list, int)),
     "dict_items": _Maker(lambda pairs: _table(pairs).items(), (list,)),
     "dict_keys": _Maker(lambda keys: dict.fromkeys(keys).keys(), (list,)),
-    "frozenset": _Maker(set),
+    "frozenset": _Maker(frozenset, (set,)),
+    "namedtuple": _Maker(NamedContents, (tuple,)),
     "range": _Maker(range, (int,)),
     "time": _Maker(datetime.time, (int,)),
     "timedelta": _Maker(datetime.timedelta, (int,)),
 }
-"""By the name in the `repr`; of a counter and a frozenset, those that are empty."""
+"""By the name in the `repr`, or in the text by `write_result`; of a counter, an empty one."""
 
 
 class NotPlainError(ValueError):

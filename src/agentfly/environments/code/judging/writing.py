@@ -13,6 +13,8 @@ from fractions import Fraction
 from typing import Any
 
 MAX_NESTED = 90
+MAX_CHARACTERS = 90_000
+"""Maximum length of the arguments of a call, and of the items of an iterator."""
 MAX_DECIMAL_BITS = 2048
 """Size of the largest integer that is written in decimal digits.
 
@@ -22,6 +24,7 @@ _CONTAINERS = (list, tuple, set, frozenset, dict)
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _PLAIN_PACKAGES = ("numpy", "collections", "array")
 """Packages of types whose values are written as those of built-in types."""
+_ITERATOR_PACKAGES = ("builtins", "itertools")
 
 
 class UnsendableError(Exception):
@@ -40,8 +43,6 @@ class Text:
 
 class Remote:
     """A value that stays in another process, written as the variable that holds it there."""
-
-    __slots__ = ("_variable",)
 
     def __init__(self, variable: str) -> None:
         object.__setattr__(self, "_variable", variable)
@@ -85,7 +86,11 @@ def _container(value: Any) -> str:
     inside = "".join(f"{write_value(item)}, " for item in value)
     if isinstance(value, list):
         return f"[{inside.removesuffix(', ')}]"
-    return f"({inside})" if isinstance(value, tuple) else f"{{*(), {inside.removesuffix(', ')}}}"
+    if isinstance(value, tuple):
+        return f"({inside})"
+    written = f"{{*(), {inside.removesuffix(', ')}}}"
+    is_frozen = isinstance(value, frozenset)
+    return f"__import__('builtins').frozenset({written})" if is_frozen else written
 
 
 def show_value(value: Any) -> str:
@@ -97,11 +102,34 @@ def show_value(value: Any) -> str:
 
 
 def write_result(value: Any) -> Text:
-    """Return the text of any value, which can be read if it is a plain one."""
+    """Return the text of any value, which can be read if it is a plain one or a namedtuple."""
     try:
+        if isinstance(value, tuple) and hasattr(type(value), "_fields"):
+            return Text(f"namedtuple({show_value((*tuple.__iter__(value),))})")
         return Text(show_value(value))
     except UnsendableError:
         return Text(object.__repr__(value))
+
+
+class TooLongError(BaseException):
+    """An iterator that yields too much; a BaseException, so that no test can expect it."""
+
+
+def is_iterator(value: Any) -> bool:
+    """Return whether a value is a generator, a `map`, or another iterator of a built-in kind."""
+    return hasattr(type(value), "__next__") and type(value).__module__ in _ITERATOR_PACKAGES
+
+
+def list_items(iterator: Iterable[Any]) -> list[Any]:
+    """List what an iterator yields; TooLongError if its text is too long, or has no end."""
+    items = list[Any]()
+    left = MAX_CHARACTERS
+    for item in iterator:
+        left -= len(show_value(item)) + len(", ")
+        if left < 0:
+            raise TooLongError(f"an iterator without end, or of over {MAX_CHARACTERS:,} characters")
+        items.append(item)
+    return items
 
 
 def _made_by_import(value: Any) -> str | None:
