@@ -225,7 +225,7 @@ async def test_a_file_that_can_not_take_the_run_is_refused_before_it(tmp_path: P
     agent = Agent(engine(["Hi"]))
     taken = tmp_path / "run.jsonl"
     await agent.run("Hi", save_to=taken)
-    with pytest.raises(ConfigError, match="holds another run already"):
+    with pytest.raises(ConfigError, match=r"run\.jsonl exists already, and is not overwritten"):
         await agent.run("Hi", save_to=taken)
     with pytest.raises(ConfigError, match="can't be written to"):
         await agent.run("Hi", save_to=tmp_path / "run.jsonl" / "below")

@@ -126,6 +126,14 @@ def test_the_sandbox_in_force_is_named_with_its_layers(monkeypatch: pytest.Monke
     assert "bubblewrap" in refused.fix
 
 
+@pytest.mark.parametrize("name", ["none", "file"])
+def test_live_says_that_a_folder_does_not_exist(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    run = CliRunner().invoke(app, ["doctor", "--live", str(tmp_path / name)])
+    assert run.exit_code == 2, run.output
+    assert f"there is no folder '{tmp_path / name}'" in run.output
+
+
 def test_live_shows_who_holds_what_in_a_run(tmp_path: Path) -> None:
     run = CliRunner().invoke(app, ["doctor", "--live", str(tmp_path)])
     assert run.exit_code == 2

@@ -55,6 +55,20 @@ def test_a_word_that_is_no_option_is_reported_as_one() -> None:
     assert wrong.output.rstrip().endswith(said)
 
 
+def test_info_checks_options_before_it_shows_anything() -> None:
+    wrong = envs("info", "code", "level=1")
+    assert wrong.exit_code == 2
+    assert wrong.output.startswith("error: invalid settings\n  options.level: unknown key.")
+
+
+def test_info_of_an_index_says_that_it_brings_no_questions() -> None:
+    pytest.importorskip("bm25s")
+    shown = envs("info", "search", "index=notes")
+    assert shown.exit_code == 0, shown.output
+    assert "tool search(query)" in shown.output
+    assert "\nno task: index = 'notes' needs questions of its own: " in shown.output
+
+
 def test_info_shows_options_tools_and_a_task() -> None:
     shown = envs("info", "code").output
     assert "levels = [1]" in shown
@@ -77,7 +91,8 @@ def test_info_lists_the_tasks_of_the_chosen_site() -> None:
     assert "[all | learnable | lookup | extreme |" in shown
     unknown = envs("info", "browser", "site=shop")
     assert unknown.exit_code == 2
-    assert "part_chars" in unknown.output, "the options are listed all the same"
+    assert "'office'" in unknown.output, "the sites are listed"
+    assert "part_chars" not in unknown.output, "nothing else is shown"
 
 
 def test_info_lists_the_values_of_options_and_takes_some() -> None:
@@ -106,6 +121,16 @@ def test_demonstrations_are_scored_and_saved(tmp_path: Path, kind: str) -> None:
     chains = list(read_trajectories(out))
     assert [chain.reward for chain in chains] == [1.0] * 3
     assert all(chain.tools for chain in chains)
+
+
+def test_demonstrations_do_not_overwrite_a_file(tmp_path: Path) -> None:
+    out = tmp_path / "expert.jsonl"
+    out.write_text("mine\n")
+    run = envs("demonstrate", "code", "--count", "1", "--out", str(out))
+    assert run.exit_code == 2, run.output
+    said = f"error: the file {out} exists already, and is not overwritten: name a new file, or"
+    assert run.output.startswith(said)
+    assert out.read_text() == "mine\n"
 
 
 def test_players_that_an_environment_has_are_listed() -> None:
@@ -190,6 +215,25 @@ def test_a_class_without_tasks_is_refused_alike(
     assert refused.output.startswith(
         "error: the environment 'box_game:Box' brings no tasks of its own: name it in a [[source]]"
     )
+    assert "play it with `agentfly envs play box_game:Box --tasks FILE`" in refused.output
+
+
+def test_a_class_of_ones_own_is_played_with_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "play_box.py").write_text(
+        "class Box:\n    def put(self, item: str) -> str:\n"
+        '        """Put an item into the box."""\n        return f"{item} is in the box"\n'
+    )
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"question": "Put a mug."}\n{"question": "Put a cup into the box."}\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    arguments = ["envs", "play", "play_box:Box", "--tasks", str(rows), "--task", "2"]
+    played = CliRunner().invoke(app, arguments, input="cup\n/say done\n")
+    assert played.exit_code == 0, played.output
+    assert "Put a cup into the box." in played.output
+    assert "cup is in the box" in played.output
+    assert "over (answered). Reward: not scored" in played.output
 
 
 def test_a_failed_game_is_an_error(fragile: str) -> None:

@@ -162,6 +162,23 @@ def test_what_a_reward_notes_about_a_failure_is_shown(tmp_path: Path) -> None:
     assert wrong == f"  mbpp-1: {failed} AssertionError, in: assert f(3) == 9"
 
 
+def test_own_programs_that_would_be_judged_as_sums_are_refused(tmp_path: Path) -> None:
+    right, wrong = "def f(n):\n    return n * n", "def f(n):\n    return 4"
+    rows = [
+        {"id": "right", "question": "Square.", "tests": ["assert f(3) == 9"], "answer": right},
+        {"id": "wrong", "question": "Square.", "tests": ["assert f(3) == 9"], "answer": wrong},
+    ]
+    file = tmp_path / "mine.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    sums = validate(file, "--environment", "code")
+    assert sums.exit_code == 1, sums.output
+    assert "0 of 2 tasks get full marks" in sums.output
+    assert sums.output.count("with the environment's option tasks = 'programs'") == 2
+    programs = validate(file, "--environment", "code", "tasks=programs")
+    assert "1 of 2 tasks get full marks" in programs.output
+    assert "  wrong: reward 0 (answered)" in programs.output
+
+
 def test_notes_are_shown_in_one_line_and_shortened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +196,22 @@ def test_notes_are_shown_in_one_line_and_shortened(
     assert line.startswith("  one: reward 0.5 (answered); why: too long xxx")
     assert line.endswith("…")
     assert len(line) < 300
+
+
+def test_parts_below_full_marks_are_shown_where_a_reward_notes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "partly.py").write_text(
+        "from agentfly import reward\n@reward\ndef partly(final_response: str, kind: str):\n"
+        "    return {'reward': 0.5, 'type': 1, 'attributes': 0.5, 'price': 0} if kind else 0\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    rows = [{"id": f"row-{kind}", "question": "?", "answer": "4", "kind": kind} for kind in "ab"]
+    rows[1]["kind"] = ""
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines = validate(tmp_path / "rows.jsonl", "--reward", "partly:partly").output.splitlines()
+    assert "  row-a: reward 0.5 (answered): attributes 0.5, price 0" in lines
+    assert "  row-b: reward 0 (answered)" in lines
 
 
 @pytest.mark.parametrize(
@@ -219,6 +252,68 @@ def test_a_reward_on_the_state_of_an_environment_needs_a_player(tmp_path: Path) 
     assert "full marks" not in run.output
 
 
+@pytest.mark.parametrize(
+    ("reward", "answer", "parameter", "path"),
+    [
+        ("stored", None, "stock", "stock_room:Stock"),
+        ("stored", "a mug", "stock", "stock_room:Stock"),
+        ("counted", None, "env", "module:Class"),
+        ("opened", None, "room", "stock_room:Room"),
+    ],
+)
+def test_a_reward_on_a_state_that_nothing_has_asks_for_an_environment(
+    reward: str,
+    answer: str | None,
+    parameter: str,
+    path: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "stock_room.py").write_text(STOCK_ROOM)
+    monkeypatch.syspath_prepend(tmp_path)
+    rows = [{"question": f"Store {n}.", "item": n, "answer": answer} for n in range(2)]
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = validate(tmp_path / "items.jsonl", "--reward", f"stock_room:{reward}")
+    assert run.exit_code == 2, run.output
+    takes = f"its reward '{reward}' takes an environment as '{parameter}', and none is named"
+    assert takes in run.output
+    assert f"--environment {path}, or" in run.output
+    assert "no field" not in run.output
+    assert "full marks" not in run.output
+
+
+STOCK_ROOM = """
+from agentfly import reward
+
+class Stock:
+    def __init__(self):
+        self.items = []
+
+    def store(self, item: str) -> str:
+        'Store an item.'
+        self.items.append(item)
+        return 'stored'
+
+class Room:
+    async def reset(self, task, seed):
+        return None
+    async def close(self):
+        pass
+
+@reward
+def stored(stock: Stock, item: str) -> bool:
+    return item in stock.items
+
+@reward
+def counted(env, item: str) -> bool:
+    return False
+
+@reward
+def opened(room: Room) -> bool:
+    return False
+"""
+
+
 def test_tasks_that_no_player_knows_are_not_checked_and_not_called_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,6 +332,21 @@ def test_tasks_that_no_player_knows_are_not_checked_and_not_called_wrong(
     assert "1 task was not checked" in none.output
 
 
+def test_tasks_that_no_player_knows_are_named_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hardly_known.py").write_text(HALF_KNOWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    several = validate("hardly_known:GAME", "unknown=2").output.splitlines()
+    assert "there is no expert for the task 'drag-0', 'drag-1': 2 tasks were not checked" in several
+    (many,) = (
+        line
+        for line in validate("hardly_known:GAME", "unknown=46").output.splitlines()
+        if "no expert" in line
+    )
+    assert many.endswith("'drag-8', 'drag-9' and 36 more: 46 tasks were not checked")
+
+
 HALF_KNOWN = """
 from agentfly import reward
 from agentfly.config import Settings
@@ -246,6 +356,7 @@ from agentfly.environments.player import NoPlayerError
 
 class Options(Settings):
     answer: str = "yes"
+    unknown: int = 0
 
 
 def make(options):
@@ -254,12 +365,14 @@ def make(options):
         return float(final_response == "yes")
 
     def play(scene):
-        if scene.task.fields["task"] == "drag":
-            raise NoPlayerError("there is no expert for the task 'drag'")
+        name = scene.task.fields["task"]
+        if name.startswith("drag"):
+            raise NoPlayerError(f"there is no expert for the task {name!r}")
         yield Say(options.answer)
 
     def rows():
-        names = ["drag", "click", "drag", "click", "drag"]
+        drags = [f"drag-{number}" for number in range(options.unknown)]
+        names = ["click", *drags] if drags else ["drag", "click", "drag", "click", "drag"]
         return [{"id": str(i), "question": "?", "task": name} for i, name in enumerate(names)]
 
     return Kit(tasks=rows, eval_tasks=tuple, tools=(), reward=agreed, gold=play)

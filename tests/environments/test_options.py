@@ -7,6 +7,8 @@ from pydantic import ValidationError
 
 from agentfly.config import SettingsError
 from agentfly.environments import find_definition, load_environment
+from agentfly.environments.catalog import make_kit
+from agentfly.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -56,3 +58,9 @@ def test_an_unknown_option_is_not_taken_for_a_setting_of_a_run(key: str) -> None
     with pytest.raises(SettingsError, match=rf"options\.{key}: unknown key\. Known: ") as caught:
         load_environment("code", **{key: 3})
     assert "train." not in str(caught.value)
+
+
+def test_a_home_of_nobody_is_named() -> None:
+    file = {"tasks": "mbpp", "file": "~nobody-of-this-name/tasks.jsonl"}
+    with pytest.raises(ConfigError, match=r"Write the whole path in file=~nobody-of-this-name/"):
+        make_kit(find_definition("code"), file)

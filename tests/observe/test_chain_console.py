@@ -132,3 +132,15 @@ def test_a_call_that_could_not_be_read_is_shown_once() -> None:
     console, file = printed()
     show_chain(member, console, None)
     assert '({"name": put) [malformed] → could not be read' in file.getvalue()
+
+
+def test_answers_to_actions_in_text_are_shown_and_impossible_ones_marked() -> None:
+    said = ("Nothing happens.", "You open the drawer 1.")
+    answers = [(Message(role="user", content=text),) for text in said]
+    impossible = replace(turn(text="fly"), replies=answers[0], invalid=True)
+    member = chain(1.0, impossible, replace(turn(index=1, text="open"), replies=answers[1]))
+    console, file = printed()
+    show_chain(member, console, None)
+    lines = file.getvalue().splitlines()
+    assert lines[lines.index("fly") + 1] == "[impossible] → Nothing happens."
+    assert lines[lines.index("open") + 1] == "→ You open the drawer 1."

@@ -29,7 +29,7 @@ RUN = {
 """What a table of a page is put into."""
 NEEDS = ("engine.python", "cluster")
 """What a machine has or has not: a vLLM, a cluster."""
-MISSING = re.compile(r"cart\.jsonl|questions\.jsonl|it needs Chromium")
+MISSING = re.compile(r"cart\.jsonl|programs\.jsonl|questions\.jsonl|it needs Chromium")
 """Files of the reader's own, which a page names with a line of it, and a browser."""
 
 

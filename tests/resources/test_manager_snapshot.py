@@ -86,7 +86,10 @@ async def test_a_report_survives_its_file(tmp_path: Path) -> None:
             report = Report(v=1, answers=True, ended=False, snapshot=pool.snapshot())
             report.write(tmp_path)
     assert Report.read(tmp_path) == report
+    (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match=r"has no environments\.json"):
+        Report.read(tmp_path / "empty")
+    with pytest.raises(ConfigError, match=r"there is no folder '.*elsewhere'"):
         Report.read(tmp_path / "elsewhere")
 
 

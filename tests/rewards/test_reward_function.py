@@ -107,6 +107,15 @@ async def test_a_missing_field_names_what_there_is_and_what_was_meant() -> None:
     assert "answer, context, final_response, question, task, trajectory" in message
 
 
+async def test_a_missing_field_without_an_annotation_is_named_too() -> None:
+    @reward
+    def exact(final_response, unit):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        return final_response == unit
+
+    with pytest.raises(RewardError, match="has no field 'unit'"):
+        await value_of(exact, "4", answer="4")
+
+
 async def test_environments_are_asked_for_by_class_and_shared() -> None:
     @reward
     def sold(env: Shop, same: Shop) -> bool:

@@ -236,6 +236,13 @@ def test_changes_are_streamed(client: httpx2.Client, runs: Path) -> None:
         assert next(line for line in lines if line.startswith("data: [")) == 'data: ["demo"]'
 
 
+def test_a_file_of_chains_is_refused_with_the_command_that_shows_it(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.touch()
+    with pytest.raises(ConfigError, match=f"use `agentfly show {re.escape(str(file))}`"):
+        viewer(file).__enter__()
+
+
 def test_a_wrong_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no folder"), viewer(tmp_path / "none"):
         pass

@@ -63,7 +63,9 @@ def open_trajectory_file(path: str | Path, tasks: Iterable[Task]) -> TrajectoryW
     """Open a new file for a run's chains; raise ConfigError now if a task can't be saved later."""
     path = Path(path)
     if path.exists() and path.stat().st_size:
-        raise ConfigError(f"{path} holds another run already: name a new file, or remove it")
+        raise ConfigError(
+            f"the file {path} exists already, and is not overwritten: name a new file, or remove it"
+        )
     for task in tasks:
         require_json(task.fields, f"row {task.id!r}")
     try:

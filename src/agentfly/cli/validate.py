@@ -1,8 +1,8 @@
 """`agentfly validate`: check that right answers get full marks from tools and rewards."""
 
 import asyncio
+import re
 import sys
-from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ import typer
 
 from agentfly.agents.demonstrate import demonstrate
 from agentfly.agents.source_parts import SourceParts, resolve_source
+from agentfly.cli.answerable import lacks, missing_player
 from agentfly.cli.command import ENVIRONMENT_OPTION, cli_errors, read_options
 from agentfly.cli.envs.selection import Options
 from agentfly.cli.trust import Trust, require_trust
@@ -22,7 +23,7 @@ from agentfly.errors import ConfigError
 from agentfly.observe.summary import SOLVED, failure_cause
 from agentfly.runtime.names import suggestion
 from agentfly.tasks import load_tasks
-from agentfly.types import EnvSpec, Task, Trajectory
+from agentfly.types import Task, Trajectory
 from agentfly.types.short_text import count as count_of
 from agentfly.types.short_text import shorten
 
@@ -30,18 +31,12 @@ NOT_VALIDATED = 2
 """Exit code where nothing is known to be wrong, but some tasks could not be attempted."""
 MAX_NOTE = 200
 """Maximum characters of a note that a reward or a tool has left."""
+MAX_NAMES = 10
+"""Maximum number of names of tasks that were not attempted."""
 
+_LAST_NAME = re.compile(r"'[^']*'$")
 _NO_PLAYER = NoPlayerError.__name__
 """Cause of a chain that its player could not attempt."""
-
-_NEEDS_A_PLAYER = (
-    "source {source!r} can't be validated by answers: its reward is on the state of its "
-    "environment, which calls change, and its tasks have no field {answer!r}. Nothing is known to "
-    "be wrong with them. To check them, play a right path: write a player, run it with "
-    "`Agent(PlayerModel(...), environment=..., reward=...)` and look for reward 1, as the page "
-    "Environments of the documentation shows; or give an EnvironmentDefinition a `gold` player, "
-    "which this command plays"
-)
 
 
 def validate(
@@ -82,11 +77,11 @@ def validate(
             parts = resolve_source(source, base=base)
             _require_reward(parts, target)
             tasks = read_tasks(parts, count)
-            if _needs_a_player(parts, tasks, answer):
-                typer.echo(_NEEDS_A_PLAYER.format(source=source.name, answer=answer), err=True)
+            if (needed := missing_player(parts, tasks, answer)) is not None:
+                typer.echo(f"source {source.name!r} {needed}", err=True)
                 unplayable += len(tasks)
                 continue
-            lacking = {task.id: text for task in tasks if (text := _lacks(task, parts, answer))}
+            lacking = {task.id: text for task in tasks if (text := lacks(task, parts, answer))}
             _print_reasons(lacking)
             whole = [task for task in tasks if task.id not in lacking]
             unsolved, refused = _attempt(parts, _gold(parts, answer), whole, concurrent)
@@ -108,11 +103,22 @@ def validate(
 
 
 def _print_unchecked(chains: Sequence[Trajectory]) -> None:
-    """Print why tasks were not attempted, once for all tasks of the same reason."""
-    reasons = Counter((chain.error or "").removeprefix(f"{_NO_PLAYER}: ") for chain in chains)
-    for reason, number in reasons.items():
-        were = "was" if number == 1 else "were"
-        typer.echo(f"{reason}: {count_of(number, 'task')} {were} not checked", err=True)
+    """Print why tasks were not attempted: a line for all reasons that end in another name only."""
+    causes: dict[str, list[str]] = {}
+    for chain in chains:
+        reason = (chain.error or "").removeprefix(f"{_NO_PLAYER}: ")
+        named = _LAST_NAME.search(reason)
+        name = named[0] if named else ""
+        causes.setdefault(reason.removesuffix(name), []).append(name)
+    for cause, names in causes.items():
+        distinct = list(dict.fromkeys(names))
+        more = f" and {len(distinct) - MAX_NAMES} more" if len(distinct) > MAX_NAMES else ""
+        were = "was" if len(names) == 1 else "were"
+        typer.echo(
+            f"{cause}{', '.join(distinct[:MAX_NAMES])}{more}: "
+            f"{count_of(len(names), 'task')} {were} not checked",
+            err=True,
+        )
 
 
 def _sources(
@@ -184,47 +190,6 @@ def _require_reward(parts: SourceParts, target: str) -> None:
         raise missing_reward(target)
 
 
-def _needs_a_player(parts: SourceParts, tasks: Sequence[Task], answer: str) -> bool:
-    """Return whether only calls, and no final response, could get full marks."""
-    if not tasks or not _leased(parts) or _has_gold(parts):
-        return False
-    return not any(
-        task.fields.get(answer) not in (None, []) or _missing_fields(task, parts) for task in tasks
-    )
-
-
-def _leased(parts: SourceParts) -> list[EnvSpec]:
-    own = [parts.environment] if parts.environment else []
-    return [*own, *(spec for tool in parts.tools for spec in tool.environments)]
-
-
-def _missing_fields(task: Task, parts: SourceParts) -> Sequence[str]:
-    """Return the fields that the reward reads and the task lacks."""
-    reads: Callable[..., Sequence[str]] | None = getattr(parts.reward, "missing_fields", None)
-    return reads(task, _leased(parts)) if reads else ()
-
-
-def _has_gold(parts: SourceParts) -> bool:
-    return parts.kit is not None and (parts.kit.gold or parts.kit.expert) is not None
-
-
-def _lacks(task: Task, parts: SourceParts, answer: str) -> str | None:
-    """Return which field a task lacks, for the right answer or for the reward; None if none."""
-    there = f"it has {', '.join(task.fields)}"
-    if not _has_gold(parts) and task.fields.get(answer) in (None, []):
-        return (
-            f"no field {answer!r} with its right answer: {there}. Add it, or name another field "
-            "with --answer"
-        )
-    missing = _missing_fields(task, parts)
-    if missing and parts.reward is not None:
-        return (
-            f"no field {missing[0]!r}, which the reward {parts.reward.name!r} reads: {there}. Add "
-            "it, or give the parameter a default"
-        )
-    return None
-
-
 def _print_reasons(reasons: Mapping[str, str]) -> None:
     for name, text in reasons.items():
         typer.echo(f"  {name}: {text}")
@@ -291,7 +256,8 @@ def _play(
 def _print_failures(bad: Sequence[Trajectory]) -> None:
     for chain in bad:
         reward = "unscored" if chain.reward is None else f"reward {chain.reward:g}"
-        why = f": {chain.error}" if chain.error else f" ({chain.stop}){_notes(chain)}"
+        details = _notes(chain) or _low_parts(chain)
+        why = f": {chain.error}" if chain.error else f" ({chain.stop}){details}"
         typer.echo(f"  {chain.task.id}: {reward}{why}")
 
 
@@ -299,3 +265,10 @@ def _notes(chain: Trajectory) -> str:
     """Return the texts in a chain's metadata, such as the judge's first problem with its code."""
     notes = ((key, note) for key, note in chain.metadata.items() if isinstance(note, str))
     return "".join(f"; {key}: {shorten(note, MAX_NOTE)}" for key, note in notes)
+
+
+def _low_parts(chain: Trajectory) -> str:
+    """Return the parts of a chain's reward that are below full marks."""
+    parts = chain.score.parts if chain.score else {}
+    low = [f"{name} {value:g}" for name, value in parts.items() if value < SOLVED]
+    return f": {', '.join(low)}" if low else ""

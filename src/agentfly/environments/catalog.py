@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from agentfly.config import PluginKind, Settings, SettingsError
 from agentfly.config.validation_errors import problems_of
 from agentfly.environments.index import INDEX
-from agentfly.environments.kit import EnvironmentDefinition, Kit
+from agentfly.environments.kit import EnvironmentDefinition, Kit, NoTasksError
 from agentfly.errors import ConfigError, boundary
 from agentfly.types import EnvSpec
 
@@ -59,9 +59,10 @@ def find_definition(name: str, *, base: Path | None = None) -> EnvironmentDefini
     """Return an environment that has tasks, tools and reward; ConfigError for any other."""
     found = find_environment(name, base=base)
     if isinstance(found, EnvSpec):
-        raise ConfigError(
+        raise NoTasksError(
             f"the environment {name!r} brings no tasks of its own: name it in a [[source]] with "
-            "`tasks`, or make it an EnvironmentDefinition"
+            f"`tasks`, play it with `agentfly envs play {name} --tasks FILE`, or make it an "
+            "EnvironmentDefinition"
         )
     return found
 
@@ -89,15 +90,28 @@ def make_kit(
     """
     if missing := definition.requires():
         raise ConfigError(f"the environment {definition.name!r} can't be used here: {missing}")
-    try:
-        chosen = definition.options.model_validate(options, context={"base": base})
-    except ValidationError as error:
-        found = problems_of(error, definition.options, "options", suggest_settings=False)
-        raise SettingsError(found, None) from error
+    chosen = read_environment_options(definition, options, base=base)
     chosen = chosen.model_copy(update=_from_base(chosen, base or Path()))
     with boundary(ConfigError, f"making the environment {definition.name!r}"):
         return definition.make(chosen)
 
 
+def read_environment_options(
+    definition: EnvironmentDefinition[Any], options: Mapping[str, Any], *, base: Path | None = None
+) -> Settings:
+    """Check the options of an environment; SettingsError for those that it does not take."""
+    try:
+        chosen: Settings = definition.options.model_validate(options, context={"base": base})
+    except ValidationError as error:
+        found = problems_of(error, definition.options, "options", suggest_settings=False)
+        raise SettingsError(found, None) from error
+    return chosen
+
+
 def _from_base(options: Settings, base: Path) -> dict[str, Path]:
-    return {name: base / value.expanduser() for name, value in options if isinstance(value, Path)}
+    paths = {name: value for name, value in options if isinstance(value, Path)}
+    try:
+        return {name: base / path.expanduser() for name, path in paths.items()}
+    except RuntimeError as error:
+        found = ", ".join(f"{name}={path}" for name, path in paths.items())
+        raise ConfigError(f"{error} Write the whole path in {found}") from None

@@ -9,6 +9,7 @@ from pydantic import ValidationInfo, field_validator
 
 from agentfly.config import Settings
 from agentfly.environments.player import Player
+from agentfly.errors import ConfigError
 from agentfly.runtime.http.address import Listen
 from agentfly.types import EnvSpec, Reward, Tool
 
@@ -56,6 +57,10 @@ def _listed(value: Any, kind: Any) -> Any:
         known = {str(one): one for one in get_args(kind)}
         return tuple(known.get(part.strip(), part.strip()) for part in value.split(",") if part)
     return (value,) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class NoTasksError(ConfigError):
+    """An environment that brings no tasks of its own, and was given none."""
 
 
 Options = TypeVar("Options", bound=Settings)

@@ -11,7 +11,7 @@ from agentfly.observe.chain_filter import ChainRow
 from agentfly.observe.chain_text import message_lines, readable
 from agentfly.observe.console import STYLES
 from agentfly.observe.token_view import Decode, Mask, TokenKind, TokenView, token_view
-from agentfly.types import Trajectory
+from agentfly.types import Trajectory, Turn
 from agentfly.types.short_text import printable, shorten
 
 MAX_ID = 40
@@ -76,6 +76,8 @@ def show_chain(chain: Trajectory, console: Console, decode: Decode | None) -> No
             outcome = "" if result.status == "ok" else f" [{result.status}]"
             line = f"{shown}{outcome} → {result.observation}".lstrip()
             _paragraph(line, STYLES["call" if result.status == "ok" else "failure"], console)
+        if not turn.results:
+            _show_answer(turn, console)
     _ending(chain, console)
 
 
@@ -140,6 +142,14 @@ def _show_opening(chain: Trajectory, console: Console) -> None:
     for message in chain.messages:
         for line in message_lines(message):
             _paragraph(f"{line.role}: {line.text}", STYLES[line.role], console)
+
+
+def _show_answer(turn: Turn, console: Console) -> None:
+    """Print the environment's answer to an action in text."""
+    refused = "[impossible] " if turn.invalid else ""
+    for reply in turn.replies:
+        style = STYLES["failure" if turn.invalid else "env"]
+        _paragraph(f"{refused}→ {reply.content}", style, console)
 
 
 def _paragraph(text: str, style: str, console: Console) -> None:

@@ -220,7 +220,12 @@ class Report:
         path = folder / FILE
         try:
             return _ON_DISK.validate_json(path.read_bytes())
-        except FileNotFoundError as error:
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if not folder.is_dir():
+                raise ConfigError(
+                    f"there is no folder {str(folder)!r}: name the folder of a run, such as "
+                    "runs/sums"
+                ) from error
             raise ConfigError(
                 f"{folder} has no {FILE}: is it the folder of a run that uses environments?"
             ) from error

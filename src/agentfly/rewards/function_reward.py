@@ -96,6 +96,10 @@ class UserFunction(Generic[P, R]):
         own = [name for name in self.reads if name not in task.fields]
         return [*own, *self._arguments.missing_fields(task, leased)]
 
+    def environment_classes(self, task: Task) -> dict[str, type | None]:
+        """Return the parameters that receive an environment, with its class; None for any."""
+        return self._arguments.environment_classes(task)
+
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the plain function."""
         return self._function(*args, **kwargs)

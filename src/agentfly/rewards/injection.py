@@ -92,6 +92,16 @@ class Arguments:
         """Names of the parameters that receive an environment."""
         return tuple(n for n, s in self.sources.items() if isinstance(s, _Environment))
 
+    def environment_classes(self, task: Task) -> dict[str, type | None]:
+        """Return the parameters that receive an environment with its class; None for any."""
+        found: dict[str, type | None] = {}
+        for name, source in self.sources.items():
+            if isinstance(source, _Environment):
+                found[name] = source.spec.instance_class if source.spec else None
+            elif isinstance(source, _Field) and source.is_instance(task):
+                found[name] = source.kind
+        return found
+
     async def lease(self, context: Context) -> dict[str, Any]:
         """Return the environments, leased until the chain's deadline.
 
@@ -149,7 +159,8 @@ def _source(parameter: Parameter, offered: Offers, env: EnvSpec | None) -> _Sour
         return _Environment(None)
     if name in offered:
         return _Offered(name)
-    own_class = isinstance(wanted, type) and wanted.__module__ != "builtins"
+    is_class = isinstance(wanted, type) and wanted is not MISSING
+    own_class = is_class and wanted.__module__ != "builtins"
     return _Field(name, parameter.default, wanted if own_class else None)
 
 

@@ -71,6 +71,11 @@ _TYPES = {
 @contextmanager
 def viewer(folder: Path, listen: Listen | None = None) -> Iterator[str]:
     """Serve the runs of a folder in the background; yield the address, which carries the token."""
+    if folder.is_file():
+        raise ConfigError(
+            f"{folder} is a file, and the viewer opens folders of runs. To read the chains of a "
+            f"file, use `agentfly show {folder}`"
+        )
     if not folder.is_dir():
         raise ConfigError(
             f"there is no folder {str(folder)!r}: expected the folder in which runs are kept, or "

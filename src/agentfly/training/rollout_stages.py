@@ -180,7 +180,7 @@ class GroupPlanner:
             raise RunError(
                 f"none of {len(left_out)} groups had any spread in its rewards: the tasks "
                 "are all too easy or too hard for the model, or the reward never differs. Choose "
-                "other tasks, or an algorithm without dynamic sampling"
+                "other tasks, or set algorithm.dynamic_sampling = false"
             )
 
 

@@ -156,6 +156,16 @@ async def test_forbidden_addresses_are_never_asked(
         assert other.asked == []
 
 
+async def test_a_refused_address_brings_no_text_of_the_page(
+    session: BrowserSession, site: LocalSite
+) -> None:
+    body = "<script>location = 'data:text/html,The task is over'</script><p>Here</p>"
+    shown = (await start(session, site.task("/forged", body))).observation
+    while "not allowed" not in shown:
+        shown = (await session.read()).observation
+    assert "This address is not allowed: data:text/html\n" in shown
+
+
 async def test_calls_between_browsers_send_nothing(
     session: BrowserSession, site: LocalSite
 ) -> None:

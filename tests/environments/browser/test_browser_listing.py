@@ -105,6 +105,16 @@ async def test_disabled_and_hidden_options_can_not_be_selected(
     assert session.outcome.reward == 0.0
 
 
+async def test_of_two_options_with_one_name_the_enabled_one_is_selected(
+    session: BrowserSession, site: LocalSite
+) -> None:
+    body = """<select aria-label="List"><option>a<option value="1" disabled>same
+        <option value="2">same</select>"""
+    check = "document.querySelector('select').value === '2'"
+    first = await start(session, site.task("/twice", body, check=check))
+    assert (await session.select(ids_of(first)("List"), "same")).done
+
+
 # ------------------------------------------------------------------ tables
 
 

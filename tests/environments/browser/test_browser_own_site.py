@@ -64,6 +64,8 @@ def test_rows_of_your_own_are_checked_before_a_browser_starts(tmp_path: Path) ->
             training_rows(BrowserOptions(site="own", rows=file))
         assert expected in str(raised.value)
         assert f"{file}:2: " in str(raised.value)
+        hint = 'named in the options instead: check = "module:function"'
+        assert (hint in str(raised.value)) == ("check is" in expected)
     with pytest.raises(ConfigError, match="needs a file of tasks"):
         training_rows(BrowserOptions(site="own"))
     with pytest.raises(EnvError, match="a number from 0 to 1"):

@@ -90,6 +90,15 @@ async def test_an_iterator_that_goes_back_to_the_code_has_not_been_read() -> Non
     assert await problems(ITERATORS, *right) == dict.fromkeys(right)
 
 
+async def test_an_iterator_that_was_read_does_not_go_back_to_the_code() -> None:
+    wrong = [
+        "numbers = below(2)\nassert next(numbers) == 0\nassert first(numbers, 0) == []",
+        "numbers = below(3)\nassert next(numbers) == 0\nassert numbers.send(None) == 1",
+    ]
+    found = await problems(ITERATORS, *wrong)
+    assert all("begun to read" in str(problem) for problem in found.values()), found
+
+
 @pytest.mark.parametrize("call", ["endless()", "nested()", "huge()"])
 @pytest.mark.parametrize("use", ["list({})", "next({})", "5 in {}", "max({})"])
 async def test_an_endless_iterator_fails_at_once(call: str, use: str) -> None:
@@ -271,3 +280,14 @@ async def test_calls_are_compared_with_namedtuples_and_sets_of_sets() -> None:
     found = (await judge(code, cases)).problems
     assert [problem is None for problem in found] == [True, False, True, True, False]
     assert found[1] == "point(1) gave (1, 2)"
+
+
+async def test_what_a_stand_in_holds_is_no_part_of_its_object() -> None:
+    code = "from collections import namedtuple\nP = namedtuple('P', 'x')\n"
+    code += "class Node: pass\ndef node(): return Node()\ndef point(): return P(1)"
+    empty = [
+        "assert node().__dict__",
+        "assert point().__dict__",
+        "assert vars(node()) != vars(node())",
+    ]
+    assert None not in (await problems(code, *empty)).values()

@@ -44,8 +44,8 @@ def test_rows_say_what_is_loaded() -> None:
     assert [row["variation"] for row in made.eval_tasks()] == [14, 150, 15, 151]
     fewer = kit(tasks=["boil"], variations=3, eval_variations=1)
     assert (len(list(fewer.tasks())), len(list(fewer.eval_tasks()))) == (3, 1)
-    held_out = kit(tasks=["boil"], eval_variations=1)
-    assert (len(list(held_out.tasks())), len(list(held_out.eval_tasks()))) == (14, 1)
+    one = kit(tasks=["boil"], eval_variations=1)
+    assert (len(list(one.tasks())), len(list(one.eval_tasks()))) == (14, 1)
     held_out = kit(tasks=["boil"], eval_split="test").eval_tasks()
     assert [row["variation"] for row in held_out] == list(range(21, 30))
 

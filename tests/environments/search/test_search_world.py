@@ -188,3 +188,12 @@ def test_an_expert_without_search_is_hardly_ever_right() -> None:
     kit = SEARCH.make(SMALL)
     assert mean(play(kit, without_search, 60)) == 0.0
     assert mean(play(kit, without_search, 100, held_out=False)) <= 0.15
+
+
+def test_all_questions_of_a_world_are_found_and_no_more_are_counted() -> None:
+    rare = {"people": 40, "short": True, "seed": 2}
+    rows = list(SEARCH.make(SearchOptions.model_validate({**rare, "num_tasks": 1417})).tasks())
+    assert len({row["id"] for row in rows}) == 1417
+    more = SEARCH.make(SearchOptions.model_validate({**rare, "num_tasks": 1418}))
+    with pytest.raises(ConfigError, match="more than the world has: 1417 different questions"):
+        more.tasks()

@@ -5,13 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
 import typer
-from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from agentfly.agents.source_parts import SourceParts
 from agentfly.cli.command import ENVIRONMENT_OPTION, cli_errors, read_options
 from agentfly.cli.envs.selection import Name, Options, select_environment, tasks_of
 from agentfly.config.toml_writer import toml_value
 from agentfly.environments import EnvironmentDefinition, find_definition
+from agentfly.environments.catalog import read_environment_options
+from agentfly.environments.kit import NoTasksError
 
 _SHOWN = 400
 """Maximum number of characters shown of a long text."""
@@ -21,9 +23,10 @@ def info(name: Name, options: Options = None) -> None:
     """Show an environment's options, tools, prompt and one of its tasks."""
     with cli_errors():
         definition = find_definition(name)
-        typer.echo(f"{definition.summary}\n")
         given = read_options(options, ENVIRONMENT_OPTION)
-        for line in _options(definition, _names_of(definition, given)):
+        names_of = definition.names_of(read_environment_options(definition, given))
+        typer.echo(f"{definition.summary}\n")
+        for line in _options(definition, names_of):
             typer.echo(line)
         typer.echo(f'\nIn a run\'s settings:\n\n  [[source]]\n  environment = "{name}"')
         typer.echo(f"  options = {toml_value(given, 'options')}\n" if given else "")
@@ -35,18 +38,15 @@ def info(name: Name, options: Options = None) -> None:
             typer.echo(f"reward {parts.reward.name}")
         if parts.system_prompt:
             typer.echo(f"\nprompt: {parts.system_prompt}")
-        task = tasks_of(parts, held_out=False)[0]
-        typer.echo(f"\na task: {_short(json.dumps(dict(task.fields), ensure_ascii=False))}")
+        typer.echo(f"\n{_first_task(parts)}")
 
 
-def _names_of(
-    definition: EnvironmentDefinition[Any], given: Mapping[str, Any]
-) -> Mapping[str, Sequence[str]]:
-    """Return the names that options take; those of the defaults if an option can't be read."""
+def _first_task(parts: SourceParts) -> str:
     try:
-        return definition.names_of(definition.options.model_validate(given))
-    except ValidationError:
-        return definition.names_of(definition.options())
+        task = tasks_of(parts, held_out=False)[0]
+    except NoTasksError as error:
+        return f"no task: {error}"
+    return f"a task: {_short(json.dumps(dict(task.fields), ensure_ascii=False))}"
 
 
 def _options(

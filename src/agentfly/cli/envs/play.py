@@ -34,6 +34,9 @@ def play(
     options: Options = None,
     *,
     task: Annotated[int, typer.Option(min=1, help="The number of the task to play.")] = 1,
+    tasks: Annotated[
+        str | None, typer.Option(help="Rows of your own, such as a file, in place of its tasks.")
+    ] = None,
     held_out: HeldOut = False,
     headed: Annotated[
         bool, typer.Option("--headed", help="Show the browser's window: the same as headed=true.")
@@ -45,12 +48,12 @@ def play(
     """
     with cli_errors():
         chosen = [*(options or []), "headed=true"] if headed else options
-        parts = select_environment(name, chosen)
-        tasks = tasks_of(parts, held_out=held_out)
-        if task > len(tasks):
-            raise typer.BadParameter(f"there are {len(tasks)} tasks, got --task {task}")
+        parts = select_environment(name, chosen, tasks=tasks)
+        known = tasks_of(parts, held_out=held_out)
+        if task > len(known):
+            raise typer.BadParameter(f"there are {len(known)} tasks, got --task {task}")
         person = Person(has_environment=parts.environment is not None)
-        result = asyncio.run(_agent(parts, person).run(tasks[task - 1], retries=0))
+        result = asyncio.run(_agent(parts, person).run(known[task - 1], retries=0))
         _show_end(result.trajectories[0], person)
         if result.trajectories[0].error is not None and not person.left:
             raise typer.Exit(1)

@@ -24,11 +24,21 @@ Kind = Annotated[str, typer.Option(help="The kind of agent: tools, react, code o
 HeldOut = Annotated[bool, typer.Option("--held-out", help="Use the held-out tasks.")]
 
 
-def select_environment(name: str, options: list[str] | None, *, kind: str = "tools") -> SourceParts:
-    """Return the parts of an environment, resolved as in a run's settings."""
-    find_definition(name)  # A class without tasks is an error of its own, before any option.
+def select_environment(
+    name: str, options: list[str] | None, *, kind: str = "tools", tasks: str | None = None
+) -> SourceParts:
+    """Return the parts of an environment, resolved as in a run's settings.
+
+    Args:
+        name: Its name, or `module:name`.
+        options: Its options, each `key=value`.
+        kind: Kind of agent.
+        tasks: Rows in place of its own tasks.
+    """
+    if tasks is None:
+        find_definition(name)  # A class without tasks is an error of its own, before any option.
     chosen = read_options(options, ENVIRONMENT_OPTION)
-    return resolve_source(SourceSettings(environment=name, options=chosen, kind=kind))
+    return resolve_source(SourceSettings(environment=name, options=chosen, kind=kind, tasks=tasks))
 
 
 def tasks_of(parts: SourceParts, *, held_out: bool) -> list[Task]:

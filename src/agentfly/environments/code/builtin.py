@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from agentfly.environments.code import tools
 from agentfly.environments.code.judging.literal import MAX_CHARACTERS
 from agentfly.environments.code.players import gold, make_expert, make_random
-from agentfly.environments.code.rewards import hidden_tests
+from agentfly.environments.code.rewards import hidden_tests, right_number
 from agentfly.environments.code.tasks import (
     apps_rows,
     gsm8k_rows,
@@ -26,7 +26,6 @@ from agentfly.environments.code.tasks.program_template import Row, is_held_out
 from agentfly.environments.code.tools import OneShotPython
 from agentfly.environments.index import INDEX
 from agentfly.environments.kit import EnvironmentDefinition, EnvironmentOptions, Kit
-from agentfly.rewards import numeric_match
 from agentfly.sandbox import PythonSandbox, SandboxLimits
 from agentfly.types import EnvSpec, Tool
 
@@ -110,7 +109,7 @@ def make(options: CodeOptions) -> Kit:
         tasks=partial(_rows, options, held_out=False),
         eval_tasks=partial(_rows, options, held_out=True),
         tools=_tools(options),
-        reward=numeric_match() if with_numbers else _judged(options),
+        reward=right_number() if with_numbers else _judged(options),
         system_prompt=_NUMBER_PROMPT if with_numbers else _PROGRAM_PROMPT,
         max_turns=4 if with_numbers else 6,
         expert=make_expert(main_tool, keeps_variables=main_tool != "python"),

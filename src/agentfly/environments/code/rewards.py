@@ -7,7 +7,8 @@ from typing import Any
 
 from agentfly.environments.code.judging import JUDGE, Case, Check, Verdict, judge, read_cases
 from agentfly.environments.code.judging.tested_names import UNPARSABLE
-from agentfly.rewards import FunctionReward, reward
+from agentfly.errors import RewardError
+from agentfly.rewards import FunctionReward, numeric_match, reward
 from agentfly.types import Context, EnvSpec, Task, Trajectory
 
 TESTS, CASES = "tests", "cases"
@@ -66,6 +67,23 @@ def hidden_tests(
         return CASES if CASES in task.fields else TESTS
 
     return _tested(field_of, partial, sandbox, total_seconds, "hidden_tests")
+
+
+def right_number() -> FunctionReward[..., bool]:
+    """Score as `numeric_match`, but refuse a task with hidden tests, whose answer is a program."""
+    compare = numeric_match()
+
+    @reward(name=compare.name, range=(0, 1))
+    def score(final_response: str, task: Task) -> bool:
+        if tests := [name for name in (TESTS, CASES) if name in task.fields]:
+            raise RewardError(
+                f"task {task.id!r} has hidden tests in its field {tests[0]!r}, and numbers are "
+                "compared here: have them judged with the environment's option tasks = 'programs'"
+            )
+        return compare(final_response, task)
+
+    score.reads = compare.reads
+    return score
 
 
 def _tested(

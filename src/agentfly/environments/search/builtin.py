@@ -8,7 +8,12 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, model_validator
 
 from agentfly.environments.index import INDEX
-from agentfly.environments.kit import EnvironmentDefinition, EnvironmentOptions, Kit
+from agentfly.environments.kit import (
+    EnvironmentDefinition,
+    EnvironmentOptions,
+    Kit,
+    NoTasksError,
+)
 from agentfly.environments.player import Play, Player
 from agentfly.environments.search import players
 from agentfly.environments.search.backend import (
@@ -31,7 +36,6 @@ from agentfly.environments.search.retrieval import RetrievalMethod
 from agentfly.environments.search.reward import Correct, search_reward
 from agentfly.environments.search.web.page import PER_MINUTE
 from agentfly.environments.search.world import held_out_rows, train_rows
-from agentfly.errors import ConfigError
 from agentfly.types import EnvSpec
 
 PROMPT = "Answer the question by searching for facts. End with the answer alone, nothing else."
@@ -217,11 +221,12 @@ def _is_world(options: SearchOptions) -> bool:
 
 
 def _require_questions(options: SearchOptions) -> None:
-    """Raise ConfigError if the world's questions would be asked about another index."""
+    """Raise NoTasksError if the world's questions would be asked about another index."""
     if options.index is not None:
-        raise ConfigError(
+        raise NoTasksError(
             f"index = {str(options.index)!r} needs questions of its own: `questions` and `form`, "
-            "or `tasks` in the [[source]]"
+            "or `tasks` in the [[source]]. `agentfly envs play search --tasks FILE` reads such "
+            "tasks, and `agentfly search query` needs none"
         )
 
 

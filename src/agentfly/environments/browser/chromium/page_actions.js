@@ -201,10 +201,12 @@ const choose = (id, option, documentKey) => {
   if (!visible(el)) return { problem: "hidden" };
   const wanted = clean(option), all = optionsOf(el);
   const same = (one) => [clean(one.text), clean(one.value)];
-  const hit = all.find((one) => same(one).includes(wanted))
-    || all.find((one) => same(one).some((x) => x.toLowerCase() === wanted.toLowerCase()));
+  const exact = (one) => same(one).includes(wanted);
+  const alike = (one) => same(one).some((x) => x.toLowerCase() === wanted.toLowerCase());
+  const off = (one) => matches(one, ":disabled"), on = all.filter((one) => !off(one));
+  const hit = on.find(exact) || all.find(exact) || on.find(alike) || all.find(alike);
   if (!hit) return { problem: "no option" };
-  if (matches(hit, ":disabled")) return { problem: "disabled option" };
+  if (off(hit)) return { problem: "disabled option" };
   if (!takesFocus(el)) return { problem: "no focus" };
   hit.selected = !el.multiple || !hit.selected;
   el.dispatchEvent(new Event("input", { bubbles: true }));

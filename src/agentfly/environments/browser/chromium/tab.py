@@ -246,7 +246,9 @@ class Tab:
     def _on_log_entry(self, params: Params) -> None:
         """Note an address that the browser itself refuses to a page, before any request for it."""
         if found := _NOT_ALLOWED.match(params["entry"]["text"]):
-            self._events.note(f"This address is not allowed: {found[1][:MAX_SHOWN_URL]}")
+            # The rest of a `data:` address is any text that the page likes.
+            address = found[1].partition(",")[0] if found[1].startswith("data:") else found[1]
+            self._events.note(f"This address is not allowed: {address[:MAX_SHOWN_URL]}")
 
     def _on_request(self, params: Params) -> None:
         self._events.request(self, params)

@@ -29,6 +29,7 @@ from agentfly.tasks.task_loading import load_checked_tasks
 CHECK_SECONDS = 30.0
 """Time limit of a check in Python. Like a page that gets no processor, it is waited for half a
 minute on a busy machine."""
+_IN_PYTHON = '. A check in Python is named in the options instead: check = "module:function"'
 
 _log = logging.getLogger(__name__)
 
@@ -146,9 +147,10 @@ def require_row(row: Mapping[str, Any], *, has_check: bool) -> dict[str, Any]:
     wanted = ("start", "instruction") if has_check else ("start", "instruction", "check")
     problems = [problem for name in wanted if (problem := _problem_of(name, row.get(name)))]
     if problems:
+        lacks_check = "check" in wanted and _problem_of("check", row.get("check"))
         raise ConfigError(
             f"{'; '.join(problems)}. A row of your own site has {', '.join(wanted)}; this one is "
-            f"{dict(row)!r}"
+            f"{dict(row)!r}{_IN_PYTHON if lacks_check else ''}"
         )
     rule_of(str(row["start"]))
     return dict(row)

@@ -20,6 +20,7 @@ from agentfly.environments.code.judging.writing import Remote
 
 _OF_GENERATORS = ("send", "throw", "close")
 _LIST_ITEMS = '["list_items"]({})'
+_WAS_READ = "an iterator that a test has begun to read can't be given back to the code"
 
 
 class Kept(NamedTuple):
@@ -46,8 +47,18 @@ def stand_in(kept: Kept, ask: Ask) -> Remote:
     return _Iterator(kept, ask) if kept.is_iterator else _Object(kept, ask)
 
 
+def _without_dict(self: Remote) -> NoReturn:
+    raise AttributeError("__dict__")
+
+
+_NO_DICT = property(_without_dict)
+"""Hides what a stand-in itself holds: that is no part of its object."""
+
+
 class _Forwarding(Remote):
     """Has the attributes that its object has."""
+
+    __dict__ = _NO_DICT
 
     def __init__(self, kept: Kept, ask: Ask) -> None:
         super().__init__(kept.variable)
@@ -64,6 +75,8 @@ class _Forwarding(Remote):
 
 class _NamedTuple(_Forwarding, tuple[Any, ...]):
     """Stand-in for a namedtuple: a tuple in itself, with names that are forwarded."""
+
+    __dict__ = _NO_DICT
 
     def __new__(cls, kept: Kept, ask: Ask) -> "_NamedTuple":
         return super().__new__(cls, kept.contents or ())
@@ -106,9 +119,16 @@ class _Iterator(_Object):
         super().__init__(kept, ask)
         object.__setattr__(self, "_list_items", partial(ask, "__writer__", _LIST_ITEMS, self))
         object.__setattr__(self, "_items", None)
+        object.__setattr__(self, "_fail_after_reading", partial(kept.fail, _WAS_READ))
+
+    def _written(self) -> str:
+        if self._items is not None:
+            self._fail_after_reading()
+        return super()._written()
 
     def __getattr__(self, name: str) -> Any:
         if name in _OF_GENERATORS:
+            self._written()
             return super().__getattr__(name)
         raise AttributeError(name)  # `dict(pairs)` looks for `keys`.
 

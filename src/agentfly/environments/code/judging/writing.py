@@ -47,6 +47,9 @@ class Remote:
     def __init__(self, variable: str) -> None:
         object.__setattr__(self, "_variable", variable)
 
+    def _written(self) -> str:
+        return str(object.__getattribute__(self, "_variable"))
+
 
 def write_value(value: Any) -> str:
     """Write a value as an expression that needs no names, not even built-in ones.
@@ -58,7 +61,7 @@ def write_value(value: Any) -> str:
     """
     kind = type(value)
     if isinstance(value, Remote):
-        return str(object.__getattribute__(value, "_variable"))
+        return str(object.__getattribute__(value, "_written")())
     if kind is int:
         return repr(value) if value.bit_length() <= MAX_DECIMAL_BITS else hex(value)
     if kind in _PLAIN:

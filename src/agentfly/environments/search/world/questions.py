@@ -58,10 +58,8 @@ def _read_phrase(text: str, kind: str) -> tuple[str, tuple[Relation, ...]]:
     return text, ()
 
 
-MAX_REPEATED = 20
-"""Draws in a row that find nothing new, per question found, after which a world has no others."""
-
-
+MANY_REPEATED = 1000
+"""Draws in a row without a new question after which the world's questions are counted."""
 MAX_TRAIN = 2000
 """Maximum number of questions to train on where no number is given."""
 MAX_HELD_OUT = 200
@@ -80,8 +78,8 @@ def train_rows(
             it has, at most `MAX_TRAIN`.
     """
     random = Seed(world.seed).child("train questions").random()
-    found = _rows(world, world.train, hops, count or MAX_TRAIN, random, held_out=False)
-    return _require(count, found, hops, "num_tasks")
+    number = _Number("num_tasks", count, MAX_TRAIN)
+    return _rows(world, world.train, hops, number, random, held_out=False)
 
 
 def held_out_rows(
@@ -93,46 +91,86 @@ def held_out_rows(
 ) -> list[dict[str, Any]]:
     """Return questions about the held-out half, by default in held-out wordings."""
     random = Seed(world.seed).child("held-out questions").random()
-    found = _rows(world, world.held_out, hops, count or MAX_HELD_OUT, random, held_out=new_wordings)
-    return _require(count, found, hops, "num_eval_tasks")
+    number = _Number("num_eval_tasks", count, MAX_HELD_OUT)
+    return _rows(world, world.held_out, hops, number, random, held_out=new_wordings)
 
 
-def _require(
-    count: int | None, found: list[dict[str, Any]], hops: tuple[int, ...], option: str
-) -> list[dict[str, Any]]:
-    if count is not None and len(found) < count:
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """How many questions are wanted."""
+
+    option: str
+    asked: int | None
+    default: int
+
+    def within(self, available: int, hops: tuple[int, ...]) -> int:
+        """Return the number that there can be; ConfigError if more was asked for."""
+        if self.asked is None or self.asked <= available:
+            return min(self.asked or self.default, available)
         facts = " or ".join(map(str, hops))
         raise ConfigError(
-            f"{option} = {count} is more than the world has: {len(found)} different questions of "
-            f"{facts} hop{'s' if hops != (1,) else ''}. Set {option}={len(found)} or less, or "
-            "make the world larger with `people`"
+            f"{self.option} = {self.asked} is more than the world has: {available} different "
+            f"questions of {facts} hop{'s' if hops != (1,) else ''}. Set "
+            f"{self.option}={available} or less, or make the world larger with `people`"
         )
-    return found
 
 
 def _rows(
-    world: World, half: Half, hops: tuple[int, ...], count: int, random: Random, *, held_out: bool
+    world: World,
+    half: Half,
+    hops: tuple[int, ...],
+    number: _Number,
+    random: Random,
+    *,
+    held_out: bool,
 ) -> list[dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     repeated = 0
+    wanted = number.asked or number.default
+    if wanted > number.default:  # It may be far more than there are: don't draw until then.
+        wanted = number.within(_count(half, hops), hops)
     for question in _questions(half, hops, random):
         shown = Question(world.show_name(question.start), question.path)
         row = _row(half, question, write_question(shown, random, held_out=held_out))
         repeated = repeated + 1 if row["id"] in rows else 0
         rows.setdefault(row["id"], row)
-        if len(rows) == count or repeated > MAX_REPEATED * len(rows):
+        if repeated == MANY_REPEATED:
+            wanted = number.within(_count(half, hops), hops)
+        if len(rows) >= wanted:
             break
     return list(rows.values())
+
+
+def _count(half: Half, hops: tuple[int, ...]) -> int:
+    """Return the number of different questions."""
+    return sum(
+        _is_straight(half, entity.name, path)
+        for entity in half.entities
+        for length in set(hops)
+        for path in _paths(entity.kind, length)
+    )
+
+
+def _paths(kind: str, length: int) -> Iterator[tuple[Relation, ...]]:
+    if length == 0:
+        yield ()
+        return
+    for relation in RELATIONS:
+        if relation.subject == kind:
+            yield from ((relation, *rest) for rest in _paths(relation.object, length - 1))
+
+
+def _is_straight(half: Half, start: str, path: tuple[Relation, ...]) -> bool:
+    """Return whether a question comes to nothing twice."""
+    names = half.walk(start, path)
+    return len(set(names)) == len(names)
 
 
 def _questions(half: Half, hops: tuple[int, ...], random: Random) -> Iterator[Question]:
     while True:
         entity = random.choice(half.entities)
         path = _path(entity.kind, random.choice(hops), random)
-        if path is None:
-            continue
-        names = half.walk(entity.name, path)
-        if len(set(names)) == len(names):  # No circular questions.
+        if path is not None and _is_straight(half, entity.name, path):
             yield Question(entity.name, path)
 
 
