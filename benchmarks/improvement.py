@@ -176,14 +176,14 @@ def _exclusive(folder: Path) -> Iterator[None]:
 def agentfly(*arguments: str) -> None:
     """Run a command as a person would; exit with its code if it fails, as it has said why.
 
-    What a signal ended has said nothing.
+    A command ended by a signal prints no reason, so this does.
     """
     print(f"$ agentfly {shlex.join(arguments)}", flush=True)
     ended = subprocess.run([sys.executable, "-m", "agentfly.cli", *arguments], cwd=ROOT)
     if ended.returncode < 0:
         name = Signals(-ended.returncode).name
         why = " (the system does that when memory runs out)" if name == "SIGKILL" else ""
-        sys.exit(f"agentfly {arguments[0]} was ended by {name}{why}. The same call continues there")
+        sys.exit(f"agentfly {arguments[0]} was ended by {name}{why}. Repeat the call to continue")
     if ended.returncode:
         sys.exit(ended.returncode)
 

@@ -383,5 +383,7 @@ def test_a_command_that_the_system_killed_is_named(
     killed.write_text("#!/bin/sh\nkill -9 $$\n")
     killed.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(killed))
-    with pytest.raises(SystemExit, match=r"agentfly train was ended by SIGKILL.*memory.* The same"):
+    with pytest.raises(
+        SystemExit, match=r"agentfly train was ended by SIGKILL.*memory.* Repeat the call"
+    ):
         improvement.agentfly("train", "examples/sums.toml")

@@ -21,7 +21,7 @@ _NEEDS_AN_ENVIRONMENT = (
 )
 
 
-def missing_player(parts: SourceParts, tasks: Sequence[Task], answer: str) -> str | None:
+def missing_requirement(parts: SourceParts, tasks: Sequence[Task], answer: str) -> str | None:
     """Return why the answers of tasks can't be tried, whatever they are; None if they can.
 
     Args:
@@ -29,7 +29,7 @@ def missing_player(parts: SourceParts, tasks: Sequence[Task], answer: str) -> st
         tasks: Its tasks.
         answer: The field with the right answer.
     """
-    if not tasks or has_gold(parts):
+    if not tasks or has_solver(parts):
         return None
     answered = any(_has_answer(task, answer) for task in tasks)
     if not _leased(parts):
@@ -39,10 +39,10 @@ def missing_player(parts: SourceParts, tasks: Sequence[Task], answer: str) -> st
     return _NEEDS_A_PLAYER.format(answer=answer)
 
 
-def lacks(task: Task, parts: SourceParts, answer: str) -> str | None:
+def missing_field(task: Task, parts: SourceParts, answer: str) -> str | None:
     """Return which field a task lacks, for the right answer or for the reward; None if none."""
     there = f"it has {', '.join(task.fields)}"
-    if not has_gold(parts) and not _has_answer(task, answer):
+    if not has_solver(parts) and not _has_answer(task, answer):
         return (
             f"no field {answer!r} with its right answer: {there}. Add it, or name another field "
             "with --answer"
@@ -56,8 +56,8 @@ def lacks(task: Task, parts: SourceParts, answer: str) -> str | None:
     return None
 
 
-def has_gold(parts: SourceParts) -> bool:
-    """Return whether the environment brings a player of known solutions."""
+def has_solver(parts: SourceParts) -> bool:
+    """Return whether the environment brings a player that solves its tasks."""
     return parts.kit is not None and (parts.kit.gold or parts.kit.expert) is not None
 
 
@@ -68,7 +68,7 @@ def _has_answer(task: Task, answer: str) -> bool:
 def _missing_environment(
     parts: SourceParts, tasks: Sequence[Task], *, answered: bool
 ) -> str | None:
-    """Return that the reward is on the state of an environment that nothing makes."""
+    """Return the message for a reward whose environment is not named; None if there is none."""
     classes: Callable[[Task], Mapping[str, type | None]] | None = getattr(
         parts.reward, "environment_classes", None
     )

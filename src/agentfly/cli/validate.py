@@ -12,7 +12,7 @@ import typer
 
 from agentfly.agents.demonstrate import demonstrate
 from agentfly.agents.source_parts import SourceParts, resolve_source
-from agentfly.cli.answerable import lacks, missing_player
+from agentfly.cli.answerable import missing_field, missing_requirement
 from agentfly.cli.command import ENVIRONMENT_OPTION, cli_errors, read_options
 from agentfly.cli.envs.selection import Options
 from agentfly.cli.trust import Trust, require_trust
@@ -77,11 +77,13 @@ def validate(
             parts = resolve_source(source, base=base)
             _require_reward(parts, target)
             tasks = read_tasks(parts, count)
-            if (needed := missing_player(parts, tasks, answer)) is not None:
+            if (needed := missing_requirement(parts, tasks, answer)) is not None:
                 typer.echo(f"source {source.name!r} {needed}", err=True)
                 unplayable += len(tasks)
                 continue
-            lacking = {task.id: text for task in tasks if (text := lacks(task, parts, answer))}
+            lacking = {
+                task.id: text for task in tasks if (text := missing_field(task, parts, answer))
+            }
             _print_reasons(lacking)
             whole = [task for task in tasks if task.id not in lacking]
             unsolved, refused = _attempt(parts, _gold(parts, answer), whole, concurrent)
@@ -103,7 +105,7 @@ def validate(
 
 
 def _print_unchecked(chains: Sequence[Trajectory]) -> None:
-    """Print why tasks were not attempted: a line for all reasons that end in another name only."""
+    """Print why tasks were not attempted, grouping reasons that differ only in the last name."""
     causes: dict[str, list[str]] = {}
     for chain in chains:
         reason = (chain.error or "").removeprefix(f"{_NO_PLAYER}: ")

@@ -85,8 +85,8 @@ def make_kit(
 ) -> Kit:
     """Make the kit of an environment with these options.
 
-    Relative paths are resolved against `base`, as those of tasks are. Validators of options that
-    name code find it in their context, as `base`.
+    Relative paths are resolved against `base`, as those of tasks are. Validators can read it as
+    `info.context["base"]`.
     """
     if missing := definition.requires():
         raise ConfigError(f"the environment {definition.name!r} can't be used here: {missing}")

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentfly.config import SettingsError
-from agentfly.environments import load_environment, make_kit
+from agentfly.environments import load_environment
 from agentfly.environments.browser.builtin import BROWSER, make_browser
 from agentfly.environments.browser.chromium import page_clock
 from agentfly.environments.browser.chromium.connection import Params
@@ -36,6 +36,7 @@ from agentfly.environments.browser.sites.office import HOST, OfficeSite
 from agentfly.environments.browser.sites.office_data import TASKS
 from agentfly.environments.browser.snapshot import Item, Numbers, Snapshot, read_items
 from agentfly.environments.browser.tasks import held_out_rows, training_rows
+from agentfly.environments.catalog import read_environment_options
 from agentfly.environments.index import INDEX
 from agentfly.environments.player import Scene
 from agentfly.errors import ConfigError
@@ -49,7 +50,7 @@ texts = st.text(max_size=30)
 def item_with(options: list[tuple[str, bool]], **fields: Any) -> Item:
     """Return an item with these options, each with whether it is disabled."""
     disabled = tuple(place for place, (_, off) in enumerate(options) if off)
-    return Item(options=tuple(text for text, _ in options), disabled_options=disabled, **fields)
+    return Item(options=tuple(text for text, _ in options), disabled_indices=disabled, **fields)
 
 
 @given(
@@ -370,7 +371,7 @@ def test_all_pages_of_miniwob_are_tasks() -> None:
 )
 def test_an_unknown_task_is_a_mistake_in_its_option(choices: dict[str, str], problem: str) -> None:
     with pytest.raises(SettingsError) as raised:
-        make_kit(BROWSER, choices)
+        read_environment_options(BROWSER, choices)
     assert f"  options.{problem}" in str(raised.value)
 
 

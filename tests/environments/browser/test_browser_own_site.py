@@ -174,6 +174,7 @@ async def test_only_a_check_in_javascript_may_give_nothing() -> None:
 def test_a_check_is_found_beside_the_settings_that_name_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("AGENTFLY_CHROMIUM", sys.executable)  # It is not started.
     name = "checks_beside_a_run"
     own, elsewhere = tmp_path / "own", tmp_path / "elsewhere"
     own.mkdir()

@@ -96,6 +96,6 @@ def player_of(parts: SourceParts, who: Who) -> Player:
     }
     player = players[who]
     if player is None:
-        known = ", ".join(name for name, known in players.items() if known is not None)
+        known = ", ".join(name for name, each in players.items() if each is not None)
         raise ConfigError(f"this environment has no player {who!r}. It has {known or 'none'}")
     return player

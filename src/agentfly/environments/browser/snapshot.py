@@ -45,8 +45,8 @@ class Item:
     states: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     """Texts of a list's options."""
-    disabled_options: tuple[int, ...] = ()
-    """Places of the options that can't be selected."""
+    disabled_indices: tuple[int, ...] = ()
+    """Indices of the options that can't be selected."""
     more: int = 0
     """Number of options that are not listed."""
 
@@ -61,14 +61,14 @@ class Item:
             value=None if value is None else str(value),
             states=tuple(given.get("states", ())),
             options=tuple(given.get("options", ())),
-            disabled_options=tuple(given.get("disabled", ())),
+            disabled_indices=tuple(given.get("disabled", ())),
             more=int(given.get("more", 0)),
         )
 
     @property
     def enabled_options(self) -> tuple[str, ...]:
         """Texts of the options that can be selected."""
-        off = self.disabled_options
+        off = self.disabled_indices
         return tuple(text for place, text in enumerate(self.options) if place not in off)
 
     def pointer(self, numbers: Numbers = "before") -> str:
@@ -97,7 +97,7 @@ class Item:
 
     def _options(self) -> str:
         return ", ".join(
-            f"disabled {quote(text)}" if place in self.disabled_options else quote(text)
+            f"disabled {quote(text)}" if place in self.disabled_indices else quote(text)
             for place, text in enumerate(self.options)
         )
 
@@ -122,8 +122,8 @@ class Item:
             name=shorten(self.name, chars),
             value=None if self.value is None else shorten(self.value, chars),
             options=options,
-            disabled_options=tuple(
-                place for place in self.disabled_options if place < len(options)
+            disabled_indices=tuple(
+                place for place in self.disabled_indices if place < len(options)
             ),
             more=self.more + len(self.options) - len(options),
         )
@@ -172,7 +172,7 @@ def _read_line(line: str) -> Item | None:
         value=None if value is None else json.loads(value),
         states=tuple(found["states"].split(", ")) if found["states"] else (),
         options=tuple(json.loads(text) for _, text in options),
-        disabled_options=tuple(place for place, (off, _) in enumerate(options) if off),
+        disabled_indices=tuple(place for place, (off, _) in enumerate(options) if off),
     )
 
 

@@ -246,7 +246,7 @@ class Tab:
     def _on_log_entry(self, params: Params) -> None:
         """Note an address that the browser itself refuses to a page, before any request for it."""
         if found := _NOT_ALLOWED.match(params["entry"]["text"]):
-            # The rest of a `data:` address is any text that the page likes.
+            # The rest of a `data:` address is text that the page controls.
             address = found[1].partition(",")[0] if found[1].startswith("data:") else found[1]
             self._events.note(f"This address is not allowed: {address[:MAX_SHOWN_URL]}")
 

@@ -37,7 +37,7 @@ class Kept(NamedTuple):
 
 
 Ask = Callable[..., Any]
-"""Has the code evaluate a variable with what follows it: `ask("__object_1", ".{}", "data")`."""
+"""Function that applies a form to a kept variable: `ask("__object_1", ".data = {}", 5)`."""
 
 
 def stand_in(kept: Kept, ask: Ask) -> Remote:

@@ -78,7 +78,7 @@ def train_rows(
             it has, at most `MAX_TRAIN`.
     """
     random = Seed(world.seed).child("train questions").random()
-    number = _Number("num_tasks", count, MAX_TRAIN)
+    number = _QuestionLimit("num_tasks", count, MAX_TRAIN)
     return _rows(world, world.train, hops, number, random, held_out=False)
 
 
@@ -91,13 +91,13 @@ def held_out_rows(
 ) -> list[dict[str, Any]]:
     """Return questions about the held-out half, by default in held-out wordings."""
     random = Seed(world.seed).child("held-out questions").random()
-    number = _Number("num_eval_tasks", count, MAX_HELD_OUT)
+    number = _QuestionLimit("num_eval_tasks", count, MAX_HELD_OUT)
     return _rows(world, world.held_out, hops, number, random, held_out=new_wordings)
 
 
 @dataclass(frozen=True, slots=True)
-class _Number:
-    """How many questions are wanted."""
+class _QuestionLimit:
+    """Requested number of questions, and its default."""
 
     option: str
     asked: int | None
@@ -119,7 +119,7 @@ def _rows(
     world: World,
     half: Half,
     hops: tuple[int, ...],
-    number: _Number,
+    number: _QuestionLimit,
     random: Random,
     *,
     held_out: bool,
@@ -144,7 +144,7 @@ def _rows(
 def _count(half: Half, hops: tuple[int, ...]) -> int:
     """Return the number of different questions."""
     return sum(
-        _is_straight(half, entity.name, path)
+        _visits_once(half, entity.name, path)
         for entity in half.entities
         for length in set(hops)
         for path in _paths(entity.kind, length)
@@ -160,8 +160,8 @@ def _paths(kind: str, length: int) -> Iterator[tuple[Relation, ...]]:
             yield from ((relation, *rest) for rest in _paths(relation.object, length - 1))
 
 
-def _is_straight(half: Half, start: str, path: tuple[Relation, ...]) -> bool:
-    """Return whether a question comes to nothing twice."""
+def _visits_once(half: Half, start: str, path: tuple[Relation, ...]) -> bool:
+    """Return whether a path visits no entity twice."""
     names = half.walk(start, path)
     return len(set(names)) == len(names)
 
@@ -170,7 +170,7 @@ def _questions(half: Half, hops: tuple[int, ...], random: Random) -> Iterator[Qu
     while True:
         entity = random.choice(half.entities)
         path = _path(entity.kind, random.choice(hops), random)
-        if path is not None and _is_straight(half, entity.name, path):
+        if path is not None and _visits_once(half, entity.name, path):
             yield Question(entity.name, path)
 
 
