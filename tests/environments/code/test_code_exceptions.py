@@ -322,9 +322,9 @@ async def test_no_value_of_the_code_leaves_it_unscored(code: str) -> None:
 
 async def test_a_message_that_no_file_takes_is_made_harmless() -> None:
     verdict = await verdict_on(r"def f(x): raise ValueError('\ud800')", "assert f(1) == 1")
-    assert str(verdict.first_problem).encode().startswith(b"ValueError: ")
+    assert str(next(filter(None, verdict.problems), None)).encode().startswith(b"ValueError: ")
     verdict = await verdict_on(r"def f(x): return '\ud800'", "assert f(1) == 1, f(1)")
-    assert str(verdict.first_problem).encode().startswith(b"AssertionError: ")
+    assert str(next(filter(None, verdict.problems), None)).encode().startswith(b"AssertionError: ")
 
 
 async def test_a_value_that_a_test_can_not_send_is_the_tests_fault() -> None:

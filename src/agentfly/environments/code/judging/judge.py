@@ -110,11 +110,6 @@ class Verdict:
         """The share of tests that passed."""
         return self.problems.count(None) / len(self.problems)
 
-    @property
-    def first_problem(self) -> str | None:
-        """Reason of the first failed test."""
-        return next((problem for problem in self.problems if problem is not None), None)
-
 
 async def judge(
     code: str,
